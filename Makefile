@@ -1,0 +1,56 @@
+# Two commands matter: `make demo` and `make test`. Each does all its own set-up.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+EXAMPLE := examples/local.yaml
+# The real-Slurm tier has its own cloud beside the demo's: own directory, own port, own namespaces.
+TEST_STATE := /var/lib/toolkit-test
+
+.PHONY: help demo test lint types unit property contract golden slurm bench clean distclean setup setup-test
+
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+setup: ## Install what the CLI and the local cloud need (system packages, .venv)
+	@scripts/setup local
+
+setup-test: ## Install what the tests need as well
+	@scripts/setup test
+
+demo: setup ## From nothing to a model trained through a spot interruption, and what it cost
+	@$(BIN)/python -m toolkit.demo --config $(EXAMPLE)
+
+test: setup-test ## Everything: lint, unit, property, contract, golden, real Slurm
+	@$(MAKE) --no-print-directory lint types unit property contract golden slurm
+
+lint: setup-test ## ruff, import-linter, ansible-lint, cfn-lint, shellcheck
+	@scripts/lint
+
+types: setup-test ## mypy strict
+	@$(BIN)/mypy
+
+unit: setup-test ## Pure code, no sockets, random order
+	@$(PYTEST) tests/unit --disable-socket --allow-unix-socket -q
+
+property: setup-test ## Laws, by hypothesis
+	@$(PYTEST) tests/property --disable-socket --allow-unix-socket -q
+
+contract: setup-test ## One suite against the fake EC2, moto and the local cloud; torchrun on loopback
+	@$(PYTEST) tests/contract -q
+
+golden: setup-test ## Rendered slurm.conf, stack, user data
+	@$(PYTEST) tests/golden --disable-socket --allow-unix-socket -q
+
+slurm: setup-test ## Real machines, real Slurm, real torchrun (needs root)
+	@TOOLKIT_LOCAL_DIR=$(TEST_STATE) scripts/with-cleanup $(PYTEST) tests/slurm -q -p no:randomly
+
+clean: ## Remove every machine, namespace, mount and process that demo and tests made
+	@scripts/clean
+
+distclean: clean ## clean, and the cached images and the virtual environment too
+	@scripts/clean --caches
+	@rm -rf $(VENV)
