@@ -1,0 +1,119 @@
+"""The `toolkit` command: finds the command, turns errors into text and exit codes.
+
+Commands are imported when they are called. `toolkit --help` and `--version` load click and
+nothing else, so that completing a word in a shell stays quick.
+
+Exit codes: 0 done (or healthy), 1 failed (or unhealthy), 2 wrong usage or an invalid cluster.yaml,
+3 `--yes` is needed, 4 AWS refused or can't be reached, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from toolkit.errors import ToolkitError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+INTERRUPTED = 130
+
+
+class Lazy(NamedTuple):
+    """Where a command lives, and its one line in `toolkit --help`."""
+
+    module: str
+    help: str
+
+
+# Each module holds a click command named `command`.
+COMMANDS = {
+    "deploy": Lazy("toolkit.commands.deploy", "Bring the cluster to what cluster.yaml says."),
+    "plan": Lazy("toolkit.commands.plan", "Show what deploy would change."),
+    "apply": Lazy("toolkit.commands.apply", "Push settings to the running head node."),
+    "status": Lazy("toolkit.commands.status", "Say whether the cluster is healthy."),
+    "destroy": Lazy("toolkit.commands.destroy", "Delete the cluster and everything in it."),
+    "login": Lazy("toolkit.commands.login", "Open a shell on the head node."),
+    "run": Lazy("toolkit.commands.run", "Run one command on the head node."),
+    "image": Lazy("toolkit.commands.image", "Build and list machine images."),
+    "config": Lazy("toolkit.commands.config", "Check cluster.yaml, print its schema."),
+    "accounts": Lazy("toolkit.commands.accounts", "Plan and apply Slurm accounts and users."),
+    "report": Lazy("toolkit.commands.report", "Print what the cluster cost, and who used it."),
+    "local": Lazy("toolkit.commands.local", "Run an AWS endpoint with machines on this computer."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported on first use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        lazy = COMMANDS.get(cmd_name)
+        if lazy is None:
+            return None
+        command = import_module(lazy.module).command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{lazy.module}.command is not a click command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.help) for name, lazy in COMMANDS.items()])
+
+
+def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    from importlib.metadata import version
+
+    click.echo(f"toolkit {version('slurm-ec2-toolkit')}")
+    ctx.exit()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
+def cli() -> None:
+    """A Slurm cluster whose nodes exist only while jobs need them."""
+
+
+def describe(error: ToolkitError) -> str:
+    """The text of an error as people see it: what happened, then what to do next."""
+    text = f"error: {error.message} [{error.reason}]"
+    return f"{text}\nnext: {error.next_step}" if error.next_step else text
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command line and return its exit code; never raises for an expected failure."""
+    try:
+        result = cli.main(args=list(args), prog_name="toolkit", standalone_mode=False)
+    except ToolkitError as error:
+        click.echo(describe(error), err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    return result if isinstance(result, int) else 0
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,73 @@
+"""Options that several commands share, so that they read the same everywhere."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from toolkit.errors import ConfigNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolkit.config import ClusterConfig
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+CONFIG_VARIABLE = "TOOLKIT_CONFIG"
+DEFAULT_CONFIG = Path("cluster.yaml")
+
+
+def config_option(function: F) -> F:
+    """Add `--config`, passed on as `config_path`."""
+    return click.option(
+        "--config",
+        "-c",
+        "config_path",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help=f"The cluster's file  [default: ${CONFIG_VARIABLE}, then ./{DEFAULT_CONFIG}].",
+    )(function)
+
+
+def json_option(function: F) -> F:
+    """Add `--json`, passed on as `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+def yes_option(function: F) -> F:
+    """Add `--yes`, passed on as `yes`."""
+    return click.option("--yes", "-y", is_flag=True, help="Go on where something is lost.")(
+        function
+    )
+
+
+def dry_run_option(function: F) -> F:
+    """Add `--dry-run`, passed on as `dry_run`."""
+    return click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")(
+        function
+    )
+
+
+def find(config_path: Path | None) -> Path:
+    """The file to read: the option, the environment, or ./cluster.yaml."""
+    if config_path is not None:
+        return config_path
+    named = os.environ.get(CONFIG_VARIABLE)
+    if named:
+        return Path(named)
+    if not DEFAULT_CONFIG.exists():
+        raise ConfigNotFound(
+            "no cluster.yaml here",
+            next_step=f"give --config FILE, set {CONFIG_VARIABLE}, or copy examples/local.yaml",
+        )
+    return DEFAULT_CONFIG
+
+
+def load(config_path: Path | None) -> ClusterConfig:
+    """The checked configuration; raises ConfigNotFound or ConfigInvalid."""
+    from toolkit.config import load as load_config
+
+    return load_config(find(config_path))

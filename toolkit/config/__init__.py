@@ -1,0 +1,10 @@
+"""cluster.yaml: the one file an admin keeps.
+
+`load(path)` returns a frozen `ClusterConfig`, or raises `ConfigInvalid` with every problem at once.
+"""
+
+from toolkit.config.load import load, parse
+from toolkit.config.model import ClusterConfig
+from toolkit.config.schema import json_schema
+
+__all__ = ["ClusterConfig", "json_schema", "load", "parse"]

@@ -1,0 +1,218 @@
+"""What one section of cluster.yaml says about another.
+
+The checks read the raw file and pass over whatever has the wrong shape (the model reports that),
+so that one run finds both kinds of mistake.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from ipaddress import IPv4Network
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    Path = tuple[str | int, ...]
+    Finding = tuple[Path, str]
+
+# These have their own place in cluster.yaml; a second home for them would win silently.
+OURS = "nowhere: the toolkit owns it"
+OWNED_SETTINGS = {
+    "clustername": "the key cluster",
+    "slurmctldhost": "network",
+    "nodename": "pools",
+    "partitionname": "partitions",
+    "nodeset": "pools",
+    "suspendtime": "slurm.suspend_time",
+    "suspendtimeout": "slurm.suspend_timeout",
+    "resumetimeout": "slurm.resume_timeout",
+    "resumeprogram": OURS,
+    "suspendprogram": OURS,
+    "resumefailprogram": OURS,
+    "slurmuser": OURS,
+    "authtype": OURS,
+    "include": "nowhere: one file is the whole configuration",
+}
+# AWS accepts subnets between these sizes.
+LARGEST_SUBNET, SMALLEST_SUBNET = 16, 28
+LOGIN_FIELDS = ("cluster", "instance_id", "region")
+
+
+def cross_check(raw: Mapping[str, Any]) -> Iterator[Finding]:
+    """Every contradiction in the file, as (where, what was expected)."""
+    yield from _network(raw)
+    yield from _settings(raw)
+    yield from _pools(raw)
+    yield from _partitions(raw)
+    yield from _people(raw)
+    yield from _access(raw)
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` when there is a near miss, else the list of what is known."""
+    names = sorted(known)
+    near = get_close_matches(word, names, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean '{near[0]}'?"
+    return f"; expected one of: {', '.join(names)}" if names else ""
+
+
+def _mapping(value: Any, key: str) -> dict[str, Any]:
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _items(value: Any, key: str) -> list[Any]:
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, list) else []
+
+
+def _cidr(text: object) -> IPv4Network | None:
+    try:
+        return IPv4Network(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def _subnets(network: Mapping[str, Any]) -> list[tuple[Path, IPv4Network]]:
+    named: list[tuple[Path, object]] = [
+        (("network", "zones", zone), text) for zone, text in _mapping(network, "zones").items()
+    ]
+    named.append((("network", "nat_subnet"), network.get("nat_subnet")))
+    return [(path, cidr) for path, text in named if (cidr := _cidr(text)) is not None]
+
+
+def _network(raw: Mapping[str, Any]) -> Iterator[Finding]:
+    network = _mapping(raw, "network")
+    whole = _cidr(network.get("cidr"))
+    earlier: list[tuple[Path, IPv4Network]] = []
+    for path, cidr in _subnets(network):
+        if whole is not None and not cidr.subnet_of(whole):
+            yield path, f"expected a subnet of network.cidr {whole}, found {cidr}"
+        if not LARGEST_SUBNET <= cidr.prefixlen <= SMALLEST_SUBNET:
+            yield path, f"expected a size from /16 to /28, found /{cidr.prefixlen}"
+        for other, taken in earlier:
+            if cidr.overlaps(taken):
+                yield path, f"{cidr} overlaps {taken} of {'.'.join(map(str, other))}"
+        earlier.append((path, cidr))
+    region = _mapping(raw, "aws").get("region")
+    for zone in _mapping(network, "zones"):
+        if isinstance(region, str) and not zone.startswith(region):
+            yield ("network", "zones", zone), f"expected a zone of aws.region {region}"
+
+
+def _settings(raw: Mapping[str, Any]) -> Iterator[Finding]:
+    seen: dict[str, str] = {}
+    for name in _mapping(_mapping(raw, "slurm"), "settings"):
+        path: Path = ("slurm", "settings", name)
+        home = OWNED_SETTINGS.get(name.lower())
+        if home is not None:
+            yield path, f"can't be set here; its place is {home}"
+        if name.lower() in seen:
+            yield path, f"set twice: Slurm reads {seen[name.lower()]} as the same setting"
+        seen[name.lower()] = name
+
+
+def _pools(raw: Mapping[str, Any]) -> Iterator[Finding]:
+    zones = _mapping(_mapping(raw, "network"), "zones")
+    used = {
+        pool
+        for partition in _mapping(raw, "partitions").values()
+        for pool in _items(partition, "pools")
+        if isinstance(pool, str)
+    }
+    for name, pool in _mapping(raw, "pools").items():
+        path: Path = ("pools", name)
+        if name not in used:
+            yield path, "no partition has this pool; name it in partitions.<name>.pools"
+        for index, zone in enumerate(_items(pool, "zones")):
+            if isinstance(zone, str) and zone not in zones:
+                yield (*path, "zones", index), f"unknown zone '{zone}'{suggestion(zone, zones)}"
+        yield from _repeats((*path, "zones"), _items(pool, "zones"), "zone")
+        yield from _shape((*path, "shape"), _mapping(pool, "shape"))
+        offers = [
+            f"{offer.get('type')} {offer.get('capacity')}" if isinstance(offer, dict) else None
+            for offer in _items(pool, "offerings")
+        ]
+        yield from _repeats((*path, "offerings"), offers, "offering")
+
+
+def _shape(path: Path, shape: Mapping[str, Any]) -> Iterator[Finding]:
+    gpus, gpu = shape.get("gpus", 0), shape.get("gpu")
+    if isinstance(gpus, int) and gpus > 0 and gpu is None:
+        yield path, "expected gpu: the kind of its GPUs, such as a10g"
+    if gpu is not None and gpus == 0:
+        yield (*path, "gpu"), "expected gpus: how many of these a node has"
+
+
+def _partitions(raw: Mapping[str, Any]) -> Iterator[Finding]:
+    pools = _mapping(raw, "pools")
+    default: str | None = None
+    for name, partition in _mapping(raw, "partitions").items():
+        path: Path = ("partitions", name)
+        for index, pool in enumerate(_items(partition, "pools")):
+            if isinstance(pool, str) and pool not in pools:
+                yield (*path, "pools", index), f"unknown pool '{pool}'{suggestion(pool, pools)}"
+        yield from _repeats((*path, "pools"), _items(partition, "pools"), "pool")
+        if isinstance(partition, dict) and partition.get("default") is True:
+            if default is not None:
+                yield (*path, "default"), f"partition {default} is the default already"
+            default = default or name
+
+
+def _people(raw: Mapping[str, Any]) -> Iterator[Finding]:
+    accounts = [account for account in _items(raw, "accounts") if isinstance(account, dict)]
+    users = [user for user in _items(raw, "users") if isinstance(user, dict)]
+    known = {str(account.get("name")) for account in accounts}
+    names = {str(user.get("name")) for user in users}
+    yield from _repeats(("accounts",), [a.get("name") for a in accounts], "account")
+    yield from _repeats(("users",), [u.get("name") for u in users], "user")
+    yield from _repeats(("users",), [u.get("uid") for u in users], "uid")
+    for index, user in enumerate(users):
+        account = user.get("account")
+        if isinstance(account, str) and account not in known:
+            yield (
+                ("users", index, "account"),
+                f"unknown account '{account}'{suggestion(account, known)}",
+            )
+    for index, account in enumerate(accounts):
+        for at, name in enumerate(_items(account, "users")):
+            if isinstance(name, str) and name not in names:
+                where = ("accounts", index, "users", at)
+                yield where, f"unknown user '{name}'{suggestion(name, names)}"
+    yield from _parents(accounts, known)
+
+
+def _parents(accounts: Sequence[Mapping[str, Any]], known: set[str]) -> Iterator[Finding]:
+    parents = {str(a.get("name")): str(a.get("parent", "root")) for a in accounts}
+    for index, account in enumerate(accounts):
+        name, parent = str(account.get("name")), str(account.get("parent", "root"))
+        path: Path = ("accounts", index, "parent")
+        if name == "root":
+            yield ("accounts", index, "name"), "root is Slurm's own account"
+        if parent not in known | {"root"}:
+            yield path, f"unknown account '{parent}'{suggestion(parent, known | {'root'})}"
+        seen = {name}
+        while parent in parents and parent not in seen:
+            seen.add(parent)
+            parent = parents[parent]
+        if parent == name:
+            yield path, f"account {name} is its own ancestor"
+
+
+def _access(raw: Mapping[str, Any]) -> Iterator[Finding]:
+    for index, word in enumerate(_items(_mapping(raw, "access"), "login")):
+        if not isinstance(word, str):
+            continue
+        try:
+            word.format(**dict.fromkeys(LOGIN_FIELDS, ""))
+        except (KeyError, IndexError, ValueError, AttributeError):
+            fields = ", ".join(f"{{{field}}}" for field in LOGIN_FIELDS)
+            yield ("access", "login", index), f"expected no other placeholder than {fields}"
+
+
+def _repeats(path: Path, values: Sequence[object], what: str) -> Iterator[Finding]:
+    for index, value in enumerate(values):
+        if value is not None and value in values[:index]:
+            yield (*path, index), f"{what} '{value}' is listed twice"

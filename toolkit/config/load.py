@@ -1,0 +1,186 @@
+"""From the text of cluster.yaml to a `ClusterConfig`, or to every problem in it at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from toolkit.config.checks import cross_check, suggestion
+from toolkit.config.model import ClusterConfig
+from toolkit.config.types import WORDS
+from toolkit.errors import ConfigInvalid, ConfigNotFound, Problem
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+    Where = tuple[str | int, ...]
+
+# A cluster.yaml of ten thousand users is under a megabyte; more is another file by mistake.
+MAX_BYTES = 4 * 1024 * 1024
+
+
+def load(path: Path | str) -> ClusterConfig:
+    """Read and check one file.
+
+    Raises ConfigNotFound, or ConfigInvalid with all problems, each with its line.
+    """
+    path = Path(path)
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ConfigInvalid(str(path), [Problem(1, "", "expected less than 4 MiB")])
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigNotFound(
+            f"can't read {path}: {error.strerror}",
+            next_step="give --config FILE, or start from examples/local.yaml",
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigInvalid(str(path), [Problem(1, "", "expected UTF-8 text")]) from error
+    return parse(text, source=str(path))
+
+
+def parse(text: str, *, source: str = "cluster.yaml") -> ClusterConfig:
+    """Check the text of a cluster.yaml; `source` is what problems call it."""
+    tree = _read(text, source)
+    raw = _plain(tree)
+    problems = [
+        Problem(_line(tree, where), _dotted(where), message) for where, message in cross_check(raw)
+    ]
+    config = None
+    try:
+        # Through JSON, where strict still turns text into addresses and lists into tuples.
+        config = ClusterConfig.model_validate_json(json.dumps(raw, default=str))
+    except ValidationError as error:
+        problems.extend(_problem(tree, detail) for detail in _distinct(error.errors()))
+    if problems or config is None:
+        raise ConfigInvalid(source, problems)
+    return config
+
+
+def _read(text: str, source: str) -> CommentedMap:
+    try:
+        tree = YAML(typ="rt").load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark is not None else 1
+        message = str(error.problem or error.context).split("\n")[0]
+        raise ConfigInvalid(source, [Problem(line, "", f"not YAML: {message}")]) from error
+    except YAMLError as error:
+        raise ConfigInvalid(source, [Problem(1, "", f"not YAML: {error}")]) from error
+    if not isinstance(tree, CommentedMap):
+        raise ConfigInvalid(source, [Problem(1, "", "expected settings such as `cluster: demo`")])
+    return tree
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, CommentedMap):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, CommentedSeq):
+        return [_plain(item) for item in value]
+    if isinstance(value, bool) or value is None:
+        return value
+    for kind in (int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    return str(value)
+
+
+def _line(tree: CommentedMap, where: Where) -> int:
+    """The line of the deepest part of a path that the file has (paths to missing keys don't)."""
+    node: Any = tree
+    line = tree.lc.line if tree.lc.line is not None else 0
+    for step in where:
+        if isinstance(node, CommentedMap) and step in node:
+            line = node.lc.key(step)[0]
+        elif isinstance(node, CommentedSeq) and isinstance(step, int) and step < len(node):
+            line = node.lc.item(step)[0]
+        else:
+            break
+        node = node[step]
+    return line + 1
+
+
+def _dotted(where: Where) -> str:
+    text = ""
+    for step in where:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def _distinct(details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """One problem a place: a union reports each of its members, a person needs one of them."""
+    seen: dict[Where, ErrorDetails] = {}
+    for detail in details:
+        if detail["type"] == "too_short" and detail["input"]:
+            continue  # only because its items are wrong, which is reported
+        where = tuple(step for step in detail["loc"] if not _is_union_branch(step))
+        seen.setdefault(where, {**detail, "loc": where})
+    return list(seen.values())
+
+
+def _is_union_branch(step: str | int) -> bool:
+    return isinstance(step, str) and (
+        step.startswith(("constrained-", "function-")) or step in {"int", "str"}
+    )
+
+
+def _problem(tree: CommentedMap, detail: ErrorDetails) -> Problem:
+    where = detail["loc"]
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        known = _fields_at(where[:-1])
+        message = f"unknown key{suggestion(str(where[-1]), known)}"
+    elif kind == "missing":
+        message = "missing; expected here"
+    elif where and where[-1] == "[key]":
+        where = where[:-1]
+        message = f"not a good name: {_expected(detail)}"
+    else:
+        message = f"{_expected(detail)}, found {_shown(detail['input'])}"
+    return Problem(_line(tree, where), _dotted(where), message)
+
+
+def _expected(detail: ErrorDetails) -> str:
+    context = detail.get("ctx", {})
+    if detail["type"] == "string_pattern_mismatch":
+        return f"expected {WORDS.get(context['pattern'], context['pattern'])}"
+    if detail["type"] == "value_error":
+        return str(context["error"])
+    message = detail["msg"]
+    if detail["type"] == "literal_error" and isinstance(detail["input"], float):
+        message += " (in quotes)"
+    for prefix in ("Input should be ", "Value should have "):
+        message = message.replace(prefix, "expected ")
+    message = message.replace("expected a valid string", "expected text (put it in quotes)")
+    return message[:1].lower() + message[1:]
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    limit = 60
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def _fields_at(where: Where) -> list[str]:
+    """The keys the model knows at a path: what an unknown key may have been meant to be."""
+    model: Any = ClusterConfig
+    for step in where:
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            field = model.model_fields.get(str(step))
+            model = field.annotation if field is not None else None
+        else:
+            model = _item_type(model)
+    return list(model.model_fields) if hasattr(model, "model_fields") else []
+
+
+def _item_type(annotation: Any) -> Any:
+    for argument in reversed(get_args(annotation)):
+        if isinstance(argument, type) and issubclass(argument, BaseModel):
+            return argument
+    return None

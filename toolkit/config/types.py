@@ -1,0 +1,79 @@
+"""The words cluster.yaml is made of: what a name, a requirement or a setting may look like.
+
+Everything here ends in slurm.conf, a tag, a file name or a command line, so each type allows what
+is known to be harmless there and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+# Each pattern, and the words that stand for it in a message.
+NAME = r"^[a-z][a-z0-9-]{0,30}$"
+NAME_UNDERSCORE = r"^[a-z][a-z0-9_-]{0,30}$"
+USER_NAME = r"^[a-z_][a-z0-9_-]{0,31}$"
+ZONE = r"^[a-z]{2}(-[a-z]+)+-\d[a-z]$"
+REGION = r"^[a-z]{2}(-[a-z]+)+-\d$"
+LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+REQUIREMENT = r"^[A-Za-z0-9][^\n\r\x00#]{0,199}$"
+SETTING = r"^[A-Za-z][A-Za-z0-9]{1,60}$"
+GPU_KIND = r"^[a-z][a-z0-9_]{0,30}$"
+ENDPOINT = r"^https?://[^\s/]+/?$"
+FILE = r"^[/~][^\n]*$"
+PROGRAM = r"^/[A-Za-z0-9._/-]+$"
+OWNER = r"^(\d{12}|amazon|self)$"
+SUBNET_ID = r"^subnet-[0-9a-f]+$"
+MAX_TIME = r"^(infinite|(\d+-)?\d{1,2}(:\d{2}){0,2}|\d+)$"
+WORDS = {
+    NAME: "up to 31 of a-z, 0-9 and -, starting with a letter",
+    NAME_UNDERSCORE: "up to 31 of a-z, 0-9, _ and -, starting with a letter",
+    USER_NAME: "up to 32 of a-z, 0-9, _ and -, starting with a letter or _",
+    ZONE: "an availability zone such as us-east-1a",
+    REGION: "a region such as us-east-1",
+    LABEL: "up to 63 of A-Z, a-z, 0-9, ., _ and -",
+    REQUIREMENT: "a Python requirement such as torch==2.13.0",
+    SETTING: "a slurm.conf setting such as MaxArraySize",
+    GPU_KIND: "up to 31 of a-z, 0-9 and _, such as a10g",
+    ENDPOINT: "a URL such as http://127.0.0.1:4566",
+    FILE: "an absolute path, or one starting with ~",
+    PROGRAM: "the absolute path of a program",
+    OWNER: "a 12-digit account id in quotes, amazon or self",
+    SUBNET_ID: "a subnet id such as subnet-0abc",
+    MAX_TIME: "a Slurm time such as 1-00:00:00, 12:00:00, minutes, or infinite",
+}
+
+ClusterName = Annotated[str, Field(pattern=NAME)]
+PoolName = Annotated[str, Field(pattern=NAME)]
+PartitionName = Annotated[str, Field(pattern=NAME_UNDERSCORE)]
+AccountName = Annotated[str, Field(pattern=NAME_UNDERSCORE)]
+UserName = Annotated[str, Field(pattern=USER_NAME)]
+ZoneName = Annotated[str, Field(pattern=ZONE)]
+Label = Annotated[str, Field(pattern=LABEL)]
+Requirement = Annotated[str, Field(pattern=REQUIREMENT)]
+SettingName = Annotated[str, Field(pattern=SETTING)]
+
+# slurm.conf has no quoting: a newline starts another setting, a # ends this one, a trailing
+# backslash joins the next line to it.
+FORBIDDEN_IN_SETTING = ("\n", "\r", "\x00", "#", "\\")
+
+# FSx for Lustre (PERSISTENT_2, SSD) is sold in 1.2 TiB, then in steps of 2.4 TiB.
+FIRST_BLOCK_GIB = 1200
+BLOCK_GIB = 2400
+
+
+def _one_line(value: str) -> str:
+    if any(character in value for character in FORBIDDEN_IN_SETTING):
+        raise ValueError("expected one line without #, backslash or control characters")
+    return value
+
+
+def whole_blocks(gib: int) -> int:
+    """Refuse a filesystem size that FSx for Lustre doesn't sell."""
+    if gib != FIRST_BLOCK_GIB and gib % BLOCK_GIB:
+        raise ValueError("expected 1200 or a multiple of 2400")
+    return gib
+
+
+SettingValue = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_one_line)]

@@ -1,0 +1,219 @@
+"""Every error the people's side of the toolkit raises on purpose, in one tree.
+
+Each class has a stable `reason` (a slug for scripts and tests) and an `exit_code`; each instance
+says what happened and, where something can be done about it, a `next_step`.
+
+* ToolkitError                          failed                    1
+  * ConfigError
+    - ConfigNotFound                    config-not-found          2
+    - ConfigInvalid                     config-invalid            2
+  * RenderError                         render-failed             2
+  * NotConfirmed                        not-confirmed             3
+  * AwsError                            aws-failed                4
+    - CredentialsMissing                aws-credentials-missing   4
+    - EndpointUnreachable               aws-unreachable           4
+    - AccessDenied                      aws-denied                4
+    - RequestRefused                    aws-refused               4
+  * DeployError                         deploy-failed             1
+    - BaseImageMissing                  base-image-missing        1
+    - ImageBuildFailed                  image-build-failed        1
+    - StackFailed                       stack-failed              1
+    - StackMissing                      stack-missing             1
+    - HeadNotReady                      head-not-ready            1
+    - HeadCommandFailed                 head-command-failed       1
+    - DestroyIncomplete                 destroy-incomplete        1
+  * LocalError                          local-failed              1
+    - PreflightFailed                   preflight-failed          1
+"""
+# ruff: noqa: N818  # the name says what is wrong; "Error" after it would say it twice
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class ToolkitError(Exception):
+    """Something a person has to know about; its text is complete without a traceback."""
+
+    reason: ClassVar[str] = "failed"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, next_step: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.next_step = next_step
+
+
+# Configuration
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong in a file: where it is, and what was expected there."""
+
+    line: int
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.path}: " if self.path else ""
+        return f"line {self.line}: {where}{self.message}"
+
+
+class ConfigError(ToolkitError):
+    """cluster.yaml can't be used."""
+
+    reason = "config-error"
+    exit_code = 2
+
+
+class ConfigNotFound(ConfigError):
+    """There is no cluster.yaml where it was looked for."""
+
+    reason = "config-not-found"
+
+
+class ConfigInvalid(ConfigError):
+    """cluster.yaml has problems; `problems` holds all of them, in line order."""
+
+    reason = "config-invalid"
+
+    def __init__(self, source: str, problems: Sequence[Problem]) -> None:
+        self.source = source
+        self.problems = tuple(sorted(problems, key=lambda problem: (problem.line, problem.path)))
+        count = len(self.problems)
+        lines = "\n".join(f"  {problem}" for problem in self.problems)
+        super().__init__(f"{source}: {count} problem{'s' if count != 1 else ''}\n{lines}")
+
+
+class RenderError(ToolkitError):
+    """A template and its context don't fit together."""
+
+    reason = "render-failed"
+    exit_code = 2
+
+
+class NotConfirmed(ToolkitError):
+    """A change that loses something was asked for without `--yes`."""
+
+    reason = "not-confirmed"
+    exit_code = 3
+
+
+# AWS
+
+
+class AwsError(ToolkitError):
+    """AWS said no, or nothing; `operation` and `code` are AWS's own words."""
+
+    reason = "aws-failed"
+    exit_code = 4
+
+    def __init__(
+        self, message: str, *, operation: str = "", code: str = "", next_step: str = ""
+    ) -> None:
+        super().__init__(message, next_step=next_step)
+        self.operation = operation
+        self.code = code
+
+
+class CredentialsMissing(AwsError):
+    """No credentials were found, or those found are not valid."""
+
+    reason = "aws-credentials-missing"
+
+
+class EndpointUnreachable(AwsError):
+    """The endpoint doesn't answer."""
+
+    reason = "aws-unreachable"
+
+
+class AccessDenied(AwsError):
+    """The credentials are good and may not do this."""
+
+    reason = "aws-denied"
+
+
+class RequestRefused(AwsError):
+    """AWS understood the request and refused it."""
+
+    reason = "aws-refused"
+
+
+# Deployment
+
+
+class DeployError(ToolkitError):
+    """A cluster could not be brought to the wished state."""
+
+    reason = "deploy-failed"
+
+
+class BaseImageMissing(DeployError):
+    """No image matches `images.base`."""
+
+    reason = "base-image-missing"
+
+
+class ImageBuildFailed(DeployError):
+    """A builder instance didn't end with an image."""
+
+    reason = "image-build-failed"
+
+
+class StackFailed(DeployError):
+    """CloudFormation ended in a failed or rolled back state."""
+
+    reason = "stack-failed"
+
+
+class StackMissing(DeployError):
+    """The cluster isn't deployed."""
+
+    reason = "stack-missing"
+
+
+class HeadNotReady(DeployError):
+    """The head node didn't come up, or its playbook failed."""
+
+    reason = "head-not-ready"
+
+
+class HeadCommandFailed(DeployError):
+    """A command on the head node ended with another exit code than 0."""
+
+    reason = "head-command-failed"
+
+    def __init__(
+        self, message: str, *, returncode: int = -1, stdout: str = "", stderr: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.returncode = returncode
+        self.stdout = stdout
+        self.stderr = stderr
+
+
+class DestroyIncomplete(DeployError):
+    """Something of the cluster is still there after destroy."""
+
+    reason = "destroy-incomplete"
+
+
+# The local cloud
+
+
+class LocalError(ToolkitError):
+    """The local cloud can't do what it was asked."""
+
+    reason = "local-failed"
+
+
+class PreflightFailed(LocalError):
+    """This machine lacks something; nothing was changed."""
+
+    reason = "preflight-failed"

@@ -1,0 +1,174 @@
+"""What commands print: phases with progress, tables, JSON.
+
+Results go to standard output, progress to standard error. On a terminal a phase is a live line;
+elsewhere it is one plain line when it ends, with a sign of life now and then if it is long.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+# A log without news for longer than this looks hung.
+SIGN_OF_LIFE_SECONDS = 30.0
+
+
+class Phase(Protocol):
+    """One step of a longer work while it runs."""
+
+    def update(self, detail: str, *, done: int = 0, total: int = 0) -> None:
+        """Say what is going on now; cheap, so call it as often as there is news."""
+
+    def result(self, text: str) -> None:
+        """What the phase's last line will say it came to."""
+
+
+class Reporter(Protocol):
+    """Where long work says how it goes."""
+
+    def phase(self, title: str) -> AbstractContextManager[Phase]:
+        """Report one step; it ends well unless the block raises."""
+
+    def line(self, text: str) -> None:
+        """Say something between phases."""
+
+
+class _Clocked:
+    def __init__(self, title: str, clock: Callable[[], float]) -> None:
+        self.title = title
+        self.outcome = ""
+        self._clock = clock
+        self._began = clock()
+
+    @property
+    def seconds(self) -> float:
+        return self._clock() - self._began
+
+    def result(self, text: str) -> None:
+        self.outcome = text
+
+    def ending(self, mark: str) -> str:
+        outcome = f": {self.outcome}" if self.outcome else ""
+        return f"{mark} {self.title}{outcome} ({self.seconds:.0f} s)"
+
+
+class _PlainPhase(_Clocked):
+    def __init__(
+        self, title: str, clock: Callable[[], float], write: Callable[[str], None]
+    ) -> None:
+        super().__init__(title, clock)
+        self._write = write
+        self._last = clock()
+
+    def update(self, detail: str, *, done: int = 0, total: int = 0) -> None:
+        if self._clock() - self._last >= SIGN_OF_LIFE_SECONDS:
+            self._last = self._clock()
+            self._write(f"     {self.title}: {_progress(detail, done, total)}")
+
+
+class PlainReporter:
+    """Lines for logs and pipes."""
+
+    def __init__(
+        self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._stream = stream
+        self._clock = clock
+
+    def line(self, text: str) -> None:
+        # Looked up late: tests and click swap sys.stderr.
+        print(text, file=self._stream or sys.stderr, flush=True)
+
+    @contextmanager
+    def phase(self, title: str) -> Iterator[Phase]:
+        phase = _PlainPhase(title, self._clock, self.line)
+        try:
+            yield phase
+        except BaseException:
+            self.line(phase.ending("FAIL"))
+            raise
+        self.line(phase.ending("ok  "))
+
+
+class _LivePhase(_Clocked):
+    def __init__(self, title: str, clock: Callable[[], float], show: Callable[[str], None]) -> None:
+        super().__init__(title, clock)
+        self._show = show
+
+    def update(self, detail: str, *, done: int = 0, total: int = 0) -> None:
+        self._show(f"{self.title}  {_progress(detail, done, total)}")
+
+
+class LiveReporter:
+    """A spinner line for a terminal, replaced by one line when the phase ends."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True, highlight=False)
+        self._clock = clock
+
+    def line(self, text: str) -> None:
+        self._console.print(text, markup=False)
+
+    @contextmanager
+    def phase(self, title: str) -> Iterator[Phase]:
+        from rich.markup import escape
+        from rich.text import Text
+
+        with self._console.status(escape(title)) as status:
+            phase = _LivePhase(title, self._clock, lambda text: status.update(Text(text)))
+            try:
+                yield phase
+            except BaseException:
+                self._console.print(Text(phase.ending("✗"), style="red"))
+                raise
+            self._console.print(Text(phase.ending("✓"), style="green"))
+
+
+def reporter() -> Reporter:
+    """The reporter that fits where standard error goes."""
+    return LiveReporter() if sys.stderr.isatty() else PlainReporter()
+
+
+def _progress(detail: str, done: int, total: int) -> str:
+    return f"[{done}/{total}] {detail}" if total else detail
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON; dataclasses as objects, times in ISO 8601, decimals as text."""
+    sys.stdout.write(json.dumps(value, indent=2, default=_jsonable) + "\n")
+
+
+def _jsonable(value: object) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    return str(value)
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Columns of text, as wide as they need to be, without trailing blanks."""
+    texts = [list(headers), *([_cell(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[at]) for row in texts) for at in range(len(headers))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in texts
+    )
+
+
+def _cell(value: object) -> str:
+    # A value from outside must not be able to draw on the terminal.
+    return "".join(character if character.isprintable() else "?" for character in str(value))
