@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
-_IMAGE_ID = re.compile(r"(ami-[0-9a-f]{8,17}|base-[0-9a-f]{8,64})")
+_IMAGE_ID = re.compile(r"ami-[0-9a-f]{8,17}")
 _HOSTNAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")

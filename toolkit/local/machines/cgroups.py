@@ -1,0 +1,110 @@
+"""A control group for each machine: so that two systemds do not share one tree, and to find
+every process of a machine again after a kill -9 of whoever started it.
+
+The groups lie beside the caller's, at `<hierarchy>/<name>/<machine>`, in each hierarchy systemd
+uses to track processes: cgroup v2, and `name=systemd` where the host still mounts v1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+_MOUNTINFO = Path("/proc/self/mountinfo")
+
+
+def hierarchies(mountinfo: str | None = None) -> tuple[Path, ...]:
+    """Return the mount points of the tracking hierarchies of this host, v2 last."""
+    text = _MOUNTINFO.read_text() if mountinfo is None else mountinfo
+    found: dict[Path, bool] = {}
+    for line in text.splitlines():
+        fields, _, rest = line.partition(" - ")
+        kind, _, options = rest.split(" ", 2)
+        point = Path(fields.split()[4])
+        if kind == "cgroup2":
+            found[point] = True
+        elif kind == "cgroup" and "name=systemd" in options.split(","):
+            found[point] = False
+    return tuple(sorted(found, key=lambda point: found[point]))
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The control groups of one local cloud."""
+
+    name: str
+    roots: tuple[Path, ...]
+
+    @classmethod
+    def on_this_host(cls, name: str) -> Groups:
+        """Use the hierarchies that are mounted here."""
+        return cls(name, hierarchies())
+
+    def make(self, machine: str) -> tuple[Path, ...]:
+        """Create the machine's groups and return them, for its launcher to join."""
+        made = []
+        for root in self.roots:
+            group = root / self.name / machine
+            group.mkdir(parents=True, exist_ok=True)
+            self._delegate(root / self.name)
+            made.append(group)
+        return tuple(made)
+
+    def members(self, machine: str) -> tuple[int, ...]:
+        """Return the ids of all processes of the machine, lowest first."""
+        found: set[int] = set()
+        for group in self._tree(machine):
+            with contextlib.suppress(OSError):
+                found.update(int(line) for line in (group / "cgroup.procs").read_text().split())
+        found.discard(0)  # a process of another pid namespace reads as 0
+        return tuple(sorted(found))
+
+    def machines(self) -> tuple[str, ...]:
+        """Return every machine that has a group, dead or alive."""
+        found: set[str] = set()
+        for root in self.roots:
+            with contextlib.suppress(OSError):
+                found.update(entry.name for entry in (root / self.name).iterdir() if entry.is_dir())
+        return tuple(sorted(found))
+
+    def kill(self, machine: str, *, patience: float = 5.0) -> bool:
+        """End every process of the machine with SIGKILL; True when none is left."""
+        deadline = time.monotonic() + patience
+        while members := self.members(machine):
+            for pid in members:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def remove(self, machine: str) -> None:
+        """Remove the machine's groups; they must be empty of processes."""
+        for group in self._tree(machine):
+            with contextlib.suppress(OSError):
+                group.rmdir()
+        for root in self.roots:
+            with contextlib.suppress(OSError):  # others still use it
+                (root / self.name).rmdir()
+
+    def _tree(self, machine: str) -> list[Path]:
+        """Return the machine's groups, children before parents."""
+        found: list[Path] = []
+        for root in self.roots:
+            top = root / self.name / machine
+            found.extend(Path(where) for where, _, _ in os.walk(top, topdown=False))
+        return found
+
+    def _delegate(self, parent: Path) -> None:
+        """Pass on the controllers we were given, as far as the kernel lets us (v2 only)."""
+        for directory in (parent.parent, parent):
+            with contextlib.suppress(OSError):
+                offered = (directory / "cgroup.controllers").read_text().split()
+                for controller in offered:
+                    with contextlib.suppress(OSError):
+                        (directory / "cgroup.subtree_control").write_text(f"+{controller}")

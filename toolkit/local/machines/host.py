@@ -1,0 +1,91 @@
+"""Commands on the host: argv in, bytes out, an error that says what to try."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+from typing import TYPE_CHECKING, Protocol
+
+from toolkit.local.machines.driver import Completed
+from toolkit.local.machines.errors import CommandFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+TIMED_OUT = 124  # what timeout(1) returns
+_SHOWN = 2000  # bytes of an error message worth showing
+
+
+class Host(Protocol):
+    """What the machines need of the host's command line."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        timeout: float = 30,
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
+        """Run to the end or to the timeout (returncode 124); never raises for an exit code."""
+
+
+class RealHost:
+    """Runs commands for real, each in a process group of its own."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        timeout: float = 30,
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
+        """Collect output in files: a background child holding a pipe must not hang the caller."""
+        with (
+            tempfile.TemporaryFile() as source,
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as err,
+        ):
+            source.write(stdin)
+            source.seek(0)
+            try:
+                process = subprocess.Popen(
+                    list(argv),
+                    stdin=source,
+                    stdout=out,
+                    stderr=err,
+                    env=env,
+                    start_new_session=True,
+                )
+            except FileNotFoundError:
+                return Completed(127, b"", f"{argv[0]}: not installed".encode())
+            returncode = _wait(process, timeout)
+            out.seek(0)
+            err.seek(0)
+            return Completed(returncode, out.read(), err.read())
+
+
+def _wait(process: subprocess.Popen[bytes], timeout: float) -> int:
+    try:
+        return process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return TIMED_OUT
+    except BaseException:  # a KeyboardInterrupt must not leave the child behind
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+
+
+def must(host: Host, argv: Sequence[str], *, timeout: float = 30) -> bytes:
+    """Run a command that has to succeed and return its output; CommandFailed if it did not."""
+    done = host.run(argv, timeout=timeout)
+    if done.returncode != 0:
+        said = done.stderr[-_SHOWN:].decode(errors="replace").strip()
+        raise CommandFailed(f"{shlex.join(argv)} ended with {done.returncode}: {said}")
+    return done.stdout

@@ -1,0 +1,190 @@
+"""Images on disk: each a layer over its parent, down to a base tree.
+
+    <images>/<ami-id>/meta.json   id, name, parent, created, attributes
+    <images>/<ami-id>/layer/      the files; deletions are overlay whiteouts
+
+An image appears whole or not at all: it is made beside its place and renamed into it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import threading
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from toolkit.local.machines.driver import check_image_id
+from toolkit.local.machines.errors import ImageMissing, MachineError
+from toolkit.local.machines.host import must
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+    from toolkit.local.machines.host import Host
+
+_COPY_TIMEOUT = 600.0
+_PARTIAL = ".partial-"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One image: `parent` None is a base; `attributes` belong to whoever registers images."""
+
+    id: str
+    name: str
+    parent: str | None
+    created: float
+    hidden: bool = False  # deregistered, kept because something still stands on it
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+class ImageStore:
+    """The images of one state directory."""
+
+    def __init__(self, root: Path, host: Host) -> None:
+        """Keep images below `root`, which exists."""
+        self._root = root
+        self._host = host
+        self._lock = threading.RLock()
+
+    def get(self, image_id: str) -> Image:
+        """Return the image; ImageMissing if there is none."""
+        try:
+            data: dict[str, Any] = json.loads(
+                (self._directory(image_id) / "meta.json").read_bytes()
+            )
+        except FileNotFoundError:
+            raise ImageMissing(f"{image_id} is not in {self._root}") from None
+        return Image(**data)
+
+    def list(self) -> tuple[Image, ...]:
+        """Return every image that is not hidden, oldest first."""
+        return tuple(image for image in self._all() if not image.hidden)
+
+    def layers(self, image_id: str) -> tuple[Path, ...]:
+        """Return the directories to stack, newest first, base last."""
+        return tuple(self._directory(each.id) / "layer" for each in self._chain(image_id))
+
+    def bases(self, image_id: str) -> tuple[str, ...]:
+        """Return the ids the image stands on, itself first."""
+        return tuple(each.id for each in self._chain(image_id))
+
+    def adopt(self, image: Image, tree: Path) -> None:
+        """Move a finished tree (same filesystem) into the store; an image already there stays."""
+        with self._lock:
+            target = self._directory(image.id)
+            if target.exists():
+                shutil.rmtree(tree, ignore_errors=True)
+                return
+            partial = self._root / f"{_PARTIAL}{image.id}"
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(mode=0o700)
+            tree.rename(partial / "layer")
+            _write_meta(partial, image)
+            partial.rename(target)
+
+    def add_copy(self, image: Image, tree: Path) -> None:
+        """Copy a machine's upper directory into the store, whiteouts and attributes included."""
+        scratch = self._root / f"{_PARTIAL}{check_image_id(image.id)}-copy"
+        shutil.rmtree(scratch, ignore_errors=True)
+        argv = [
+            "cp",
+            "--archive",
+            "--reflink=auto",
+            "--no-target-directory",
+            str(tree),
+            str(scratch),
+        ]
+        try:
+            must(self._host, argv, timeout=_COPY_TIMEOUT)
+            _forget_identity(scratch)
+            self.adopt(image, scratch)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def annotate(self, image_id: str, *, name: str, attributes: Mapping[str, str]) -> None:
+        """Write what the API knows of the image beside it, so that it survives a restart."""
+        with self._lock:
+            image = replace(self.get(image_id), name=name, attributes=dict(attributes))
+            _write_meta(self._directory(image_id), image)
+
+    def remove(self, image_id: str, *, in_use: Collection[str] = ()) -> None:
+        """Deregister: the files go once no image and no machine (`in_use`) stands on them."""
+        with self._lock:
+            with contextlib.suppress(ImageMissing):
+                _write_meta(self._directory(image_id), replace(self.get(image_id), hidden=True))
+            self.collect(in_use=in_use)
+
+    def collect(self, *, in_use: Collection[str] = ()) -> None:
+        """Delete hidden images that nothing stands on, and half-made ones."""
+        with self._lock:
+            needed = {base for used in in_use for base in self.bases(used)}
+            for image in self.list():
+                needed.update(self.bases(image.id))
+            for image in self._all():
+                if image.id not in needed:
+                    shutil.rmtree(self._directory(image.id))
+
+    def sweep(self) -> None:
+        """Remove what an interrupted copy left; nobody may be copying."""
+        for partial in self._root.glob(f"{_PARTIAL}*"):
+            shutil.rmtree(partial, ignore_errors=True)
+
+    def _all(self) -> tuple[Image, ...]:
+        found = [self.get(meta.parent.name) for meta in self._root.glob("ami-*/meta.json")]
+        return tuple(sorted(found, key=lambda image: (image.created, image.id)))
+
+    def _chain(self, image_id: str) -> tuple[Image, ...]:
+        chain: list[Image] = []
+        following: str | None = image_id
+        while following is not None:
+            if any(image.id == following for image in chain):
+                raise MachineError(f"{image_id} stands on itself: remove {self._root / image_id}")
+            chain.append(self.get(following))
+            following = chain[-1].parent
+        return tuple(chain)
+
+    def _directory(self, image_id: str) -> Path:
+        return self._root / check_image_id(image_id)
+
+
+def _write_meta(directory: Path, image: Image) -> None:
+    data = {
+        "id": image.id,
+        "name": image.name,
+        "parent": image.parent,
+        "created": image.created,
+        "hidden": image.hidden,
+        "attributes": dict(image.attributes),
+    }
+    scratch = directory / "meta.json.new"
+    scratch.write_text(json.dumps(data, indent=2) + "\n")
+    scratch.rename(directory / "meta.json")
+
+
+def _forget_identity(tree: Path) -> None:
+    """Drop what must differ between machines of one image, and what nobody wants to copy."""
+    machine_id = _inside(tree, "etc", "machine-id")
+    if machine_id is not None and machine_id.is_file():
+        machine_id.write_text("")
+    for parts in (("tmp",), ("var", "tmp")):
+        directory = _inside(tree, *parts)
+        if directory is not None and directory.is_dir():
+            for entry in directory.iterdir():
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink()
+
+
+def _inside(tree: Path, *parts: str) -> Path | None:
+    """Return the path unless a link on the way could lead out: the machine's root wrote this."""
+    path = tree
+    for part in parts:
+        path /= part
+        if path.is_symlink():
+            return None
+    return path

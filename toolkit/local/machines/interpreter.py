@@ -1,0 +1,100 @@
+"""The host's Python, copied into machines as /opt/python.
+
+The wheels a test machine has (torch above all) fit the host's Python, not the machine's own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolkit.local.machines.errors import MachineError
+
+TARGET = Path("opt/python")
+# What every interpreter here must be able to do once it is in the machine.
+CHECK = "import ssl, ctypes, sqlite3, bz2, lzma, zlib, hashlib, uuid, venv, multiprocessing"
+_LEFT_OUT = ("test", "tests", "idlelib", "idle_test", "turtledemo", "tkinter", "lib2to3")
+_LEFT_OUT_PATTERNS = (
+    "site-packages",
+    "dist-packages",
+    "config-*",
+    "EXTERNALLY-MANAGED",
+    "*.a",
+    "_tkinter.*.so",
+    "nis.*.so",
+    "*.opt-1.pyc",
+    "*.opt-2.pyc",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python installation: what it was installed under, and where pip may be found."""
+
+    prefix: Path
+    version: str  # "3.11"
+    pip_places: tuple[Path, ...]
+
+    @classmethod
+    def of_this_process(cls) -> Interpreter:
+        """Describe the interpreter we run on, through a virtual environment if need be."""
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        prefix = Path(sys.base_prefix)
+        places = (
+            prefix / "lib" / f"python{version}" / "site-packages",
+            Path(sysconfig.get_path("purelib")),
+            Path("/usr/lib/python3/dist-packages"),
+        )
+        return cls(prefix, version, places)
+
+    @property
+    def identity(self) -> str:
+        """Return what the copy depends on: version and origin."""
+        stamp = int((self._library / "os.py").stat().st_mtime)
+        return f"{self.version} {self.prefix} {stamp}"
+
+    def copy(self, root: Path) -> None:
+        """Copy the interpreter, its standard library and pip to `root`/opt/python."""
+        target = root / TARGET
+        shutil.rmtree(target, ignore_errors=True)
+        (target / "bin").mkdir(parents=True)
+        name = f"python{self.version}"
+        shutil.copy2((self.prefix / "bin" / name).resolve(), target / "bin" / name)
+        for link in ("python3", "python"):
+            (target / "bin" / link).symlink_to(name)
+        library = target / "lib" / name
+        ignore = shutil.ignore_patterns(*_LEFT_OUT, *_LEFT_OUT_PATTERNS)
+        shutil.copytree(
+            self._library, library, symlinks=True, ignore=ignore, ignore_dangling_symlinks=True
+        )
+        self._copy_pip(library / "site-packages")
+        self._copy_shared_library(root)
+
+    @property
+    def _library(self) -> Path:
+        return self.prefix / "lib" / f"python{self.version}"
+
+    def _copy_pip(self, target: Path) -> None:
+        target.mkdir(exist_ok=True)
+        for place in self.pip_places:
+            if (place / "pip" / "__main__.py").is_file():
+                shutil.copytree(place / "pip", target / "pip")
+                for info in place.glob("pip-*.dist-info"):
+                    shutil.copytree(info, target / info.name)
+                return
+        raise MachineError(
+            f"no pip beside {self.prefix}: install python3-pip, or `python -m ensurepip`"
+        )
+
+    def _copy_shared_library(self, root: Path) -> None:
+        """Copy libpython where it is one file of this installation, and tell the loader."""
+        found = sorted((self.prefix / "lib").glob(f"libpython{self.version}*.so*"))
+        if self.prefix == Path("/usr") or not found:
+            return  # Debian's interpreter has it inside
+        for path in found:
+            shutil.copy2(path, root / TARGET / "lib" / path.name, follow_symlinks=False)
+        loader = root / "etc/ld.so.conf.d/toolkit-python.conf"
+        loader.write_text(f"/{TARGET}/lib\n")

@@ -1,0 +1,82 @@
+"""Where everything of one local cloud lies on disk, and the name it goes by on the host."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolkit.local.machines.driver import check_instance_id
+
+DEFAULT_STATE = Path("/var/lib/toolkit-local")
+STATE_VARIABLE = "TOOLKIT_LOCAL_DIR"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The directories under one state directory; several may live on one host."""
+
+    state: Path
+
+    @classmethod
+    def from_environment(cls, environment: dict[str, str] | None = None) -> Layout:
+        """Return the layout TOOLKIT_LOCAL_DIR names, or the default one."""
+        found = (os.environ if environment is None else environment).get(STATE_VARIABLE)
+        return cls(Path(found or DEFAULT_STATE).absolute())
+
+    @property
+    def name(self) -> str:
+        """A short name of this state directory for namespaces and cgroups: `tkl-` and six hex."""
+        return "tkl-" + hashlib.sha256(os.fsencode(self.state)).hexdigest()[:6]
+
+    @property
+    def instances(self) -> Path:
+        """One directory an instance: its disk and its plan."""
+        return self.state / "instances"
+
+    @property
+    def images(self) -> Path:
+        """One directory an image."""
+        return self.state / "images"
+
+    @property
+    def consoles(self) -> Path:
+        """One log an instance, kept after the instance is gone."""
+        return self.state / "console"
+
+    @property
+    def cache(self) -> Path:
+        """Downloaded packages; safe to delete at any time."""
+        return self.state / "cache"
+
+    @property
+    def filesystems(self) -> Path:
+        """One directory a shared filesystem (FSx)."""
+        return self.state / "fsx"
+
+    @property
+    def run(self) -> Path:
+        """What concerns this boot of the host only."""
+        return self.state / "run"
+
+    def instance(self, instance_id: str) -> Path:
+        """Return the instance's directory."""
+        return self.instances / check_instance_id(instance_id)
+
+    def console(self, instance_id: str) -> Path:
+        """Return the instance's console log."""
+        return self.consoles / f"{check_instance_id(instance_id)}.log"
+
+    def make(self) -> None:
+        """Create what is missing, readable by root alone: disks hold other people's files."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        for directory in (
+            self.instances,
+            self.images,
+            self.consoles,
+            self.cache,
+            self.filesystems,
+            self.run,
+        ):
+            directory.mkdir(mode=0o700, exist_ok=True)

@@ -1,0 +1,131 @@
+"""Networks of the local cloud: a namespace with a bridge for each VPC, a namespace a machine.
+
+Nothing of it is in the host's own network: `ip link` on the host never changes. All names begin
+with the state directory's name, so several local clouds share a host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolkit.local.machines.errors import MachineError
+from toolkit.local.machines.host import must
+
+if TYPE_CHECKING:
+    from toolkit.local.machines.driver import MachineSpec
+    from toolkit.local.machines.host import Host
+
+NETNS_ROOT = Path("/run/netns")
+METADATA_ADDRESS = "169.254.169.254/32"
+_BRIDGE = "br0"
+_PORT_DIGITS = 14  # an interface name has 15 characters at most
+_ADD_LOCK = threading.Lock()  # the first `ip netns add` of a boot makes a mount, not atomically
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The namespaces of one local cloud; `mark` remembers whether we made the host's mount."""
+
+    name: str
+    host: Host
+    mark: Path
+    netns_root: Path = NETNS_ROOT
+    mountinfo: Path = field(default=Path("/proc/self/mountinfo"))
+
+    def namespace(self, instance_id: str) -> Path:
+        """Return the path of the machine's namespace, whether it exists or not."""
+        return self.netns_root / f"{self.name}-{instance_id}"
+
+    def connect(self, spec: MachineSpec) -> Path:
+        """Give the machine its namespace, joined to its VPC; again is fine."""
+        if spec.address is None:
+            raise MachineError(f"{spec.instance_id} is in the host's network")
+        vpc = f"{self.name}-{spec.vpc_id}"
+        self._ensure_bridge(vpc)
+        path = self.namespace(spec.instance_id)
+        if not self._has_eth0(path.name):
+            self._add(path.name)
+            self._join(vpc, path.name, spec)
+        self._address(path.name, spec)
+        return path
+
+    def disconnect(self, instance_id: str) -> None:
+        """Remove the machine's namespace and with it its end of the cable."""
+        path = self.namespace(instance_id)
+        if path.exists():
+            # The cable first: a process still inside keeps a namespace alive past its name.
+            self.host.run(["ip", "-n", path.name, "link", "del", "eth0"])
+            must(self.host, ["ip", "netns", "del", path.name])
+
+    def namespaces(self) -> tuple[str, ...]:
+        """Return every namespace of this local cloud, VPCs included."""
+        try:
+            entries = sorted(entry.name for entry in self.netns_root.iterdir())
+        except FileNotFoundError:
+            return ()
+        return tuple(name for name in entries if name.startswith(f"{self.name}-"))
+
+    def instances(self) -> tuple[str, ...]:
+        """Return the ids of the machines that have a namespace."""
+        prefix = f"{self.name}-"
+        names = (name.removeprefix(prefix) for name in self.namespaces())
+        return tuple(name for name in names if name.startswith("i-"))
+
+    def remove_all(self) -> None:
+        """Remove every namespace, and the mount that `ip netns` made if it was made for us."""
+        with _ADD_LOCK:
+            for name in self.namespaces():
+                must(self.host, ["ip", "netns", "del", name])
+            if self.mark.exists():
+                with contextlib.suppress(FileNotFoundError):
+                    if not any(self.netns_root.iterdir()) and self._is_mounted():
+                        must(self.host, ["umount", str(self.netns_root)])
+                        self.netns_root.rmdir()
+                self.mark.unlink(missing_ok=True)
+
+    def _ensure_bridge(self, vpc: str) -> None:
+        if not (self.netns_root / vpc).exists():
+            self._add(vpc)
+        shown = self.host.run(["ip", "-n", vpc, "link", "show", _BRIDGE])
+        if shown.returncode != 0:
+            self._ip(vpc, "link", "add", _BRIDGE, "type", "bridge")
+            self._ip(vpc, "link", "set", _BRIDGE, "addrgenmode", "none", "up")
+
+    def _join(self, vpc: str, name: str, spec: MachineSpec) -> None:
+        port = "v" + spec.instance_id.removeprefix("i-")[-_PORT_DIGITS:]
+        self.host.run(["ip", "-n", vpc, "link", "del", port])  # of a start that was cut off
+        peer = ("peer", "name", "eth0", "address", spec.mac, "netns", name)
+        self._ip(vpc, "link", "add", port, "type", "veth", *peer)
+        self._ip(vpc, "link", "set", port, "master", _BRIDGE, "addrgenmode", "none", "up")
+
+    def _address(self, name: str, spec: MachineSpec) -> None:
+        self._ip(name, "link", "set", "lo", "up")
+        self._ip(name, "addr", "replace", METADATA_ADDRESS, "dev", "lo")
+        self._ip(name, "addr", "replace", str(spec.address), "dev", "eth0")
+        self._ip(name, "link", "set", "eth0", "addrgenmode", "none", "up")
+        for route in spec.routes:
+            # The source is the address; without a scope the kernel would ask for a gateway.
+            self._ip(name, "route", "replace", str(route), "dev", "eth0", "scope", "link")
+
+    def _has_eth0(self, name: str) -> bool:
+        return self.host.run(["ip", "-n", name, "link", "show", "eth0"]).returncode == 0
+
+    def _add(self, name: str) -> None:
+        with _ADD_LOCK:
+            if (self.netns_root / name).exists():
+                return
+            if not self.mark.exists() and not self._is_mounted():
+                self.mark.parent.mkdir(parents=True, exist_ok=True)
+                self.mark.touch()
+            must(self.host, ["ip", "netns", "add", name])
+
+    def _is_mounted(self) -> bool:
+        lines = self.mountinfo.read_text().splitlines()
+        return any(line.split()[4] == str(self.netns_root) for line in lines)
+
+    def _ip(self, namespace: str, *words: str) -> None:
+        must(self.host, ["ip", "-n", namespace, *words])

@@ -1,0 +1,66 @@
+"""Facts about processes, read from /proc."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """A view of /proc; `root` is another directory in tests."""
+
+    root: Path = _PROC
+
+    def is_init(self, pid: int) -> bool:
+        """Say whether the process is PID 1 of a namespace below ours."""
+        for line in self._status(pid):
+            if line.startswith("NSpid:"):
+                numbers = line.split()[1:]
+                return len(numbers) > 1 and numbers[-1] == "1"
+        return False
+
+    def is_alive(self, pid: int) -> bool:
+        """Say whether the process exists and is more than a zombie."""
+        state = next((line for line in self._status(pid) if line.startswith("State:")), "")
+        return bool(state) and state.split()[1] not in {"Z", "X"}
+
+    def nspawns_under(self, directory: Path) -> tuple[tuple[int, str], ...]:
+        """Return (pid, path below `directory`) of every systemd-nspawn with its root there.
+
+        The command line is the one thing that tells a launcher whose control
+        group has been lost.
+        """
+        found: list[tuple[int, str]] = []
+        prefix = f"--directory={directory}/"
+        for entry in self.root.iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except OSError:  # it ended while we looked
+                continue
+            if Path(words[0]).name != "systemd-nspawn":
+                continue
+            found.extend(
+                (int(entry.name), word.removeprefix(prefix))
+                for word in words
+                if word.startswith(prefix)
+            )
+        return tuple(found)
+
+    def children(self, pid: int) -> tuple[int, ...]:
+        """Return the ids of the process's children."""
+        try:
+            text = (self.root / str(pid) / "task" / str(pid) / "children").read_text()
+        except OSError:
+            return ()
+        return tuple(int(word) for word in text.split())
+
+    def _status(self, pid: int) -> list[str]:
+        try:
+            return (self.root / str(pid) / "status").read_text().splitlines()
+        except OSError:
+            return []

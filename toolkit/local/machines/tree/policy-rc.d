@@ -1,0 +1,3 @@
+#!/bin/sh
+# No service starts while the tree is built.
+exit 101
