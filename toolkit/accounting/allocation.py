@@ -1,0 +1,187 @@
+"""Divide one instance's cost over what its time went to.
+
+The life of an instance is cut wherever anything changes: a price, a job's start or end, the moment
+from which work is lost. Within such a piece everything is constant, so its price is exact. The
+pieces add up to the instance's cost, which is rounded once and then apportioned: the charges of an
+instance sum to its cost to the micro-dollar, whatever sacct and the ledger say.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from toolkit.accounting.charges import Charge, Component, InstanceCost
+from toolkit.accounting.money import amount, apportion, whole
+from toolkit.prices import PriceSpan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from toolkit.accounting.binding import Usage
+    from toolkit.accounting.instances import Instance
+    from toolkit.prices import PriceBook
+
+HOUR = 3600
+
+Line = tuple[Component, int | None]
+"""A component and the attempt (DBIndex) that caused it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a bill does that a clock doesn't."""
+
+    minimum_seconds: int = 60
+    """EC2 bills at least this much of a Linux instance."""
+    refund_within: int = HOUR
+    """EC2 charges nothing for spot it takes back before this age; 0 turns the refund off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The report's time, since ≤ t < until. What still runs is counted up to `until`."""
+
+    since: int
+    until: int
+
+
+def allocate(
+    instance: Instance, usages: Sequence[Usage], book: PriceBook, window: Window, policy: Policy
+) -> InstanceCost | None:
+    """The instance's charges within the window; None if it didn't cost anything then."""
+    end = window.until if instance.ended is None else instance.ended
+    billed = end
+    if instance.ended is not None:
+        billed = max(end, instance.launched + policy.minimum_seconds)
+    start, stop = max(instance.launched, window.since), min(billed, window.until)
+    if start >= stop:
+        return None
+    spans = book.spans(instance.ask(), start, stop)
+    weights: dict[Line, Fraction] = defaultdict(Fraction)
+    seconds: dict[Line, Fraction] = defaultdict(Fraction)
+    timeline = _Timeline(instance, sorted(usages, key=lambda usage: (usage.start, usage.attempt)))
+    for piece in _pieces(spans, timeline.cuts(end)):
+        price = amount(piece.price.usd_per_hour, piece.end - piece.start)
+        for line, part in timeline.lines(piece.start, end):
+            weights[line] += price * part
+            seconds[line] += (piece.end - piece.start) * part
+    gross = whole(sum(weights.values(), Fraction(0)))
+    charges = [
+        Charge(component, instance.instance_id, attempt, micro, seconds[component, attempt])
+        for (component, attempt), micro in zip(
+            weights, apportion(gross, list(weights.values())), strict=True
+        )
+    ]
+    refunds = _refunds(instance, charges, policy)
+    return InstanceCost(
+        instance_id=instance.instance_id,
+        seconds=stop - start,
+        gross=gross,
+        refund=sum(refund.micro for refund in refunds),
+        prices=tuple(dict.fromkeys(span.price for span in spans)),
+        charges=(*charges, *refunds),
+    )
+
+
+def _refunds(instance: Instance, charges: Sequence[Charge], policy: Policy) -> list[Charge]:
+    """Each charge again, negative, if EC2 took a spot instance back within its first hour.
+
+    The refund goes to whoever was charged, so that it is a line of its own and every account's
+    total is still what the account really cost.
+    """
+    if not instance.interrupted or instance.ended is None or not instance.end_seen:
+        return []
+    if instance.ended - instance.launched >= policy.refund_within:
+        return []
+    by_attempt: dict[int | None, int] = defaultdict(int)
+    for charge in charges:
+        by_attempt[charge.attempt] += charge.micro
+    return [
+        Charge(Component.REFUND, instance.instance_id, attempt, -micro, Fraction(0))
+        for attempt, micro in by_attempt.items()
+        if micro
+    ]
+
+
+class _Timeline:
+    """What an instance was doing at any second. Seconds must be asked in rising order."""
+
+    def __init__(self, instance: Instance, usages: Sequence[Usage]) -> None:
+        self._instance = instance
+        self._usages = usages
+        self._next = 0
+        self._active: list[Usage] = []
+        self._latest: Usage | None = None
+
+    def cuts(self, end: int) -> set[int]:
+        """The seconds at which what it does changes."""
+        marks = {end}
+        for usage in self._usages:
+            marks |= {usage.start, usage.end}
+            if usage.lost_from is not None:
+                marks.add(usage.lost_from)
+        return marks
+
+    def lines(self, at: int, end: int) -> list[tuple[Line, Fraction]]:
+        """The lines that the piece from `at` on goes to; the parts sum to 1."""
+        self._advance(at)
+        if at >= end:
+            cause = self._latest.attempt if self._latest else None
+            return [((Component.MINIMUM, cause), Fraction(1))]
+        if not self._active:
+            return [(self._unused(), Fraction(1))]
+        total = sum((usage.share for usage in self._active), Fraction(0))
+        scale = max(total, Fraction(1))
+        lines: list[tuple[Line, Fraction]] = [
+            ((_kind(usage, at), usage.attempt), usage.share / scale) for usage in self._active
+        ]
+        if total < 1:
+            lines.append(((Component.UNALLOCATED, None), 1 - total))
+        return lines
+
+    def _advance(self, at: int) -> None:
+        while self._next < len(self._usages) and self._usages[self._next].start <= at:
+            usage = self._usages[self._next]
+            self._active.append(usage)
+            if self._latest is None or usage.end >= self._latest.end:
+                self._latest = usage
+            self._next += 1
+        self._active = [usage for usage in self._active if usage.end > at]
+
+    def _unused(self) -> Line:
+        instance = self._instance
+        if instance.is_head:
+            return Component.HEAD, None
+        if not instance.node:
+            return Component.OTHER, None
+        if not self._usages:
+            ended = instance.ended is not None
+            return (Component.FAILED_LAUNCH if ended else Component.BOOT), None
+        if self._latest is None:
+            return Component.BOOT, self._usages[0].attempt
+        more = self._next < len(self._usages)
+        return (Component.IDLE_GAP if more else Component.IDLE_TAIL), self._latest.attempt
+
+
+def _kind(usage: Usage, at: int) -> Component:
+    lost = usage.lost_from is not None and at >= usage.lost_from
+    return Component.LOST if lost else Component.WORK
+
+
+def _pieces(spans: Sequence[PriceSpan], cuts: set[int]) -> Iterator[PriceSpan]:
+    """The price spans, cut further at the given seconds."""
+    ordered = sorted(cuts)
+    position = 0
+    for span in spans:
+        while position < len(ordered) and ordered[position] <= span.start:
+            position += 1
+        inside = []
+        while position < len(ordered) and ordered[position] < span.end:
+            inside.append(ordered[position])
+            position += 1
+        for low, high in pairwise((span.start, *inside, span.end)):
+            yield PriceSpan(low, high, span.price)

@@ -1,0 +1,119 @@
+"""Which machine an attempt ran on: Slurm knows node names, EC2 knows instances."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from toolkit.accounting.instances import RESUME_FAILED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from toolkit.accounting.attempts import Attempt
+    from toolkit.accounting.instances import Instance
+    from toolkit.prices import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """An attempt's hold on one instance: start ≤ t < end, and its share of the machine."""
+
+    attempt: int
+    start: int
+    end: int
+    share: Fraction
+    lost_from: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The usages of each instance, and the attempts that ran where no machine is known."""
+
+    usages: Mapping[str, tuple[Usage, ...]]
+    unbacked: tuple[int, ...]
+
+
+def bind(
+    attempts: Iterable[Attempt],
+    instances: Iterable[Instance],
+    shapes: Mapping[str, Shape],
+    now: int,
+) -> Bound:
+    """Give every node of every attempt to the one instance that was that node then.
+
+    That is the instance that lived when the attempt started; else the one it overlaps longest. The
+    hold is clipped to the instance's life: Slurm notices a dead node late, and an attempt whose end
+    was never recorded must not reach into the life of the next machine of that name.
+    `shapes` is by instance id.
+    """
+    by_node: dict[str, list[Instance]] = defaultdict(list)
+    for instance in instances:
+        if instance.node and not instance.is_head and instance.end_cause != RESUME_FAILED:
+            by_node[instance.node].append(instance)
+    usages: dict[str, list[Usage]] = defaultdict(list)
+    unbacked = []
+    for attempt in attempts:
+        if attempt.started is None:
+            continue
+        homes = [_home(attempt, by_node.get(node, ()), now) for node in attempt.nodes]
+        for home in homes:
+            if home is None:
+                continue
+            usage = _usage(attempt, home, shapes.get(home.instance_id), now)
+            if usage is not None:
+                usages[home.instance_id].append(usage)
+        if None in homes and attempt.ended != attempt.started:
+            unbacked.append(attempt.key)
+    return Bound({key: tuple(value) for key, value in usages.items()}, tuple(unbacked))
+
+
+def _home(attempt: Attempt, candidates: Sequence[Instance], now: int) -> Instance | None:
+    start = attempt.started or 0
+    end = now if attempt.ended is None else attempt.ended
+
+    def overlap(instance: Instance) -> int:
+        last = now if instance.ended is None else instance.ended
+        return min(end, last) - max(start, instance.launched)
+
+    alive = [
+        instance
+        for instance in candidates
+        if instance.launched <= start and (instance.ended is None or start < instance.ended)
+    ]
+    best = max(alive or candidates, key=overlap, default=None)
+    return best if best is not None and overlap(best) > 0 else None
+
+
+def _usage(attempt: Attempt, home: Instance, shape: Shape | None, now: int) -> Usage | None:
+    first = max(home.launched, home.running or 0)
+    last = now if home.ended is None else home.ended
+    start = max(attempt.started or 0, first)
+    end = min(now if attempt.ended is None else attempt.ended, last)
+    if start >= end:
+        return None
+    return Usage(attempt.key, start, end, share(attempt, shape), attempt.lost_from())
+
+
+def share(attempt: Attempt, shape: Shape | None) -> Fraction:
+    """The dominant share of one of the attempt's nodes: the largest of its GPU, CPU, memory parts.
+
+    sacct gives the sum over the nodes, so each node gets an equal part of it. Where nothing is
+    known of the machine or of the attempt, the attempt has all of it.
+    """
+    nodes = max(len(attempt.nodes), 1)
+    if shape is None:
+        return Fraction(1)
+    given = attempt.given
+    parts = [
+        Fraction(have, nodes * of)
+        for have, of in (
+            (given.gpus, shape.gpus),
+            (given.cpus, shape.cpus),
+            (given.memory_mib, shape.memory_mib),
+        )
+        if of > 0
+    ]
+    return min(max(parts, default=Fraction(1)), Fraction(1)) or Fraction(1)

@@ -1,0 +1,76 @@
+"""Read everything a report needs: the ledger, EC2, sacct, the nodes' shapes, the prices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from toolkit.accounting import ledger, sacct
+from toolkit.accounting.allocation import Policy
+from toolkit.accounting.build import build
+from toolkit.prices import Catalogue, PriceBook, Shape, read_history
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_s3 import S3Client
+
+    from toolkit.accounting.allocation import Window
+    from toolkit.accounting.instances import Instance
+    from toolkit.accounting.report import Report
+    from toolkit.slurm_api import NodeInfo, Reader, Runner
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where one cluster's facts are."""
+
+    cluster: str
+    region: str
+    bucket: str
+    ec2: EC2Client
+    s3: S3Client
+    runner: Runner
+    reader: Reader
+
+
+def collect(sources: Sources, window: Window, now: int, token: str, policy: Policy) -> Report:
+    """Make the report of a window. `token` must not be guessable (see `sacct`)."""
+    known = ledger.read(sources.s3, sources.bucket, sources.ec2, sources.cluster)
+    instances = [instance for instance in known if _overlaps(instance, window)]
+    since = min([window.since, *(instance.launched for instance in instances)])
+    attempts = sacct.read(sources.runner, since, window.until, token)
+    catalogue = Catalogue.bundled()
+    spot = {instance.instance_type for instance in instances if instance.spot}
+    history = read_history(sources.ec2, spot, since, window.until)
+    return build(
+        cluster=sources.cluster,
+        attempts=attempts,
+        instances=instances,
+        shapes=shapes(instances, sources.reader.nodes(), catalogue),
+        book=PriceBook(sources.region, catalogue, history),
+        window=window,
+        now=now,
+        policy=policy,
+    )
+
+
+def shapes(
+    instances: Iterable[Instance], nodes: Iterable[NodeInfo], catalogue: Catalogue
+) -> Mapping[str, Shape]:
+    """What each instance had to share out: what Slurm says of its node, else the type's size."""
+    by_node = {node.name: Shape(node.cpus, node.memory_mib, node.gpus) for node in nodes}
+    found = {}
+    for instance in instances:
+        shape = by_node.get(instance.node) or catalogue.shapes.get(instance.instance_type)
+        if shape is not None:
+            found[instance.instance_id] = shape
+    return found
+
+
+def _overlaps(instance: Instance, window: Window) -> bool:
+    # A short-lived machine is billed beyond its end; `allocate` knows by how much.
+    return instance.launched < window.until and (
+        instance.ended is None or instance.ended + Policy().minimum_seconds > window.since
+    )

@@ -1,0 +1,29 @@
+"""What can go wrong while a report is made.
+
+* ToolkitError
+  * AccountingError               accounting-failed
+    - SacctError                  sacct-unreadable
+    - LedgerError                 ledger-unreadable
+"""
+
+from __future__ import annotations
+
+from toolkit.errors import ToolkitError
+
+
+class AccountingError(ToolkitError):
+    """No report can be made."""
+
+    reason = "accounting-failed"
+
+
+class SacctError(AccountingError):
+    """sacct lacks a field that the report needs, or its text is not what was asked for."""
+
+    reason = "sacct-unreadable"
+
+
+class LedgerError(AccountingError):
+    """An instance record in the ledger can't be read; without it the sum would be wrong."""
+
+    reason = "ledger-unreadable"

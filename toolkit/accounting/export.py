@@ -1,0 +1,168 @@
+"""The report as data: JSON with everything, CSV with one line a charge."""
+
+from __future__ import annotations
+
+import csv
+import io
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from toolkit.accounting.money import usd
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from fractions import Fraction
+
+    from toolkit.accounting.attempts import Attempt
+    from toolkit.accounting.charges import Charge, InstanceCost
+    from toolkit.accounting.instances import Instance
+    from toolkit.accounting.report import Group, Key, Report
+
+# A cell that starts so is a formula to a spreadsheet; job names are the users' own text.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
+    """Everything in the report. Money is text in dollars with six places, so that no float is."""
+    return {
+        "cluster": report.cluster,
+        "since": iso(report.window.since),
+        "until": iso(report.window.until),
+        "made_at": iso(report.made_at),
+        "currency": "USD",
+        "gross": money(report.gross),
+        "refund": money(report.refund),
+        "total": money(report.net),
+        "components": {name.value: money(micro) for name, micro in report.components().items()},
+        "by": [key.value for key in keys],
+        "groups": [_group(group, keys) for group in report.groups(keys)],
+        "instances": [_instance(cost, report.instances[cost.instance_id]) for cost in report.costs],
+        "charges": [_charge(charge, report) for charge in report.charges()],
+        "attempts": [_attempt(report.attempts[key]) for key in sorted(_charged(report))],
+        "notes": list(report.notes),
+    }
+
+
+def as_csv(report: Report) -> str:
+    """One line a charge; the `usd` column sums to the report's total exactly."""
+    out = io.StringIO()
+    rows = [_charge(charge, report) for charge in report.charges()]
+    writer = csv.DictWriter(out, fieldnames=_CHARGE_FIELDS, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: _cell(name, value) for name, value in row.items()})
+    return out.getvalue()
+
+
+_CHARGE_FIELDS = (
+    "component",
+    "account",
+    "user",
+    "job",
+    "attempt",
+    "instance",
+    "node",
+    "type",
+    "seconds",
+    "usd",
+)
+
+
+def money(micro: int) -> str:
+    """Dollars with all six places."""
+    return str(usd(micro))
+
+
+def iso(second: int | None) -> str | None:
+    """An epoch second in ISO 8601, UTC."""
+    if second is None:
+        return None
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _cell(name: str, value: object) -> object:
+    if name == "usd" or not isinstance(value, str):
+        return value
+    return f"'{value}" if value.startswith(_FORMULA) else value
+
+
+def _charged(report: Report) -> set[int]:
+    return {charge.attempt for charge in report.charges() if charge.attempt is not None}
+
+
+def _group(group: Group, keys: Sequence[Key]) -> dict[str, Any]:
+    return {
+        **{key.value: value or None for key, value in zip(keys, group.who, strict=True)},
+        "jobs": len(group.jobs),
+        "attempts": len(group.attempts),
+        "machine_seconds": _seconds(group.seconds),
+        "components": {name.value: money(micro) for name, micro in group.micro.items()},
+        "total": money(group.total),
+    }
+
+
+def _instance(cost: InstanceCost, instance: Instance) -> dict[str, Any]:
+    return {
+        "instance": cost.instance_id,
+        "node": instance.node or None,
+        "pool": instance.pool or None,
+        "type": instance.instance_type,
+        "zone": instance.zone,
+        "capacity": "spot" if instance.spot else "on-demand",
+        "launched": iso(instance.launched),
+        "ended": iso(instance.ended),
+        "end_cause": instance.end_cause or None,
+        "end_seen": instance.end_seen,
+        "billed_seconds": cost.seconds,
+        "gross": money(cost.gross),
+        "refund": money(cost.refund),
+        "total": money(cost.net),
+        "prices": [
+            {
+                "usd_per_hour": str(price.usd_per_hour),
+                "source": price.source.value,
+                "as_of": iso(price.as_of),
+            }
+            for price in cost.prices
+        ],
+    }
+
+
+def _charge(charge: Charge, report: Report) -> dict[str, Any]:
+    attempt = None if charge.attempt is None else report.attempts[charge.attempt]
+    instance = report.instances[charge.instance_id]
+    return {
+        "component": charge.component.value,
+        "account": attempt.account if attempt else None,
+        "user": attempt.user if attempt else None,
+        "job": attempt.job_id if attempt else None,
+        "attempt": charge.attempt,
+        "instance": charge.instance_id,
+        "node": instance.node or None,
+        "type": instance.instance_type,
+        "seconds": _seconds(charge.seconds),
+        "usd": money(charge.micro),
+    }
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "attempt": attempt.key,
+        "job": attempt.job_id,
+        "job_text": attempt.job,
+        "name": attempt.name,
+        "account": attempt.account,
+        "user": attempt.user,
+        "partition": attempt.partition,
+        "state": attempt.state,
+        "restarts": attempt.restarts,
+        "started": iso(attempt.started),
+        "ended": iso(attempt.ended),
+        "lost_from": iso(attempt.lost_from()),
+        "nodes": list(attempt.nodes),
+    }
+
+
+def _seconds(seconds: Fraction) -> int | str:
+    """Whole seconds as a number, parts of a machine as decimal text."""
+    return int(seconds) if seconds.denominator == 1 else f"{float(seconds):.3f}"

@@ -1,0 +1,179 @@
+"""The instance ledger: what reconcile wrote to S3, completed by what EC2 says right now.
+
+reconcile writes one object an instance. DescribeInstances adds the machines that it has not seen
+yet, and for an hour the ones that ended since. Where the two differ on an end, the one that knows
+an end wins, and a reclaim by EC2 is EC2's own word.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+from slurmplugins import tags
+from slurmplugins.errors import BadName
+from slurmplugins.names import expand
+from toolkit.accounting.errors import LedgerError
+from toolkit.accounting.instances import HEAD_POOL, INTERRUPTION, Instance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_s3 import S3Client
+
+PREFIX = "ledger/instances/"
+_READERS = 8
+_GONE = frozenset({"shutting-down", "terminated", "stopping", "stopped"})
+_RECLAIMED = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
+_ENDED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
+
+
+def read(s3: S3Client, bucket: str, ec2: EC2Client, cluster: str) -> list[Instance]:
+    """Every instance that the cluster ever had, by launch."""
+    return merge(from_bucket(s3, bucket), from_ec2(ec2, cluster))
+
+
+def from_bucket(s3: S3Client, bucket: str) -> list[tuple[Instance, int]]:
+    """The instances in the ledger, each with the second its record was last written."""
+    pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=PREFIX)
+    listed = [
+        (item["Key"], int(item["LastModified"].timestamp()))
+        for page in pages
+        for item in page.get("Contents", [])
+        if item["Key"].endswith(".json")
+    ]
+
+    def fetch(key: str) -> str:
+        return s3.get_object(Bucket=bucket, Key=key)["Body"].read().decode()
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        texts = pool.map(fetch, [key for key, _ in listed])
+        return [(parse(text, key), at) for text, (key, at) in zip(texts, listed, strict=True)]
+
+
+def from_ec2(ec2: EC2Client, cluster: str) -> list[Instance]:
+    """The instances that EC2 still knows by the cluster's tag."""
+    pages = ec2.get_paginator("describe_instances").paginate(
+        Filters=[{"Name": f"tag:{tags.CLUSTER}", "Values": [cluster]}]
+    )
+    return [
+        described(item)
+        for page in pages
+        for reservation in page["Reservations"]
+        for item in reservation.get("Instances", [])
+    ]
+
+
+def merge(recorded: Iterable[tuple[Instance, int]], seen: Iterable[Instance]) -> list[Instance]:
+    """One list, each instance once.
+
+    A recorded instance without an end that EC2 no longer knows ended some time after its record was
+    last written: that moment stands in for its end, and `end_seen` says so.
+    """
+    live = {instance.instance_id: instance for instance in seen}
+    merged = []
+    for instance, written_at in recorded:
+        now = live.pop(instance.instance_id, None)
+        if now is not None:
+            merged.append(_complete(instance, now, written_at))
+        elif instance.ended is None:
+            end = max(written_at, instance.launched)
+            merged.append(replace(instance, ended=end, end_seen=False))
+        else:
+            merged.append(instance)
+    merged.extend(live.values())
+    return sorted(merged, key=lambda instance: (instance.launched, instance.instance_id))
+
+
+def _complete(recorded: Instance, now: Instance, written_at: int) -> Instance:
+    ended, end_seen = recorded.ended, True
+    if ended is None and not now.end_seen:
+        ended, end_seen = max(written_at, recorded.launched), False
+    elif ended is None:
+        ended = now.ended
+    cause = INTERRUPTION if now.end_cause == INTERRUPTION else recorded.end_cause or now.end_cause
+    return replace(recorded, ended=ended, end_cause=cause, end_seen=end_seen)
+
+
+def parse(text: str, key: str) -> Instance:
+    """One ledger object; unknown keys are ignored, a missing one is an error that names it."""
+    try:
+        data: dict[str, Any] = json.loads(text)
+        return Instance(
+            instance_id=data["instance_id"],
+            node=data.get("node") or "",
+            pool=data.get("pool") or "",
+            instance_type=data["type"],
+            zone=data.get("zone") or "",
+            spot=data["lifecycle"] == "spot",
+            launched=math.floor(data["launched_at"]),
+            running=_floor(data.get("running_at")),
+            ended=None if data.get("ended_at") is None else math.ceil(data["ended_at"]),
+            end_cause=data.get("end_cause") or "",
+            believed=_price(data.get("price")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LedgerError(
+            f"{key}: {type(error).__name__} {error}",
+            next_step="delete or mend the object; the report would be wrong without it",
+        ) from error
+
+
+def described(item: Mapping[str, Any]) -> Instance:
+    """One entry of DescribeInstances. Its node is empty unless its tags name it."""
+    kept = {tag["Key"]: tag["Value"] for tag in item.get("Tags", [])}
+    role, pool = kept.get(tags.ROLE), kept.get(tags.POOL, "")
+    gone = item["State"]["Name"] in _GONE
+    ended = _ended_at(item.get("StateTransitionReason", "")) if gone else None
+    launched = math.floor(item["LaunchTime"].timestamp())
+    reclaimed = item.get("StateReason", {}).get("Code") in _RECLAIMED
+    return Instance(
+        instance_id=item["InstanceId"],
+        node=_node(kept, int(item.get("AmiLaunchIndex", 0))),
+        pool=HEAD_POOL if role == tags.ROLE_HEAD else pool,
+        instance_type=item["InstanceType"],
+        zone=item.get("Placement", {}).get("AvailabilityZone", ""),
+        spot=item.get("InstanceLifecycle") == "spot",
+        launched=launched,
+        running=None,
+        ended=max(ended or launched, launched) if gone else None,
+        end_cause=INTERRUPTION if reclaimed else "",
+        believed=_price(kept.get(tags.PRICE)),
+        end_seen=not gone or ended is not None,
+    )
+
+
+def _node(kept: Mapping[str, str], index: int) -> str:
+    if own := kept.get(tags.NODE):
+        return own
+    try:
+        launched = expand(kept.get(tags.NODES, ""))
+    except BadName:
+        return ""
+    return launched[index] if index < len(launched) else ""
+
+
+def _ended_at(reason: str) -> int | None:
+    """`User initiated (2026-11-21 10:00:00 GMT)` → epoch seconds."""
+    at = _ENDED_AT.search(reason)
+    if at is None:
+        return None
+    return int(datetime.strptime(at[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp())
+
+
+def _floor(value: float | None) -> int | None:
+    return None if value is None else math.floor(value)
+
+
+def _price(text: str | None) -> Decimal | None:
+    try:
+        return Decimal(text) if text else None
+    except InvalidOperation:
+        return None

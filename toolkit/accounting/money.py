@@ -1,0 +1,55 @@
+"""Money as whole micro-dollars, and the one way an amount is divided.
+
+Rates and shares are Fractions, so nothing is rounded before the one place that rounds: an
+instance's cost becomes a whole number of micro-dollars, and `apportion` divides that number.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MICRO = 1_000_000
+SECONDS_PER_HOUR = 3600
+
+
+def amount(usd_per_hour: Decimal, seconds: int) -> Fraction:
+    """The exact price of some seconds in micro-dollars, not rounded."""
+    return Fraction(usd_per_hour) * seconds * MICRO / SECONDS_PER_HOUR
+
+
+def whole(exact: Fraction) -> int:
+    """The nearest whole micro-dollar; a half goes to the even one."""
+    return round(exact)
+
+
+def usd(micro: int) -> Decimal:
+    """Micro-dollars as dollars, with all six places."""
+    return (Decimal(micro) / MICRO).quantize(Decimal("0.000001"))
+
+
+def apportion(total: int, weights: Sequence[Fraction]) -> list[int]:
+    """Divide a total by weights into whole parts that sum to it exactly.
+
+    Every part is within one of its exact share (largest remainder; ties go to the earlier part),
+    so the rounding residue is never lost, and never more than one micro-dollar anywhere. Weights
+    must not be negative; if all are 0 the first part takes the total.
+    """
+    if not weights:
+        if total:
+            raise ValueError("an amount and nothing to divide it over")
+        return []
+    sum_of_weights = sum(weights, Fraction(0))
+    if sum_of_weights == 0:
+        return [total, *[0] * (len(weights) - 1)]
+    exact = [weight * total / sum_of_weights for weight in weights]
+    parts = [share.numerator // share.denominator for share in exact]
+    residue = total - sum(parts)
+    by_remainder = sorted(range(len(parts)), key=lambda i: (parts[i] - exact[i], i))
+    for index in by_remainder[:residue]:
+        parts[index] += 1
+    return parts

@@ -1,0 +1,182 @@
+"""The one sacct call, and its parser.
+
+Why each flag is there:
+* `-D`: every attempt. Without it only the newest row of a requeued job is shown.
+* `-X`: allocations, not steps; steps cost slurmdbd one query a job.
+* `-P --noconvert`: plain columns and exact units; JSON takes ten times the time and 40 times the
+  memory, and has no attempt key in 24.11.
+* no `-T`: it gets suspended and unfinished jobs wrong. Times are clipped in our own code.
+* `TZ=UTC SLURM_TIME_FORMAT=%s`: sacct otherwise prints local wall time, which repeats in autumn.
+
+Names and comments are free text of the users, and sacct escapes nothing. The delimiter therefore
+holds a random token that is made for one call, so nobody can forge a row, and the one field that
+may span lines next to the row's end is the last.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from slurmplugins.errors import BadName
+from slurmplugins.names import expand
+from toolkit.accounting.attempts import Attempt
+from toolkit.accounting.errors import SacctError
+from toolkit.accounting.tres import Tres
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from toolkit.slurm_api import Runner
+
+_REQUIRED = (
+    "DBIndex",
+    "JobIDRaw",
+    "JobID",
+    "Cluster",
+    "Partition",
+    "Account",
+    "User",
+    "QOS",
+    "Submit",
+    "Start",
+    "End",
+    "State",
+    "ExitCode",
+    "DerivedExitCode",
+    "NNodes",
+    "AllocTRES",
+    "NodeList",
+)
+# 24.11 and later know how often a job was restarted when a row was written.
+_OPTIONAL = ("Restarts",)
+_FREE_TEXT = ("AdminComment", "Comment", "JobName")
+_ENVIRONMENT = ("env", "TZ=UTC", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0")
+_TIMEOUT = 300.0
+# The commas of a hostlist that are not within brackets.
+_BETWEEN_NODES = re.compile(r",(?![^\[]*\])")
+
+
+def delimiter(token: str) -> str:
+    """The text between two fields of one call."""
+    return f"\x1f{token}\x1f"
+
+
+def fields(help_text: str) -> tuple[str, ...]:
+    """The fields to ask for, given `sacct --helpformat`; an unknown name is an error to sacct."""
+    known = set(help_text.split())
+    missing = [name for name in (*_REQUIRED, *_FREE_TEXT) if name not in known]
+    if missing:
+        raise SacctError(f"this sacct has no field {', '.join(missing)}")
+    return (*_REQUIRED, *(name for name in _OPTIONAL if name in known), *_FREE_TEXT)
+
+
+def argv(names: Sequence[str], since: int, until: int, token: str) -> list[str]:
+    """The call for every attempt that overlaps since … until (epoch seconds)."""
+    return [
+        *_ENVIRONMENT,
+        "sacct",
+        "--allusers",
+        "--duplicates",
+        "--allocations",
+        "--parsable2",
+        "--noheader",
+        "--noconvert",
+        f"--delimiter={delimiter(token)}",
+        f"--starttime={_clock(since)}",
+        f"--endtime={_clock(until)}",
+        f"--format={','.join(names)}",
+    ]
+
+
+def read(runner: Runner, since: int, until: int, token: str) -> list[Attempt]:
+    """Every attempt that overlaps since … until, oldest first. The token must not be guessable."""
+    names = fields(runner.run([*_ENVIRONMENT, "sacct", "--helpformat"]))
+    text = runner.run(argv(names, since, until, token), timeout=_TIMEOUT)
+    return parse(text, names, token)
+
+
+def parse(text: str, names: Sequence[str], token: str) -> list[Attempt]:
+    """Attempts by DBIndex: a row that is there twice counts once, the later one."""
+    attempts = {}
+    for row in rows(text, names, token):
+        attempt = _attempt(row)
+        attempts[attempt.key] = attempt
+    return sorted(attempts.values(), key=lambda attempt: (attempt.submitted or 0, attempt.key))
+
+
+def rows(text: str, names: Sequence[str], token: str) -> list[dict[str, str]]:
+    """Cut the text into rows, whatever line breaks and pipes the free text holds.
+
+    Between two rows there is a line break alone, so the last field of one and the first of the
+    next come as one piece: the first field is a number, hence what follows the last line break.
+    """
+    pieces = text.split(delimiter(token))
+    if len(pieces) == 1:
+        if text.strip():
+            raise SacctError("sacct printed no field delimiter")
+        return []
+    inner = len(names) - 1
+    if (len(pieces) - 1) % inner:
+        raise SacctError("sacct's answer is cut off: a row has too few fields")
+    found = []
+    first = pieces[0].rpartition("\n")[2]
+    for start in range(1, len(pieces), inner):
+        middle = pieces[start : start + inner - 1]
+        last = pieces[start + inner - 1]
+        at_end = start + inner >= len(pieces)
+        name, _, following = (last.removesuffix("\n"), "", "") if at_end else last.rpartition("\n")
+        found.append(dict(zip(names, (first, *middle, name), strict=True)))
+        first = following
+    return found
+
+
+def _attempt(row: Mapping[str, str]) -> Attempt:
+    if not row["DBIndex"].isdigit():
+        raise SacctError(f"sacct's answer is damaged: {row['DBIndex'][:40]!r} is not a DBIndex")
+    restarts = row.get("Restarts", "")
+    return Attempt(
+        key=int(row["DBIndex"]),
+        job_id=row["JobIDRaw"],
+        job=row["JobID"],
+        name=row["JobName"],
+        user=row["User"],
+        account=row["Account"],
+        partition=row["Partition"],
+        qos=row["QOS"],
+        # "CANCELLED by 1001" names who did it.
+        state=row["State"].split(" ")[0].rstrip("+"),
+        exit_codes=tuple(_exit_code(row[name]) for name in ("ExitCode", "DerivedExitCode")),
+        restarts=int(restarts) if restarts.isdigit() else None,
+        submitted=_second(row["Submit"]),
+        started=_second(row["Start"]),
+        ended=_second(row["End"]),
+        nodes=_nodes(row["NodeList"]),
+        given=Tres.parse(row["AllocTRES"]),
+        remarks=f"{row['AdminComment']}\n{row['Comment']}",
+    )
+
+
+def _second(text: str) -> int | None:
+    """Epoch seconds; `Unknown` and `None` stand for no time, as does 0."""
+    return (int(text) or None) if text.isdigit() else None
+
+
+def _exit_code(text: str) -> int:
+    code = re.match(r"(\d+)(?::\d+)?$", text)
+    return int(code[1]) if code else 0
+
+
+def _nodes(text: str) -> tuple[str, ...]:
+    """The nodes that can be instances; names of another pattern (racks, `None assigned`) can't."""
+    names: list[str] = []
+    for part in _BETWEEN_NODES.split(text):
+        with suppress(BadName):
+            names.extend(expand(part))
+    return tuple(names)
+
+
+def _clock(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,0 +1,218 @@
+"""The report on a terminal: who spent what, what it went to, and on which machines.
+
+Made for 80 columns. Amounts are never rounded while they fit: what is printed adds up by hand.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Group as Stack
+from rich.table import Table
+from rich.text import Text
+
+from toolkit.accounting.charges import Component
+from toolkit.accounting.money import MICRO, usd
+from toolkit.accounting.words import capacity_mix, price_words, span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from toolkit.accounting.charges import InstanceCost
+    from toolkit.accounting.report import Group, Key, Report
+
+MAX_ROWS = 20
+_BAR = 22
+_EXACT_BELOW = 1_000 * MICRO
+
+IDLE = (Component.IDLE_GAP, Component.IDLE_TAIL)
+_COLUMNS = (
+    ("useful", (Component.WORK,)),
+    ("lost", (Component.LOST,)),
+    ("boot", (Component.BOOT,)),
+    ("idle", IDLE),
+)
+_STYLES = {
+    Component.WORK: "green",
+    Component.LOST: "red",
+    Component.BOOT: "yellow",
+    Component.IDLE_GAP: "yellow",
+    Component.IDLE_TAIL: "yellow",
+    Component.UNALLOCATED: "magenta",
+    Component.FAILED_LAUNCH: "red",
+    Component.MINIMUM: "yellow",
+    Component.HEAD: "blue",
+    Component.OTHER: "blue",
+    Component.REFUND: "cyan",
+}
+
+
+def render(report: Report, keys: Sequence[Key]) -> RenderableType:
+    """The whole report, ready for `Console.print`."""
+    if not report.costs:
+        return Text(f"{_title(report)}\nNo instance cost anything in this time.")
+    parts: list[RenderableType] = [
+        Text(_title(report), style="bold"),
+        _people(report, keys),
+        _components(report),
+        _machines(report),
+        Text(_prices(report), style="dim"),
+    ]
+    parts += [Text(f"note: {printable(note)}", style="yellow") for note in report.notes]
+    return Stack(*parts)
+
+
+def _title(report: Report) -> str:
+    return f"Cost of cluster {report.cluster}, {span(report.window.since, report.window.until)}"
+
+
+def money(micro: int, total: int) -> str:
+    """Dollars with six places; with two where the whole report is too large for that."""
+    if abs(total) < _EXACT_BELOW:
+        return f"{usd(micro):,.6f}"
+    return f"{usd(micro).quantize(Decimal('0.01')):,.2f}"
+
+
+def percent(micro: int, total: int) -> str:
+    """A part of a whole, with one place."""
+    return f"{Decimal(100 * micro) / Decimal(total):.1f} %" if total else ""
+
+
+def printable(text: str) -> str:
+    """Text from outside, unable to draw on the terminal."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _table(*, footer: bool, gap: int = 1) -> Table:
+    return Table(
+        box=box.SIMPLE_HEAD,
+        show_footer=footer,
+        pad_edge=False,
+        padding=(0, gap, 0, 0),
+        header_style="bold",
+        footer_style="bold",
+    )
+
+
+def _people(report: Report, keys: Sequence[Key]) -> Table:
+    groups = report.groups(keys)
+    caused = [group for group in groups if group.caused]
+    # Eight columns of money: without a gap they fit 80 columns, and their minimum keeps them apart.
+    table = _table(footer=True, gap=0)
+    tries = str(sum(len(group.attempts) for group in caused))
+    table.add_column("/".join(keys), footer="total", overflow="fold", min_width=9)
+    table.add_column("tries", justify="right", footer=tries)
+    for name, components in _columns():
+        total = sum(group.of(*components) for group in groups)
+        table.add_column(
+            name, justify="right", footer=_amount(total, report), no_wrap=True, min_width=9
+        )
+    table.add_column(
+        "total USD", justify="right", footer=money(report.net, report.gross), no_wrap=True
+    )
+    shown, rest = caused, []
+    if len(caused) > MAX_ROWS:
+        shown, rest = caused[: MAX_ROWS - 1], caused[MAX_ROWS - 1 :]
+    for group in shown:
+        who = "/".join(printable(part) for part in group.who)
+        table.add_row(*_person(report, who, [group]))
+    if rest:
+        table.add_row(*_person(report, f"({len(rest)} more)", rest), style="dim")
+    for group in groups:
+        if not group.caused:
+            table.add_row(*_person(report, "(cluster)", [group]), style="dim")
+    return table
+
+
+def _person(report: Report, who: str, groups: Sequence[Group]) -> list[str]:
+    tries = sum(len(group.attempts) for group in groups)
+    return [
+        who,
+        str(tries) if tries else "",
+        *(
+            _amount(sum(group.of(*components) for group in groups), report)
+            for _, components in _columns()
+        ),
+        money(sum(group.total for group in groups), report.gross),
+    ]
+
+
+def _columns() -> tuple[tuple[str, tuple[Component, ...]], ...]:
+    return (*_COLUMNS, ("other", _others()))
+
+
+def _others() -> tuple[Component, ...]:
+    named = {component for _, components in _COLUMNS for component in components}
+    return tuple(component for component in Component if component not in named)
+
+
+def _amount(micro: int, report: Report) -> str:
+    return money(micro, report.gross) if micro else "-"
+
+
+def _components(report: Report) -> Table:
+    table = _table(footer=True)
+    table.add_column("where it went", footer="instance cost")
+    table.add_column("USD", justify="right", footer=money(report.net, report.gross))
+    table.add_column("", justify="right", footer="exactly the sum")
+    table.add_column("")
+    for component, micro in report.components().items():
+        share = max(micro, 0) * _BAR
+        length = round(Decimal(share) / Decimal(report.gross)) if report.gross else 0
+        table.add_row(
+            component.value,
+            money(micro, report.gross),
+            percent(micro, report.gross),
+            Text("█" * max(length, 1 if micro > 0 else 0), style=_STYLES[component]),
+        )
+    return table
+
+
+def _machines(report: Report) -> Table:
+    table = _table(footer=False)
+    table.add_column("machine", no_wrap=True)
+    table.add_column("type")
+    table.add_column("bought")
+    table.add_column("life", justify="right", no_wrap=True)
+    table.add_column("USD/h", justify="right")
+    table.add_column("ended by", overflow="fold")
+    table.add_column("USD", justify="right", no_wrap=True)
+    dearest = sorted(report.costs, key=lambda cost: (-cost.gross, cost.instance_id))
+    for cost in dearest[:MAX_ROWS]:
+        table.add_row(*_machine(report, cost))
+    if len(dearest) > MAX_ROWS:
+        more = dearest[MAX_ROWS:]
+        total = money(sum(cost.net for cost in more), report.gross)
+        table.add_row(f"({len(more)} more)", "", "", "", "", "", total, style="dim")
+    return table
+
+
+def _machine(report: Report, cost: InstanceCost) -> list[str]:
+    instance = report.instances[cost.instance_id]
+    name = "head node" if instance.is_head else instance.node or cost.instance_id
+    end = instance.end_cause or "ended"
+    return [
+        printable(name),
+        printable(instance.instance_type),
+        "spot" if instance.spot else "on-demand",
+        _life(cost.seconds),
+        price_words(cost.prices),
+        "(running)" if instance.ended is None else printable(end),
+        money(cost.net, report.gross),
+    ]
+
+
+def _life(seconds: int) -> str:
+    hours, rest = divmod(seconds, 3600)
+    minutes, left = divmod(rest, 60)
+    return f"{hours} h {minutes:02} m" if hours else f"{minutes} m {left:02} s"
+
+
+def _prices(report: Report) -> str:
+    made = datetime.fromtimestamp(report.made_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"prices: {capacity_mix(report)}\nas of {made}; before taxes, storage and transfer"

@@ -1,0 +1,53 @@
+"""Phrases that the terminal and the HTML report share."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from toolkit.prices import PriceSource
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from toolkit.accounting.report import Report
+    from toolkit.prices import Price
+
+_SOURCES = {
+    PriceSource.HISTORY: "spot price history",
+    PriceSource.LIST: "on-demand list of {day}",
+    PriceSource.BELIEVED: "as believed at launch",
+    PriceSource.LIST_FOR_SPOT: "on-demand list of {day} for want of spot history",
+    PriceSource.UNKNOWN: "unknown, counted as 0",
+}
+
+
+def span(since: int, until: int) -> str:
+    """A time span in UTC, the day once where both ends are on it."""
+    low, high = (datetime.fromtimestamp(at, UTC) for at in (since, until))
+    same_day = low.date() == high.date()
+    end = high.strftime("%H:%M" if same_day else "%Y-%m-%d %H:%M")
+    return f"{low:%Y-%m-%d %H:%M} to {end} UTC"
+
+
+def price_words(prices: Sequence[Price]) -> str:
+    """The price, or the lowest and the highest of several, marked where it is a guess."""
+    low = min(price.usd_per_hour for price in prices)
+    high = max(price.usd_per_hour for price in prices)
+    mark = "?" if any(price.source.is_guess for price in prices) else ""
+    text = f"{low.normalize():f}" if low == high else f"{low.normalize():f}…{high.normalize():f}"
+    return f"{text}{mark}"
+
+
+def capacity_mix(report: Report) -> str:
+    """Which sources the prices are from, and for how many machines."""
+    counts: dict[str, int] = {}
+    for cost in report.costs:
+        for words in dict.fromkeys(_source(price) for price in cost.prices):
+            counts[words] = counts.get(words, 0) + 1
+    return ", ".join(f"{words} ({count})" for words, count in counts.items())
+
+
+def _source(price: Price) -> str:
+    day = datetime.fromtimestamp(price.as_of, UTC).strftime("%Y-%m-%d")
+    return _SOURCES[price.source].format(day=day)

@@ -1,0 +1,67 @@
+"""The dated catalogue of on-demand prices and machine sizes that ships with the toolkit."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from toolkit.prices.model import Price, PriceSource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a machine has to share out."""
+
+    cpus: int
+    memory_mib: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """On-demand Linux prices of one region on one day, and the size of each type."""
+
+    region: str
+    as_of: int
+    origin: str
+    prices: Mapping[str, Decimal]
+    shapes: Mapping[str, Shape]
+
+    @classmethod
+    def bundled(cls) -> Catalogue:
+        """The one in this package."""
+        text = files("toolkit.prices").joinpath("catalogue.json").read_text(encoding="utf-8")
+        return cls.parse(text)
+
+    @classmethod
+    def parse(cls, text: str) -> Catalogue:
+        """Read the catalogue's JSON; prices are strings there, so that no float touches them."""
+        data = json.loads(text)
+        day = datetime.strptime(data["as_of"], "%Y-%m-%d").replace(tzinfo=UTC)
+        types: dict[str, dict[str, object]] = data["types"]
+        return cls(
+            region=data["region"],
+            as_of=int(day.timestamp()),
+            origin=data["source"],
+            prices={name: Decimal(str(row["usd"])) for name, row in types.items() if "usd" in row},
+            shapes={
+                name: Shape(
+                    cpus=int(str(row["cpus"])),
+                    memory_mib=int(str(row["memory_gib"])) * 1024,
+                    gpus=int(str(row.get("gpus", 0))),
+                )
+                for name, row in types.items()
+            },
+        )
+
+    def price(self, instance_type: str, region: str) -> Price | None:
+        """The list price, or None for a type or a region that the catalogue doesn't have."""
+        usd = self.prices.get(instance_type) if region == self.region else None
+        return None if usd is None else Price(usd, PriceSource.LIST, self.as_of)

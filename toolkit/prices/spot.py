@@ -1,0 +1,74 @@
+"""Spot price history as step functions, one for each instance type and zone."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from toolkit.prices.model import Price, PriceSource, PriceSpan
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from mypy_boto3_ec2 import EC2Client
+
+PRODUCT = "Linux/UNIX"
+
+
+@dataclass(frozen=True, slots=True)
+class SpotHistory:
+    """Price changes in time order; a price holds until the next change."""
+
+    changes: Mapping[tuple[str, str], tuple[tuple[int, Decimal], ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, points: Iterable[tuple[str, str, int, Decimal]]) -> SpotHistory:
+        """Build from (type, zone, second, price) in any order; the later of two equals wins."""
+        steps: dict[tuple[str, str], dict[int, Decimal]] = defaultdict(dict)
+        for kind, zone, at, usd in points:
+            steps[kind, zone][at] = usd
+        return cls({key: tuple(sorted(points.items())) for key, points in steps.items()})
+
+    def spans(self, instance_type: str, zone: str, start: int, end: int) -> list[PriceSpan]:
+        """The known prices within start ≤ t < end; time before the first change is left out."""
+        changes = self.changes.get((instance_type, zone), ())
+        first = max(bisect_right(changes, start, key=lambda change: change[0]) - 1, 0)
+        spans = []
+        for index in range(first, len(changes)):
+            at, usd = changes[index]
+            until = changes[index + 1][0] if index + 1 < len(changes) else end
+            low, high = max(at, start), min(until, end)
+            if at >= end:
+                break
+            if low < high:
+                spans.append(PriceSpan(low, high, Price(usd, PriceSource.HISTORY, at)))
+        return spans
+
+
+def read_history(ec2: EC2Client, types: Collection[str], start: int, end: int) -> SpotHistory:
+    """Ask EC2 for the changes from start to end; it adds the last change before start itself.
+
+    EC2 keeps 90 days. Older time has no history here and is priced, and tagged, otherwise.
+    """
+    if not types:
+        return SpotHistory()
+    pages = ec2.get_paginator("describe_spot_price_history").paginate(
+        InstanceTypes=sorted(types),  # type: ignore[arg-type]  # the stubs list types of one day
+        ProductDescriptions=[PRODUCT],
+        StartTime=datetime.fromtimestamp(start, UTC),
+        EndTime=datetime.fromtimestamp(end, UTC),
+    )
+    return SpotHistory.of(
+        (
+            str(point["InstanceType"]),
+            point["AvailabilityZone"],
+            int(point["Timestamp"].timestamp()),
+            Decimal(point["SpotPrice"]),
+        )
+        for page in pages
+        for point in page["SpotPriceHistory"]
+    )
