@@ -1,0 +1,120 @@
+"""Which Slurm has which option: one table, for the renderer and for whoever lints a slurm.conf.
+
+Keys are option names as slurm.conf spells them, or `Option=parameter` for one word of a list.
+What is not in the table is in every supported version, as far as we know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from toolkit.render.versions import NEWEST, OLDEST, SlurmVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """From `since` on, until before `removed`; `why` is what a person should know about it."""
+
+    name: str
+    since: SlurmVersion = OLDEST
+    removed: SlurmVersion | None = None
+    why: str = ""
+
+    def supported_by(self, version: SlurmVersion) -> bool:
+        """Whether this version knows the option and gives it a meaning."""
+        return self.since <= version and (self.removed is None or version < self.removed)
+
+
+def _v(text: str) -> SlurmVersion:
+    return SlurmVersion.parse(text)
+
+
+# "Gone" options are those a supported version refuses, warns about or silently ignores.
+_GONE: Final = OLDEST
+TABLE: Final = (
+    # Nodes that come and go
+    Option(
+        "SlurmctldParameters=cloud_reg_addrs",
+        removed=_GONE,
+        why="the default since 23.11, where setting it logs an error",
+    ),
+    Option(
+        "SlurmctldParameters=cloud_dns",
+        removed=_GONE,
+        why="makes slurmctld resolve every node at start; resume writes NodeAddr instead",
+    ),
+    Option("SlurmctldParameters=max_powered_nodes", since=_v("24.05")),
+    Option("SlurmctldParameters=power_save_interval"),
+    Option("PrivateData=cloud", removed=_GONE, why="without effect since 23.02"),
+    Option("PowerAction", since=_v("26.05")),
+    # Requeueing
+    Option(
+        "SchedulerParameters=requeue_on_resume_failure",
+        since=_v("25.05"),
+        why="requeues even --no-requeue batch jobs whose nodes never came",
+    ),
+    Option(
+        "SchedulerParameters=requeue_delay",
+        since=_v("25.11"),
+        why="before it, a requeued job waits for AuthInfo=cred_expire",
+    ),
+    Option(
+        "SchedulerParameters=enable_expedited_requeue",
+        since=_v("25.11"),
+        why="holds jobs that exit non-zero where no Epilog checks health",
+    ),
+    # Priorities
+    Option("PriorityFlags=MAX_TRES"),
+    Option("PriorityFlags=MAX_TRES_GRES", since=_v("25.05")),
+    # The daemons
+    Option("MetricsType", since=_v("25.11")),
+    Option("CryptoType", removed=_GONE, why="CredType took its place"),
+    Option("FastSchedule", removed=_GONE, why="SlurmdParameters=config_overrides took its place"),
+    Option("LogTimeFormat=stderr", removed=_v("25.05")),
+    Option("SelectType=select/cons_res", removed=_GONE, why="select/cons_tres took its place"),
+    Option("SelectType=select/linear"),
+    Option("TopologyPlugin=topology/none", removed=_GONE, why="topology/flat took its place"),
+    Option("JobContainerType=job_container/tmpfs", removed=_v("25.11"), why="see namespace/linux"),
+    Option("NamespaceType", since=_v("25.11")),
+    Option("AcctGatherEnergyType=acct_gather_energy/cray_aries", removed=_v("24.05")),
+    Option("ProctrackType=proctrack/cray_aries", removed=_v("24.05")),
+    Option("TaskPlugin=task/cray_aries", removed=_v("24.05")),
+    Option("AuthAltParameters=jwks"),
+    Option("AuthInfo=disable_sack"),
+    Option("AuthInfo=jwks", since=_v("24.05"), why="several keys, so that they can be rotated"),
+    Option("NodeName=SuspendTime", since=_v("26.05")),
+    Option("NodeName=Topology", since=_v("25.05")),
+)
+_BY_NAME: Final = {option.name.lower(): option for option in TABLE}
+
+
+def find(name: str, word: str = "") -> Option | None:
+    """The table's row for an option, or for one word of an option's list; case doesn't matter."""
+    key = f"{name}={word.partition('=')[0]}" if word else name
+    return _BY_NAME.get(key.lower())
+
+
+def problem(name: str, word: str, version: SlurmVersion) -> str | None:
+    """Why `word` (or the whole option, when empty) can't be used with this version, or None."""
+    option = find(name, word)
+    if option is None or option.supported_by(version):
+        return None
+    reason = f": {option.why}" if option.why else ""
+    if version < option.since:
+        return f"{option.name} needs Slurm {option.since}, this is {version}{reason}"
+    return f"{option.name} is gone from Slurm {version}{reason}"
+
+
+def supported(name: str, words: Iterable[str], version: SlurmVersion) -> tuple[str, ...]:
+    """Of a list option's words, those that this version knows."""
+    return tuple(word for word in words if problem(name, word, version) is None)
+
+
+def check_range(version: SlurmVersion) -> None:
+    """ValueError for a version that the toolkit has no table for."""
+    if not OLDEST <= version <= NEWEST:
+        raise ValueError(f"Slurm {version} is not supported: {OLDEST} to {NEWEST} are")

@@ -1,0 +1,63 @@
+"""vars.json: what the playbooks are told. Nothing secret; names start with `toolkit_`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from toolkit.render.context import head_hostname
+
+if TYPE_CHECKING:
+    from toolkit.config.model import ClusterConfig, User
+    from toolkit.render.stack import StackFacts
+
+HOMES = "/shared/home"
+
+
+def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
+    """For site.yml and verify.yml, on the head."""
+    return _dump(
+        _both(config)
+        | {
+            "toolkit_cluster": config.cluster,
+            "toolkit_region": config.aws.region,
+            "toolkit_endpoint_url": config.aws.endpoint_url or "",
+            "toolkit_bucket": facts.bucket,
+            "toolkit_secret_id": facts.secret_id,
+            "toolkit_head_hostname": head_hostname(config),
+            "toolkit_head_address": str(config.network.head_address),
+            "toolkit_shared_source": facts.shared_source,
+            "toolkit_partitions": list(config.partitions),
+            "toolkit_users": [_user(user) for user in config.users],
+        }
+    )
+
+
+def image_vars(config: ClusterConfig, kind: str) -> str:
+    """For image.yml. Nothing of one cluster alone: clusters with the same needs share an image."""
+    return _dump(_both(config) | {"image_kind": kind})
+
+
+def _both(config: ClusterConfig) -> dict[str, Any]:
+    return {
+        "toolkit_profile": config.profile,
+        "toolkit_slurm_version": config.slurm.version,
+        "toolkit_mlflow_enabled": config.mlflow.enabled,
+        "toolkit_training_python": config.training.python,
+        "toolkit_training_requirements": list(config.training.requirements),
+    }
+
+
+def _user(user: User) -> dict[str, Any]:
+    return {
+        "name": user.name,
+        "uid": user.uid,
+        "gid": user.uid,
+        "home": f"{HOMES}/{user.name}",
+        "shell": "/bin/bash",
+        "groups": [],
+    }
+
+
+def _dump(values: dict[str, Any]) -> str:
+    return json.dumps(values, indent=2) + "\n"

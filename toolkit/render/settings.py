@@ -1,0 +1,203 @@
+"""slurm.conf's global settings: what the toolkit needs, then what cluster.yaml overrides.
+
+Only what differs from Slurm's defaults, or what a burst depends on, is stated. Each value's reason
+is beside it. Times are seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from toolkit.errors import RenderError
+from toolkit.render import options
+from toolkit.render.overrides import apply_overrides
+
+if TYPE_CHECKING:
+    from toolkit.render.context import SlurmContext
+
+BIN: Final = "/opt/slurm-toolkit/bin"
+REQUEUE_EXIT: Final = 85
+"""A training job's "saved, bring me back" (toolkit.training)."""
+MESSAGE_TIMEOUT: Final = 30
+UNKILLABLE_STEP_TIMEOUT: Final = 180
+"""At least five times MESSAGE_TIMEOUT, or busy nodes are drained for nothing."""
+KILL_WAIT: Final = 60
+"""Between SIGTERM and SIGKILL: a requeued job's time to save, half of a spot notice."""
+SLURMD_TIMEOUT: Final = 120
+"""After it a silent node is down. The reconciler is quicker where EC2 says why."""
+REQUEUE_DELAY: Final = 10
+"""Before a requeued job may start again; long enough for its last step's end to be known."""
+MAX_REQUEUES: Final = 1000
+"""Each spot interruption is a requeue, and Slurm's own limit (5) ends in a held job. The training
+runtime keeps the budgets that stop a job which fails by itself."""
+SCHEDULE_EVERY: Final = 15
+"""Between scheduler passes: a requeued job is found by the next one (Slurm's defaults: 30, 60)."""
+
+Value = str | int | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Settings that belong together, in order, under a title."""
+
+    title: str
+    rows: tuple[tuple[str, str], ...]
+
+
+def sections(context: SlurmContext) -> tuple[Section, ...]:
+    """Every global setting for this cluster's version; RenderError for a bad override."""
+    try:
+        options.check_range(context.version)
+    except ValueError as error:
+        raise RenderError(str(error)) from error
+    ours = (
+        _section(context, "Cluster", _cluster(context)),
+        _section(context, "Nodes that come and go", _power(context)),
+        _section(context, "Patience", _patience()),
+        _section(context, "Jobs", _jobs(context)),
+        _section(context, "Scheduling and fair share", _scheduling()),
+        _section(context, "Accounting", _accounting(context)),
+        _section(context, "What the machines can do", _machines(context)),
+        _section(context, "Logs", _logs()),
+    )
+    return apply_overrides(ours, context.overrides, context.version)
+
+
+def _section(context: SlurmContext, title: str, values: dict[str, Value]) -> Section:
+    rows = []
+    for name, value in values.items():
+        if isinstance(value, tuple):
+            text = ",".join(options.supported(name, value, context.version))
+        else:
+            text = str(value)
+        if text and options.problem(name, "", context.version) is None:
+            rows.append((name, text))
+    return Section(title, tuple(rows))
+
+
+def _cluster(context: SlurmContext) -> dict[str, Value]:
+    return {
+        "ClusterName": context.cluster,
+        "SlurmctldHost": f"{context.head_hostname}({context.head_address})",
+        "SlurmUser": "slurm",
+        "AuthType": "auth/slurm",
+        "CredType": "cred/slurm",
+        # cred_expire is also how long a requeued job waits before 25.11.
+        "AuthInfo": (f"cred_expire={REQUEUE_DELAY}",),
+        "CommunicationParameters": ("block_null_hash",),
+        "StateSaveLocation": "/var/lib/slurm/slurmctld",
+        "SlurmdSpoolDir": "/var/lib/slurm/slurmd",
+        "SlurmctldPidFile": "/run/slurmctld.pid",
+        "SlurmdPidFile": "/run/slurmd.pid",
+        "SrunPortRange": "60001-63000",
+        # The controller's default MailProg isn't installed, which it logs as an error.
+        "MailProg": "/usr/bin/true",
+    }
+
+
+def _power(context: SlurmContext) -> dict[str, Value]:
+    return {
+        # node_reg_mem_percent stays last: 25.05.0 misreads it when another parameter follows.
+        "SlurmctldParameters": (
+            "enable_configless",
+            "idle_on_node_suspend",
+            "node_reg_mem_percent=90",
+        ),
+        "ResumeProgram": f"{BIN}/slurm-resume",
+        "SuspendProgram": f"{BIN}/slurm-suspend",
+        "ResumeFailProgram": f"{BIN}/slurm-resume-fail",
+        "ResumeTimeout": context.resume_timeout,
+        "SuspendTimeout": context.suspend_timeout,
+        "SuspendTime": "INFINITE",
+        "ResumeRate": 0,
+        "SuspendRate": 0,
+        "ReturnToService": 2,
+    }
+
+
+def _patience() -> dict[str, Value]:
+    return {
+        "SlurmdTimeout": SLURMD_TIMEOUT,
+        "MessageTimeout": MESSAGE_TIMEOUT,
+        "BatchStartTimeout": 180,
+        "KillWait": KILL_WAIT,
+        "UnkillableStepTimeout": UNKILLABLE_STEP_TIMEOUT,
+    }
+
+
+def _jobs(context: SlurmContext) -> dict[str, Value]:
+    return {
+        "JobRequeue": 1,
+        "RequeueExit": REQUEUE_EXIT,
+        "MaxBatchRequeue": MAX_REQUEUES,
+        # Each attempt adds to the job's output instead of wiping what the last one said.
+        "JobFileAppend": 1,
+        "MpiDefault": "none",
+        "PrologFlags": () if context.local else ("Alloc", "Contain"),
+    }
+
+
+def _scheduling() -> dict[str, Value]:
+    return {
+        "SchedulerType": "sched/backfill",
+        "SchedulerParameters": (
+            "salloc_wait_nodes",
+            "sbatch_wait_nodes",
+            "nohold_on_prolog_fail",
+            f"sched_interval={SCHEDULE_EVERY}",
+            f"bf_interval={SCHEDULE_EVERY}",
+            "bf_continue",
+            "requeue_on_resume_failure",
+            f"requeue_delay={REQUEUE_DELAY}",
+        ),
+        "SelectType": "select/cons_tres",
+        "SelectTypeParameters": "CR_Core_Memory",
+        "PreemptType": "preempt/qos",
+        "PreemptMode": "REQUEUE",
+        "PriorityType": "priority/multifactor",
+        "PriorityFlags": ("MAX_TRES",),
+        "PriorityDecayHalfLife": "14-0",
+        "PriorityMaxAge": "7-0",
+        "PriorityWeightFairshare": 100_000,
+        "PriorityWeightQOS": 20_000,
+        "PriorityWeightAge": 10_000,
+    }
+
+
+def _accounting(context: SlurmContext) -> dict[str, Value]:
+    kinds = tuple(f"gres/gpu:{kind}" for kind in context.gpu_kinds)
+    return {
+        "AccountingStorageType": "accounting_storage/slurmdbd",
+        "AccountingStorageHost": context.head_hostname,
+        "AccountingStorageEnforce": ("associations", "limits", "qos", "safe"),
+        "AccountingStorageTRES": ("gres/gpu", *kinds) if context.has_gpus else (),
+        "AccountingStoreFlags": ("job_comment", "job_extra", "job_script"),
+        "JobAcctGatherType": f"jobacct_gather/{'linux' if context.local else 'cgroup'}",
+        "JobAcctGatherFrequency": 30,
+    }
+
+
+def _machines(context: SlurmContext) -> dict[str, Value]:
+    gres: dict[str, Value] = {"GresTypes": "gpu"} if context.has_gpus else {}
+    if context.local:
+        return gres | {
+            # System containers: no cgroup to delegate, and fewer cores than the nodes claim.
+            "ProctrackType": "proctrack/linuxproc",
+            "TaskPlugin": "task/none",
+            "SlurmdParameters": ("config_overrides",),
+        }
+    return gres | {
+        "ProctrackType": "proctrack/cgroup",
+        "TaskPlugin": ("task/cgroup", "task/affinity"),
+    }
+
+
+def _logs() -> dict[str, Value]:
+    return {
+        "SlurmctldDebug": "info",
+        "SlurmdDebug": "info",
+        "DebugFlags": ("Power",),
+        "SlurmctldLogFile": "/var/log/slurm/slurmctld.log",
+        "SlurmdLogFile": "/var/log/slurm/slurmd.log",
+    }

@@ -1,0 +1,95 @@
+"""slurm.conf, gres.conf and cgroup.conf."""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_UP, Decimal
+from typing import TYPE_CHECKING, Final
+
+from toolkit.errors import RenderError
+from toolkit.render.settings import sections
+from toolkit.render.templates import environment, render
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from toolkit.render.context import NodeLine, PartitionLine, SlurmContext
+
+PSEUDO_GPUS: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
+"""A GRES needs a device node each that exists; these do in every container, and do no harm."""
+_CENT_OF_A_MILLI: Final = Decimal("0.01")
+
+
+def slurm_files(context: SlurmContext, templates: Path) -> dict[str, str]:
+    """File name → text, for /etc/slurm on the head; configless hands them to the nodes."""
+    jinja = environment(templates / "slurm")
+    shared = {"cluster": context.cluster, "version": str(context.version), "local": context.local}
+    return {
+        "slurm.conf": render(
+            jinja,
+            "slurm.conf.j2",
+            sections=sections(context),
+            nodes=[node_line(node) for node in context.nodes],
+            partitions=[partition_line(part) for part in context.partitions],
+            **shared,
+        ),
+        "gres.conf": render(jinja, "gres.conf.j2", rows=gres_rows(context), **shared),
+        "cgroup.conf": render(jinja, "cgroup.conf.j2", **shared),
+    }
+
+
+def node_line(node: NodeLine) -> str:
+    """A pool as one line of slurm.conf."""
+    fields = {
+        "NodeName": node.nodes,
+        "CPUs": node.cpus,
+        "RealMemory": node.memory_mib,
+        "Gres": node.gres,
+        "Features": ",".join(node.features),
+        "Weight": node.weight,
+        "State": "CLOUD",
+    }
+    return _line(fields)
+
+
+def partition_line(part: PartitionLine) -> str:
+    """A partition as one line of slurm.conf."""
+    fields = {
+        "PartitionName": part.name,
+        "Nodes": part.nodes,
+        "Default": "YES" if part.default else "NO",
+        "MaxTime": part.max_time,
+        "DefMemPerCPU": part.memory_per_cpu,
+        "SuspendTime": part.suspend_time,
+        "TRESBillingWeights": ",".join(_weight(unit, value) for unit, value in part.billing),
+        "State": "UP",
+    }
+    return _line(fields)
+
+
+def gres_rows(context: SlurmContext) -> list[str]:
+    """One line a device where devices are pretended, one a pool where they are real."""
+    rows = []
+    for node in (node for node in context.nodes if node.gpus):
+        kind = f" Type={node.gpu}" if node.gpu else ""
+        start = f"NodeName={node.nodes} Name=gpu{kind}"
+        if not context.local:
+            last = "0" if node.gpus == 1 else f"[0-{node.gpus - 1}]"
+            rows.append(f"{start} File=/dev/nvidia{last}")
+            continue
+        if node.gpus > len(PSEUDO_GPUS):
+            raise RenderError(
+                f"pools.{node.pool}.shape.gpus: profile local can pretend {len(PSEUDO_GPUS)} GPUs"
+                f" a node, not {node.gpus}"
+            )
+        rows.extend(f"{start} File={device}" for device in PSEUDO_GPUS[: node.gpus])
+    return rows
+
+
+def _line(fields: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={value}" for name, value in fields.items() if value != "")
+
+
+def _weight(unit: str, value: Decimal) -> str:
+    rounded = value.quantize(_CENT_OF_A_MILLI, rounding=ROUND_HALF_UP)
+    return f"{unit}={rounded}{'G' if unit == 'Mem' else ''}"

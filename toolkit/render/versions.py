@@ -1,0 +1,33 @@
+"""Slurm versions: `24.11`, or `24.11.5` as the daemons print it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_VERSION: Final = re.compile(r"(\d{2})\.(\d{2})(?:\.\d+\S*)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SlurmVersion:
+    """A release series; options appear and disappear between series, not within one."""
+
+    year: int
+    month: int
+
+    @classmethod
+    def parse(cls, text: str) -> SlurmVersion:
+        """Read `24.11` or `24.11.5`; ValueError for anything else."""
+        match = _VERSION.fullmatch(text.strip())
+        if match is None:
+            raise ValueError(f"not a Slurm version: {text!r}")
+        return cls(int(match[1]), int(match[2]))
+
+    def __str__(self) -> str:
+        return f"{self.year:02}.{self.month:02}"
+
+
+OLDEST: Final = SlurmVersion(23, 11)
+"""The first series with auth/slurm, without which a cluster would need munge."""
+NEWEST: Final = SlurmVersion(26, 5)
