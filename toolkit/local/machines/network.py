@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from toolkit.local.machines.host import Host
 
 NETNS_ROOT = Path("/run/netns")
+# Whether the mount that `ip netns` makes is ours to remove; one for all local clouds of a boot.
+MOUNT_MARK = Path("/run/toolkit-local.netns-mounted")
 METADATA_ADDRESS = "169.254.169.254/32"
 _BRIDGE = "br0"
 _PORT_DIGITS = 14  # an interface name has 15 characters at most
@@ -28,11 +30,11 @@ _ADD_LOCK = threading.Lock()  # the first `ip netns add` of a boot makes a mount
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The namespaces of one local cloud; `mark` remembers whether we made the host's mount."""
+    """The namespaces of one local cloud."""
 
     name: str
     host: Host
-    mark: Path
+    mark: Path = MOUNT_MARK
     netns_root: Path = NETNS_ROOT
     mountinfo: Path = field(default=Path("/proc/self/mountinfo"))
 
@@ -80,12 +82,14 @@ class Network:
         with _ADD_LOCK:
             for name in self.namespaces():
                 must(self.host, ["ip", "netns", "del", name])
-            if self.mark.exists():
-                with contextlib.suppress(FileNotFoundError):
-                    if not any(self.netns_root.iterdir()) and self._is_mounted():
-                        must(self.host, ["umount", str(self.netns_root)])
-                        self.netns_root.rmdir()
-                self.mark.unlink(missing_ok=True)
+            others = self.netns_root.is_dir() and any(self.netns_root.iterdir())
+            if not self.mark.exists() or others:
+                return
+            if self._is_mounted():
+                must(self.host, ["umount", str(self.netns_root)])
+            with contextlib.suppress(OSError):
+                self.netns_root.rmdir()
+            self.mark.unlink(missing_ok=True)
 
     def _ensure_bridge(self, vpc: str) -> None:
         if not (self.netns_root / vpc).exists():
@@ -104,7 +108,7 @@ class Network:
 
     def _address(self, name: str, spec: MachineSpec) -> None:
         self._ip(name, "link", "set", "lo", "up")
-        self._ip(name, "addr", "replace", METADATA_ADDRESS, "dev", "lo")
+        self._ip(name, "addr", "replace", METADATA_ADDRESS, "dev", "lo", "scope", "host")
         self._ip(name, "addr", "replace", str(spec.address), "dev", "eth0")
         self._ip(name, "link", "set", "eth0", "addrgenmode", "none", "up")
         for route in spec.routes:

@@ -47,7 +47,7 @@ class NspawnDriver:
         self._host = host
         self._inheritance = inheritance
         self._groups = Groups.on_this_host(layout.name)
-        self._network = Network(layout.name, host, layout.run / "netns-mounted")
+        self._network = Network(layout.name, host)
         self._processes = Processes()
         self._locks: dict[str, threading.RLock] = {}
         self._locks_lock = threading.Lock()

@@ -1,0 +1,91 @@
+"""Remove every trace of a local cloud from the host, also after a kill -9 of everything."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolkit.local.machines.cgroups import Groups
+from toolkit.local.machines.errors import MachineError
+from toolkit.local.machines.host import RealHost, must
+from toolkit.local.machines.images import ImageStore
+from toolkit.local.machines.network import Network
+from toolkit.local.machines.processes import Processes
+
+if TYPE_CHECKING:
+    from toolkit.local.machines.host import Host
+    from toolkit.local.machines.layout import Layout
+
+_MOUNTINFO = Path("/proc/self/mountinfo")
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What was found and removed; all empty where there was nothing left."""
+
+    machines: tuple[str, ...]
+    namespaces: tuple[str, ...]
+    mounts: tuple[str, ...]
+    disks: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        """Say whether anything was removed."""
+        return any((self.machines, self.namespaces, self.mounts, self.disks))
+
+
+def everything(layout: Layout, host: Host | None = None) -> Removed:
+    """End all machines and builds of the state directory; images, consoles and cache stay.
+
+    Needs no record in memory: the control groups, /proc, the namespaces' names and the
+    directories say what there is. The local cloud's daemon must not be running.
+    """
+    host = host or RealHost()
+    groups = Groups.on_this_host(layout.name)
+    machines = groups.machines()
+    for machine in machines:
+        if not groups.kill(machine):
+            raise MachineError(f"processes of {machine} survive SIGKILL: see ps and dmesg")
+        groups.remove(machine)
+    strays = _kill_strays(layout)
+    network = Network(layout.name, host)
+    namespaces = network.namespaces()
+    network.remove_all()
+    mounts = _unmount_below(layout.state, host)
+    disks = _remove_disks(layout)
+    if layout.images.is_dir():
+        ImageStore(layout.images, host).sweep()
+    return Removed((*machines, *strays), namespaces, mounts, disks)
+
+
+def _kill_strays(layout: Layout) -> tuple[str, ...]:
+    """End machines whose control group was lost: their init first, then systemd-nspawn."""
+    processes = Processes()
+    found = processes.nspawns_under(layout.state)
+    for nspawn, _ in found:
+        for pid in (*processes.children(nspawn), nspawn):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    return tuple(where for _, where in found)
+
+
+def _unmount_below(directory: Path, host: Host) -> tuple[str, ...]:
+    """Unmount what somebody else mounted below the state directory; we never do."""
+    prefix = f"{directory}/"
+    points = [line.split()[4] for line in _MOUNTINFO.read_text().splitlines()]
+    below = sorted((point for point in points if point.startswith(prefix)), reverse=True)
+    for point in below:
+        must(host, ["umount", "--lazy", point])
+    return tuple(below)
+
+
+def _remove_disks(layout: Layout) -> tuple[str, ...]:
+    found = sorted(layout.instances.glob("i-*")) if layout.instances.is_dir() else []
+    for home in found:
+        shutil.rmtree(home, ignore_errors=True)
+    shutil.rmtree(layout.run, ignore_errors=True)
+    return tuple(home.name for home in found)

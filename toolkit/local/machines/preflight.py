@@ -1,0 +1,213 @@
+"""What this host must have for machines to run, found out before anything is changed.
+
+Every check tries the real thing where that leaves nothing behind: an overlay in a mount
+namespace of its own, a bridge and a cable in a network namespace of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolkit.local.machines import launch, plan
+from toolkit.local.machines.cgroups import hierarchies
+from toolkit.local.machines.host import RealHost
+from toolkit.local.machines.interpreter import Interpreter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from toolkit.local.machines.host import Host
+    from toolkit.local.machines.layout import Layout
+
+_GIB = 1 << 30
+DISK_NEEDED = 8 * _GIB  # base, two images, a few machines
+MEMORY_NEEDED = 3 * _GIB
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_PACKAGES = {  # command -> Debian and Ubuntu package
+    "debootstrap": "debootstrap",
+    "systemd-nspawn": "systemd-container",
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+    "mount": "mount",
+    "cp": "coreutils",
+}
+_CAPABILITIES = {  # those a machine cannot do without; CAP_SYS_RESOURCE is not among them
+    "CAP_SYS_ADMIN": 21,
+    "CAP_NET_ADMIN": 12,
+    "CAP_SYS_CHROOT": 18,
+    "CAP_MKNOD": 27,
+    "CAP_SYS_PTRACE": 19,
+    "CAP_SETUID": 7,
+    "CAP_KILL": 5,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that stands in the way: what is needed, what there is, what to do."""
+
+    what: str
+    found: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """The checks for one state directory; everything they look at can be another host's."""
+
+    layout: Layout
+    port: int | None = None
+    host: Host = field(default_factory=RealHost)
+    which: Callable[[str], str | None] = shutil.which
+    keyring: Path = _KEYRING
+    proc: Path = Path("/proc")
+    uid: Callable[[], int] = os.geteuid
+    interpreter: Interpreter = field(default_factory=Interpreter.of_this_process)
+
+    def problems(self) -> list[Problem]:
+        """Return everything that is wrong, all at once; empty when machines can run."""
+        found = [*self._rights(), *self._commands(), *self._room(), *self._python(), *self._port()]
+        if not found:  # the trials need root and the commands, and would only repeat the above
+            found = [*self._overlay(), *self._networks(), *self._groups()]
+        return found
+
+    def _rights(self) -> Iterable[Problem]:
+        uid = self.uid()
+        if uid != 0:
+            yield Problem("root", f"uid {uid}", "run it with sudo")
+            return
+        lines = (self.proc / "self/status").read_text().splitlines()
+        effective = next(int(line.split()[1], 16) for line in lines if line.startswith("CapEff"))
+        missing = [name for name, bit in _CAPABILITIES.items() if not effective >> bit & 1]
+        if missing:
+            yield Problem(
+                f"capabilities {', '.join(missing)}",
+                "not in this process's effective set",
+                "run on a virtual machine, or in a container started with --privileged",
+            )
+
+    def _commands(self) -> Iterable[Problem]:
+        missing = {command: pkg for command, pkg in _PACKAGES.items() if not self.which(command)}
+        if missing:
+            yield Problem(
+                f"commands {', '.join(missing)}",
+                "not on PATH",
+                f"apt-get install {' '.join(dict.fromkeys(missing.values()))}",
+            )
+        if not self.keyring.exists():
+            yield Problem(
+                "Debian's archive keys",
+                f"no {self.keyring}",
+                "apt-get install debian-archive-keyring",
+            )
+
+    def _room(self) -> Iterable[Problem]:
+        place = self.layout.state
+        while not place.exists():
+            place = place.parent
+        free = shutil.disk_usage(place).free
+        if free < DISK_NEEDED:
+            yield Problem(
+                f"{DISK_NEEDED // _GIB} GiB free at {place}",
+                f"{free / _GIB:.1f} GiB",
+                "free some, or set TOOLKIT_LOCAL_DIR to a directory with room",
+            )
+        lines = (self.proc / "meminfo").read_text().splitlines()
+        memory = 1024 * next(int(ln.split()[1]) for ln in lines if ln.startswith("MemAvailable"))
+        if memory < MEMORY_NEEDED:
+            yield Problem(
+                f"{MEMORY_NEEDED // _GIB} GiB of memory available",
+                f"{memory / _GIB:.1f} GiB",
+                "end other programs, or use a larger machine (8 GiB is enough)",
+            )
+
+    def _python(self) -> Iterable[Problem]:
+        if sys.version_info < (3, 11):  # noqa: UP036 - the point is to tell who runs an older one
+            yield Problem("Python 3.11 or later", sys.version.split()[0], "apt-get install python3")
+        if not any((place / "pip/__main__.py").is_file() for place in self.interpreter.pip_places):
+            yield Problem(
+                "pip beside the Python that runs this",
+                f"none in {', '.join(str(place) for place in self.interpreter.pip_places)}",
+                "apt-get install python3-pip python3-venv",
+            )
+
+    def _port(self) -> Iterable[Problem]:
+        if self.port is None:
+            return
+        with socket.socket() as attempt:
+            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                attempt.bind(("127.0.0.1", self.port))
+            except OSError as error:
+                yield Problem(
+                    f"port {self.port} on 127.0.0.1",
+                    error.strerror or str(error),
+                    f"see `ss -ltnp sport = :{self.port}`, or choose another with --port",
+                )
+
+    def _overlay(self) -> Iterable[Problem]:
+        """Mount a volatile overlay where machines' disks will be, as the launcher does it."""
+        place = self.layout.state
+        while not place.exists():
+            place = place.parent
+        with tempfile.TemporaryDirectory(prefix=".toolkit-preflight-", dir=place) as name:
+            home = Path(name)
+            parts = [home / part for part in ("lower", "upper", "work", "root")]
+            for part in parts:
+                part.mkdir()
+            overlay = plan.Overlay((parts[0],), *parts[1:])
+            path = home / "plan.json"
+            path.write_text(json.dumps(plan.launch_plan(["true"], overlay=overlay, cgroups=())))
+            done = self.host.run([sys.executable, "-I", "-S", launch.__file__, str(path)])
+        if done.returncode != 0:
+            said = done.stderr.decode(errors="replace").strip().splitlines()
+            yield Problem(
+                f"overlay mounts below {place}",
+                said[-1] if said else f"exit {done.returncode}",
+                "modprobe overlay; or set TOOLKIT_LOCAL_DIR to an ext4, xfs or btrfs directory "
+                "(an overlay on an overlay, as inside Docker, does not work)",
+            )
+
+    def _networks(self) -> Iterable[Problem]:
+        alone = ["unshare", "--net", "--", "ip", "link", "add", "name", "tk0", "type"]
+        for kind in (["bridge"], ["veth", "peer", "name", "tk1"]):
+            done = self.host.run([*alone, *kind])
+            if done.returncode != 0:
+                yield Problem(
+                    f"network namespaces with a {kind[0]}",
+                    done.stderr.decode(errors="replace").strip() or f"exit {done.returncode}",
+                    f"modprobe {kind[0]} (CONFIG_{kind[0].upper()}, CONFIG_NET_NS in the kernel)",
+                )
+
+    def _groups(self) -> Iterable[Problem]:
+        found = hierarchies((self.proc / "self/mountinfo").read_text())
+        if not found:
+            yield Problem(
+                "control groups to track processes with",
+                "neither cgroup2 nor the name=systemd hierarchy is mounted",
+                "mount -t cgroup2 cgroup2 /sys/fs/cgroup",
+            )
+        for root in found:
+            trial = root / f"{self.layout.name}-preflight"
+            try:
+                trial.mkdir()
+                trial.rmdir()
+            except OSError as error:
+                yield Problem(
+                    f"a writable {root}",
+                    error.strerror or str(error),
+                    "run outside the container, or with its control groups writable",
+                )
+
+
+def check(layout: Layout, *, port: int | None = None) -> list[Problem]:
+    """Return what stands in the way of running machines on this host; see Preflight."""
+    return Preflight(layout, port).problems()
