@@ -16,27 +16,36 @@ class Component(StrEnum):
     """What a machine's time went to. The order is the order of the report."""
 
     WORK = "useful work"
-    """A job ran, and what it did counted."""
     LOST = "lost work"
-    """A job ran, and what it did since its last checkpoint is gone."""
     BOOT = "boot"
-    """From launch to the first job."""
     IDLE_GAP = "idle gap"
-    """Between two jobs."""
     IDLE_TAIL = "idle tail"
-    """After the last job, until termination."""
     UNALLOCATED = "unallocated"
-    """The part of a busy machine that no job had."""
     FAILED_LAUNCH = "failed launch"
-    """A machine that ended without having run a job."""
     MINIMUM = "minimum charge"
-    """The rest of the first minute of a machine that lived for less."""
     HEAD = "head node"
-    """The head node."""
     OTHER = "other machines"
-    """Machines with the cluster's tag that are nodes of no pool, such as image builders."""
     REFUND = "spot refund"
-    """Negative: spot machines that EC2 took back within their first hour cost nothing."""
+
+    @property
+    def about(self) -> str:
+        """What the line means, in one sentence."""
+        return _ABOUT[self]
+
+
+_ABOUT = {
+    Component.WORK: "A job ran, and what it did counted.",
+    Component.LOST: "A job ran, and what it did since its last checkpoint is gone.",
+    Component.BOOT: "From launch to the first job, charged to that job.",
+    Component.IDLE_GAP: "Between two jobs, charged to the earlier one.",
+    Component.IDLE_TAIL: "From the last job to termination, charged to that job.",
+    Component.UNALLOCATED: "The part of a busy machine that no job had.",
+    Component.FAILED_LAUNCH: "Machines that ended without having run a job.",
+    Component.MINIMUM: "The rest of the first minute of machines that lived for less.",
+    Component.HEAD: "The head node.",
+    Component.OTHER: "Machines with the cluster's tag that are no nodes, such as image builders.",
+    Component.REFUND: "Spot machines that EC2 took back within their first hour cost nothing.",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from toolkit.accounting.charges import Component
 from toolkit.accounting.money import MICRO, usd
-from toolkit.accounting.words import capacity_mix, price_words, span
+from toolkit.accounting.words import price_sources, price_words, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,12 +31,18 @@ _BAR = 22
 _EXACT_BELOW = 1_000 * MICRO
 
 IDLE = (Component.IDLE_GAP, Component.IDLE_TAIL)
-_COLUMNS = (
+_NAMED = (
     ("useful", (Component.WORK,)),
     ("lost", (Component.LOST,)),
     ("boot", (Component.BOOT,)),
     ("idle", IDLE),
 )
+_REST = tuple(
+    component for component in Component if not any(component in parts for _, parts in _NAMED)
+)
+COLUMNS = (*_NAMED, ("other", _REST))
+"""The columns of money: every component is in exactly one of them."""
+
 _STYLES = {
     Component.WORK: "green",
     Component.LOST: "red",
@@ -107,7 +113,7 @@ def _people(report: Report, keys: Sequence[Key]) -> Table:
     tries = str(sum(len(group.attempts) for group in caused))
     table.add_column("/".join(keys), footer="total", overflow="fold", min_width=9)
     table.add_column("tries", justify="right", footer=tries)
-    for name, components in _columns():
+    for name, components in COLUMNS:
         total = sum(group.of(*components) for group in groups)
         table.add_column(
             name, justify="right", footer=_amount(total, report), no_wrap=True, min_width=9
@@ -136,19 +142,10 @@ def _person(report: Report, who: str, groups: Sequence[Group]) -> list[str]:
         str(tries) if tries else "",
         *(
             _amount(sum(group.of(*components) for group in groups), report)
-            for _, components in _columns()
+            for _, components in COLUMNS
         ),
         money(sum(group.total for group in groups), report.gross),
     ]
-
-
-def _columns() -> tuple[tuple[str, tuple[Component, ...]], ...]:
-    return (*_COLUMNS, ("other", _others()))
-
-
-def _others() -> tuple[Component, ...]:
-    named = {component for _, components in _COLUMNS for component in components}
-    return tuple(component for component in Component if component not in named)
 
 
 def _amount(micro: int, report: Report) -> str:
@@ -200,14 +197,15 @@ def _machine(report: Report, cost: InstanceCost) -> list[str]:
         printable(name),
         printable(instance.instance_type),
         "spot" if instance.spot else "on-demand",
-        _life(cost.seconds),
+        life(cost.seconds),
         price_words(cost.prices),
         "(running)" if instance.ended is None else printable(end),
         money(cost.net, report.gross),
     ]
 
 
-def _life(seconds: int) -> str:
+def life(seconds: int) -> str:
+    """A duration in its two largest units."""
     hours, rest = divmod(seconds, 3600)
     minutes, left = divmod(rest, 60)
     return f"{hours} h {minutes:02} m" if hours else f"{minutes} m {left:02} s"
@@ -215,4 +213,4 @@ def _life(seconds: int) -> str:
 
 def _prices(report: Report) -> str:
     made = datetime.fromtimestamp(report.made_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return f"prices: {capacity_mix(report)}\nas of {made}; before taxes, storage and transfer"
+    return f"prices: {price_sources(report)}\nas of {made}; before taxes, storage and transfer"

@@ -39,7 +39,7 @@ def price_words(prices: Sequence[Price]) -> str:
     return f"{text}{mark}"
 
 
-def capacity_mix(report: Report) -> str:
+def price_sources(report: Report) -> str:
     """Which sources the prices are from, and for how many machines."""
     counts: dict[str, int] = {}
     for cost in report.costs:

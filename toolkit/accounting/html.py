@@ -1,0 +1,101 @@
+"""The report as one HTML file: no script from elsewhere, no font, no picture but inline SVG."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from toolkit.accounting.export import iso
+from toolkit.accounting.terminal import COLUMNS, life, money, percent
+from toolkit.accounting.words import price_sources, price_words, span
+from toolkit.deploy import assets
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from toolkit.accounting.charges import InstanceCost
+    from toolkit.accounting.report import Group, Key, Report
+
+_BAR = 1000
+"""The width of the bar in its own units; a part is never thinner than one of them."""
+
+
+def render(report: Report, keys: Sequence[Key]) -> str:
+    """The page; every name in it is escaped."""
+    environment = Environment(
+        loader=FileSystemLoader(assets.directory("templates") / "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("report.html.j2").render(context(report, keys))
+
+
+def context(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
+    """What the template shows, all of it text but the bar's numbers."""
+    return {
+        "cluster": report.cluster,
+        "span": span(report.window.since, report.window.until),
+        "made_at": iso(report.made_at),
+        "total": money(report.net, report.gross),
+        "gross": money(report.gross, report.gross),
+        "refund": money(report.refund, report.gross) if report.refund else "",
+        "keys": [key.value for key in keys],
+        "columns": [name for name, _ in COLUMNS],
+        "groups": [_group(report, group) for group in report.groups(keys)],
+        "components": _components(report),
+        "machines": [_machine(report, cost) for cost in report.costs],
+        "sources": price_sources(report),
+        "notes": list(report.notes),
+    }
+
+
+def _group(report: Report, group: Group) -> dict[str, Any]:
+    empty = ["", *[""] * (len(group.who) - 1)]
+    return {
+        "who": list(group.who) if group.caused else ["(cluster)", *empty[1:]],
+        "caused": group.caused,
+        "jobs": len(group.jobs) if group.caused else "",
+        "tries": len(group.attempts) if group.caused else "",
+        "amounts": [money(group.of(*parts), report.gross) for _, parts in COLUMNS],
+        "total": money(group.total, report.gross),
+    }
+
+
+def _components(report: Report) -> list[dict[str, Any]]:
+    """The lines, each with its place on the bar; a refund has none."""
+    lines, at = [], 0
+    for component, micro in report.components().items():
+        width = max(_BAR * micro // report.gross, 1) if micro > 0 and report.gross else 0
+        lines.append(
+            {
+                "name": component.value,
+                "slug": component.value.replace(" ", "-"),
+                "amount": money(micro, report.gross),
+                "percent": percent(micro, report.gross),
+                "about": component.about,
+                "x": at,
+                "width": width,
+            }
+        )
+        at += width
+    return lines
+
+
+def _machine(report: Report, cost: InstanceCost) -> dict[str, Any]:
+    instance = report.instances[cost.instance_id]
+    return {
+        "id": cost.instance_id,
+        "node": instance.node,
+        "type": instance.instance_type,
+        "zone": instance.zone,
+        "bought": "spot" if instance.spot else "on-demand",
+        "launched": iso(instance.launched),
+        "life": life(cost.seconds),
+        "price": price_words(cost.prices),
+        "ended": "running" if instance.ended is None else instance.end_cause or "ended",
+        "total": money(cost.net, report.gross),
+    }

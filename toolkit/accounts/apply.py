@@ -1,0 +1,22 @@
+"""Run a plan on the head node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolkit.accounts.model import Change
+    from toolkit.accounts.plan import Plan
+    from toolkit.slurm_api import Runner
+
+
+def apply(runner: Runner, plan: Plan, told: Callable[[Change], None]) -> None:
+    """Make every change in order, saying each once it is made.
+
+    Stops at the first that sacctmgr refuses (`HeadCommandFailed`); a new plan goes on from there.
+    """
+    for change in plan.changes:
+        runner.run(change.argv)
+        told(change)
