@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolkit.accounting import ledger, sacct
@@ -39,7 +39,9 @@ def collect(sources: Sources, window: Window, now: int, token: str, policy: Poli
     """Make the report of a window. `token` must not be guessable (see `sacct`)."""
     known = ledger.read(sources.s3, sources.bucket, sources.ec2, sources.cluster)
     instances = [instance for instance in known if _overlaps(instance, window)]
-    since = min([window.since, *(instance.launched for instance in instances)])
+    since = min((instance.launched for instance in instances), default=window.since)
+    # Before its first machine the cluster cost nothing; the report says the time it is about.
+    window = replace(window, since=min(max(window.since, since), window.until - 1))
     attempts = sacct.read(sources.runner, since, window.until, token)
     catalogue = Catalogue.bundled()
     spot = {instance.instance_type for instance in instances if instance.spot}

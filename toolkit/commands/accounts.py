@@ -1,0 +1,109 @@
+"""`toolkit accounts`: Slurm's accounts and users, from cluster.yaml."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolkit.commands.options import config_option, dry_run_option, json_option, load, yes_option
+from toolkit.errors import NotConfirmed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from toolkit.accounts import Change, Plan
+    from toolkit.config import ClusterConfig
+    from toolkit.slurm_api import Runner
+
+_MARKS = {"add": "+", "change": "~", "remove": "-"}
+
+prune_option = click.option(
+    "--prune", is_flag=True, help="Remove what the toolkit made and cluster.yaml no longer has."
+)
+
+
+@click.group("accounts")
+def command() -> None:
+    """Plan and apply Slurm accounts and users."""
+
+
+@command.command("plan")
+@config_option
+@prune_option
+@json_option
+def plan_command(config_path: Path | None, prune: bool, as_json: bool) -> None:
+    """Show what `apply` would change in slurmdbd."""
+    from toolkit.deploy.head import Head
+    from toolkit.deploy.session import connected
+
+    config = load(config_path)
+    with connected(config) as clients:
+        plan = _plan(config, Head(clients, config), prune)
+    if as_json:
+        from toolkit.output import print_json
+
+        print_json(_as_data(plan))
+    else:
+        _show(plan)
+
+
+@command.command("apply")
+@config_option
+@prune_option
+@dry_run_option
+@yes_option
+def apply_command(config_path: Path | None, prune: bool, dry_run: bool, yes: bool) -> None:
+    """Make slurmdbd hold what cluster.yaml declares.
+
+    Accounts and users that somebody else made stay as they are unless cluster.yaml declares them.
+    """
+    from toolkit.accounts import apply
+    from toolkit.deploy.head import Head
+    from toolkit.deploy.session import connected
+
+    config = load(config_path)
+    with connected(config) as clients:
+        head = Head(clients, config)
+        plan = _plan(config, head, prune)
+        if dry_run:
+            _show(plan)
+            return
+        removals = [change.what for change in plan.changes if change.verb == "remove"]
+        if removals and not yes:
+            raise NotConfirmed(f"would remove {', '.join(removals)}", next_step="add --yes")
+        apply(head, plan, lambda change: click.echo(_line(change)))
+    click.echo(_left_alone(plan) + f"accounts: {len(plan.changes)} changed")
+
+
+def _plan(config: ClusterConfig, runner: Runner, prune: bool) -> Plan:
+    from toolkit.accounts import plan, read, wanted
+
+    current = read(runner, config.cluster)
+    return plan(wanted(config), current, config.cluster, prune=prune)
+
+
+def _show(plan: Plan) -> None:
+    for change in plan.changes:
+        click.echo(_line(change))
+    click.echo(_left_alone(plan), nl=False)
+    if not plan.changes:
+        click.echo("accounts: nothing to change")
+
+
+def _line(change: Change) -> str:
+    return f"{_MARKS[change.verb]} {change.what}"
+
+
+def _left_alone(plan: Plan) -> str:
+    return "".join(f"  {what}: not in cluster.yaml, left alone\n" for what in plan.left_alone)
+
+
+def _as_data(plan: Plan) -> dict[str, Any]:
+    return {
+        "changes": [
+            {"verb": change.verb, "what": change.what, "argv": list(change.argv)}
+            for change in plan.changes
+        ],
+        "left_alone": list(plan.left_alone),
+    }

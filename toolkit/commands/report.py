@@ -1,0 +1,175 @@
+"""`toolkit report`: what the cluster cost, and for whom."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from toolkit.commands.options import config_option, json_option, load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from toolkit.accounting.allocation import Window
+    from toolkit.accounting.report import Key, Report
+    from toolkit.config import ClusterConfig
+    from toolkit.deploy.session import Clients
+    from toolkit.slurm_api import Runner
+
+_FORMATS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M")
+_AGO = re.compile(r"(\d{1,5})([mhdw])")
+_EARLIEST = datetime(2006, 1, 1, tzinfo=UTC)
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def _moment(_ctx: click.Context, _param: click.Parameter, text: str | None) -> datetime | None:
+    """A time in UTC, or so long ago: `2026-11-01`, `2026-11-01T12:30`, `90m`, `36h`, `7d`."""
+    if text is None:
+        return None
+    if ago := _AGO.fullmatch(text):
+        # Nothing here is older than EC2, whose first year was 2006.
+        with suppress(OverflowError):
+            since = datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+            return max(since, _EARLIEST)
+    for form in _FORMATS:
+        with suppress(ValueError):
+            return datetime.strptime(text, form).replace(tzinfo=UTC)
+    raise click.BadParameter(f"{text!r} is not a time; write 2026-11-01, 2026-11-01T12:30 or 7d")
+
+
+def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[Key, ...]:
+    """Names of groups, separated by commas."""
+    from toolkit.accounting.report import Key
+
+    try:
+        return tuple(dict.fromkeys(Key(part.strip()) for part in text.split(",")))
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: give some of {', '.join(Key)}") from error
+
+
+@click.command("report")
+@config_option
+@click.option(
+    "--since",
+    callback=_moment,
+    default="30d",
+    show_default=True,
+    metavar="TIME",
+    help="From when on: 2026-11-01, 2026-11-01T12:30 (UTC), or so long ago: 90m, 36h, 7d.",
+)
+@click.option("--until", callback=_moment, metavar="TIME", help="Up to when  [default: now].")
+@click.option(
+    "--by",
+    "keys",
+    callback=_keys,
+    default="account,user",
+    show_default=True,
+    metavar="KEYS",
+    help="One row for each account, user or job, or several of them.",
+)
+@json_option
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line a charge.")
+@click.option(
+    "--html",
+    "html_path",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write one self-contained HTML file as well.",
+)
+@click.option("--record-mlflow", is_flag=True, help="Tag each job's MLflow run with its cost.")
+def command(
+    *,
+    config_path: Path | None,
+    since: datetime,
+    until: datetime | None,
+    keys: tuple[Key, ...],
+    as_json: bool,
+    as_csv: bool,
+    html_path: Path | None,
+    record_mlflow: bool,
+) -> None:
+    """Print what the cluster cost, and who used it.
+
+    Every attempt that Slurm accounted for, times the machines' lifetimes, at the price of every
+    second. The lines sum to the instance cost exactly.
+    """
+    if as_json and as_csv:
+        raise click.UsageError("--json and --csv exclude each other")
+    from toolkit.deploy.head import Head
+    from toolkit.deploy.session import connected
+
+    config = load(config_path)
+    now = datetime.now(UTC)
+    window = _window(since, until or now, now)
+    with connected(config) as clients:
+        head = Head(clients, config)
+        report = _collect(config, clients, head, window, int(now.timestamp()))
+        if record_mlflow:
+            _record(head, report)
+    if html_path is not None:
+        from toolkit.accounting import html
+
+        html_path.write_text(html.render(report, keys), encoding="utf-8")
+        click.echo(f"written: {html_path}", err=True)
+    _print(report, keys, as_json=as_json, as_csv=as_csv)
+
+
+def _window(since: datetime, until: datetime, now: datetime) -> Window:
+    """The future costs nothing yet, so the window ends now at the latest."""
+    from toolkit.accounting.allocation import Window
+
+    until = min(until, now)
+    if since >= until:
+        raise click.UsageError(f"--since {since:%Y-%m-%dT%H:%M} is not before --until or now")
+    return Window(int(since.timestamp()), int(until.timestamp()))
+
+
+def _collect(
+    config: ClusterConfig, clients: Clients, runner: Runner, window: Window, now: int
+) -> Report:
+    import secrets
+
+    from toolkit.accounting.allocation import Policy
+    from toolkit.accounting.collect import Sources, collect
+    from toolkit.deploy import names
+    from toolkit.slurm_api import reader
+
+    sources = Sources(
+        cluster=config.cluster,
+        region=config.aws.region,
+        bucket=names.bucket(config, clients.account),
+        ec2=clients.client("ec2"),
+        s3=clients.client("s3"),
+        runner=runner,
+        reader=reader(runner),
+    )
+    return collect(sources, window, now, secrets.token_hex(16), Policy())
+
+
+def _record(runner: Runner, report: Report) -> None:
+    from toolkit.accounting import mlflow
+
+    tagged = mlflow.record(runner, report)
+    click.echo(f"MLflow: cost recorded on {tagged} run{'s' if tagged != 1 else ''}", err=True)
+
+
+def _print(report: Report, keys: Sequence[Key], *, as_json: bool, as_csv: bool) -> None:
+    from toolkit.accounting import export
+
+    if as_json:
+        from toolkit.output import print_json
+
+        print_json(export.as_json(report, keys))
+    elif as_csv:
+        click.echo(export.as_csv(report), nl=False)
+    else:
+        from rich.console import Console
+
+        from toolkit.accounting import terminal
+
+        console = Console(highlight=False, soft_wrap=False)
+        console.print(terminal.render(report, keys))
