@@ -135,7 +135,7 @@ class BaseBuilder:
         (tree / "etc/apt/sources.list").unlink(missing_ok=True)
         text = recipe.sources(self.host)
         _put(tree, "etc/apt/sources.list.d/debian.sources", text.encode(), 0o644)
-        options = seed.apt_conf((*self.host.apt_options, ("Acquire::Languages", "none")))
+        options = seed.apt_conf(self.host.apt_options)
         _put(tree, "etc/apt/apt.conf.d/90toolkit-host", options, 0o600)
         _put(tree, "etc/apt/auth.conf.d/toolkit-host.conf", self.host.apt_auth, 0o600)
         _put(tree, "etc/resolv.conf", self.host.resolv_conf, 0o644)
@@ -217,6 +217,7 @@ def _finish(tree: Path) -> None:
                 path.unlink()
     (tree / "etc/resolv.conf").touch()
     (tree / "etc/machine-id").write_text("")  # every machine gets its own
+    (tree / "var/lib/dbus/machine-id").unlink(missing_ok=True)  # systemd would take this one
     default = tree / "etc/systemd/system/default.target"
     default.unlink(missing_ok=True)
     default.symlink_to("/usr/lib/systemd/system/multi-user.target")

@@ -50,7 +50,7 @@ class Groups:
         for root in self.roots:
             group = root / self.name / machine
             group.mkdir(parents=True, exist_ok=True)
-            self._delegate(root / self.name)
+            self._delegate(root, root / self.name, group)
             made.append(group)
         return tuple(made)
 
@@ -100,9 +100,9 @@ class Groups:
             found.extend(Path(where) for where, _, _ in os.walk(top, topdown=False))
         return found
 
-    def _delegate(self, parent: Path) -> None:
+    def _delegate(self, *path: Path) -> None:
         """Pass on the controllers we were given, as far as the kernel lets us (v2 only)."""
-        for directory in (parent.parent, parent):
+        for directory in path:
             with contextlib.suppress(OSError):
                 offered = (directory / "cgroup.controllers").read_text().split()
                 for controller in offered:

@@ -167,11 +167,12 @@ def _write_meta(directory: Path, image: Image) -> None:
 
 def _forget_identity(tree: Path) -> None:
     """Drop what must differ between machines of one image, and what nobody wants to copy."""
-    machine_id = _inside(tree, "etc", "machine-id")
-    if machine_id is not None and machine_id.is_file():
-        machine_id.write_text("")
-    for parts in (("tmp",), ("var", "tmp")):
-        directory = _inside(tree, *parts)
+    for name in ("etc/machine-id", "var/lib/dbus/machine-id"):
+        machine_id = _inside(tree, name)
+        if machine_id is not None and machine_id.is_file():
+            machine_id.write_text("")
+    for name in ("tmp", "var/tmp"):
+        directory = _inside(tree, name)
         if directory is not None and directory.is_dir():
             for entry in directory.iterdir():
                 if entry.is_dir() and not entry.is_symlink():
@@ -180,10 +181,10 @@ def _forget_identity(tree: Path) -> None:
                     entry.unlink()
 
 
-def _inside(tree: Path, *parts: str) -> Path | None:
+def _inside(tree: Path, name: str) -> Path | None:
     """Return the path unless a link on the way could lead out: the machine's root wrote this."""
     path = tree
-    for part in parts:
+    for part in name.split("/"):
         path /= part
         if path.is_symlink():
             return None

@@ -1,10 +1,12 @@
 """Become a machine: a script of its own, so that it starts in 30 ms and imports nothing of ours.
 
 Called as `python -I -S launch.py PLAN`, with the path of a JSON file:
-    argv     what to become
-    cgroups  the control groups to join, an absolute path each
+    argv     what to run
+    env      the environment to run it with, whole
+    cgroups  the machine's control groups, an absolute path each
     overlay  null, or {"lower": [newest, …, oldest], "upper", "work", "root"}
-    parent   true: end when the caller ends
+    parent   true: become the command, and end when the caller ends
+             false: stay as its parent, and run it again when it asks for a reboot
 
 The overlay is mounted in a mount namespace of this process's own. The host's mount table never
 shows it and nothing needs unmounting: it is gone when the last process of the machine is.
@@ -24,6 +26,8 @@ CLONE_NEWNS = 0x00020000
 MS_REC = 0x4000
 MS_SLAVE = 1 << 19
 PR_SET_PDEATHSIG = 1
+REBOOT = 133  # systemd-nspawn --keep-unit leaves with this and lets its unit do the rest
+NSPAWN_RUN = Path("/run/systemd/nspawn")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -40,6 +44,10 @@ def private_mounts() -> None:
     check(_libc.unshare(CLONE_NEWNS), "unshare the mount namespace")
     # Slave, not private: a network namespace deleted on the host must go away here too.
     check(_libc.mount(b"none", b"/", None, MS_REC | MS_SLAVE, None), "make / a slave mount")
+    # What systemd-nspawn keeps for a machine while it runs would stay behind on the host.
+    NSPAWN_RUN.mkdir(parents=True, exist_ok=True)
+    place = os.fsencode(NSPAWN_RUN)
+    check(_libc.mount(b"tmpfs", place, b"tmpfs", 0, b"mode=0755"), "mount systemd-nspawn's tmpfs")
 
 
 def escape(path: str) -> str:
@@ -62,17 +70,41 @@ def mount_overlay(lower: list[str], upper: str, work: str, root: str) -> None:
     )
 
 
+def join(groups: list[str], part: str) -> None:
+    """Move to a part of each group: cgroup v2 wants processes in the leaves alone."""
+    for group in groups:
+        leaf = Path(group) / part
+        leaf.mkdir(exist_ok=True)
+        (leaf / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def run_once(argv: list[str], env: dict[str, str], groups: list[str]) -> int:
+    """Run the command to its end in a group of its own and return its exit code."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            join(groups, "machine")
+            os.execvpe(argv[0], argv, env)  # noqa: S606 - argv, no shell
+        finally:
+            os._exit(127)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
 def main() -> None:
     """Join, mount, become."""
     plan = json.loads(Path(sys.argv[1]).read_bytes())
     if plan["parent"]:
         check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "tie to the parent")
-    for group in plan["cgroups"]:
-        (Path(group) / "cgroup.procs").write_text(str(os.getpid()))
+    join(plan["cgroups"], "machine" if plan["parent"] else "launcher")
     private_mounts()
     if plan["overlay"]:
         mount_overlay(**plan["overlay"])
-    os.execvpe(plan["argv"][0], plan["argv"], plan["env"])  # noqa: S606 - argv, no shell
+    if plan["parent"]:
+        os.execvpe(plan["argv"][0], plan["argv"], plan["env"])  # noqa: S606 - argv, no shell
+    while (code := run_once(plan["argv"], plan["env"], plan["cgroups"])) == REBOOT:
+        pass
+    sys.exit(1 if code < 0 else code)
 
 
 if __name__ == "__main__":

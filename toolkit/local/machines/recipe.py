@@ -18,8 +18,10 @@ _VERSION = 1  # raise it when the way of building changes, not only what is list
 # What debootstrap installs beyond the minimum: apt needs it for https mirrors.
 FIRST_PACKAGES = ("ca-certificates",)
 PACKAGES = (
-    "ansible-core", "cloud-init", "curl", "dbus", "iproute2", "iputils-ping", "less", "nano-tiny",
-    "procps", "python3", "python3-boto3", "systemd", "systemd-sysv", "unzip",
+    # acl, sudo and python3-apt are what Ansible's become and apt need on a machine.
+    "acl", "ansible-core", "cloud-init", "curl", "dbus", "iproute2", "iputils-ping", "less",
+    "nano-tiny", "procps", "python3", "python3-apt", "python3-boto3", "sudo", "systemd",
+    "systemd-sysv", "unzip",
 )  # fmt: skip
 # What the standard library of the copied Python is linked with.
 LIBRARIES = (
@@ -49,6 +51,7 @@ _FILES = {  # target in the tree -> (our file, mode)
     "etc/cloud/cloud.cfg.d/90-toolkit.cfg": ("cloud.cfg", 0o644),
     "etc/systemd/journald.conf.d/50-toolkit.conf": ("journald.conf", 0o644),
     "etc/dpkg/dpkg.cfg.d/toolkit": ("dpkg.cfg", 0o644),
+    "etc/apt/apt.conf.d/50toolkit": ("apt.conf", 0o644),
     "usr/sbin/policy-rc.d": ("policy-rc.d", 0o755),  # taken out again when the tree is done
 }
 
