@@ -1,0 +1,50 @@
+"""What the planners may decide, as values. Each action is safe to repeat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from slurmplugins.model import EndCause, Instance
+    from slurmplugins.names import NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class Terminate:
+    instance: Instance
+    cause: EndCause
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkDown:
+    """Give the node's jobs back to the queue, at once."""
+
+    node: NodeName
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PowerDown:
+    node: NodeName
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reopen:
+    """Let Slurm use the powered-down node again, without waiting for SuspendTimeout."""
+
+    node: NodeName
+    why: str
+
+
+Action = Terminate | MarkDown | PowerDown | Reopen
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one action. `error` is empty when it worked."""
+
+    action: Action
+    error: str = ""

@@ -1,0 +1,1 @@
+"""The cloud port and its EC2 adapter."""

@@ -1,0 +1,45 @@
+"""What the runtime needs of a cloud. The contract suite runs every implementation through it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from slurmplugins.model import Instance, LaunchRequest
+
+
+class Cloud(Protocol):
+    def launch(self, request: LaunchRequest) -> tuple[Instance, ...]:
+        """Start all machines of the request or none, and return them in the order of its nodes.
+
+        The tags are part of the call, so a machine is never without its map. Repeating a request
+        (same attempt) returns the machines of the first answer and starts nothing. Raises a
+        CloudError; after CloudUnreachable it is unknown whether the machines exist.
+        """
+        ...
+
+    def instances(self) -> tuple[Instance, ...]:
+        """Every machine with this cluster's tag, ended ones too for as long as the cloud lists
+        them. May lag behind launches and terminations by some seconds.
+        """
+        ...
+
+    def terminate(self, ids: Sequence[str]) -> frozenset[str]:
+        """End those machines that carry this cluster's tag, and return the ids that are over.
+
+        Ids without the tag are left alone, and so are ids the cloud does not list (yet); neither is
+        returned, so that a caller who must be sure repeats. Terminating twice is no error.
+        """
+        ...
+
+
+class ObjectStore(Protocol):
+    def put(self, key: str, value: Mapping[str, object]) -> None:
+        """Write a JSON object, replacing what was there. Raises CloudError."""
+        ...
+
+    def get(self, key: str) -> dict[str, object] | None:
+        """Read a JSON object, None when there is none. Raises CloudError."""
+        ...

@@ -1,0 +1,143 @@
+"""EC2's error codes, each in one class. The only list of codes.
+
+Sources: the EC2 API reference's error table, and the lists of aws-parallelcluster and Karpenter.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.errors import (
+    Capacity,
+    CloudError,
+    CloudUnreachable,
+    Denied,
+    InvalidRequest,
+    NotFound,
+    PriceTooLow,
+    Quota,
+    Throttled,
+    UnknownCloudError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_BY_CLASS: Final[tuple[tuple[type[CloudError], tuple[str, ...]], ...]] = (
+    (
+        Capacity,
+        (
+            "InsufficientCapacity",
+            "InsufficientCapacityOnHost",
+            "InsufficientFreeAddressesInSubnet",
+            "InsufficientHostCapacity",
+            "InsufficientInstanceCapacity",
+            "InsufficientReservedInstanceCapacity",
+            "ReservationCapacityExceeded",
+            "SpotInstanceCapacityNotAvailable",
+            "UnfulfillableCapacity",
+            # "not supported in this zone": to us a place where there is none to be had
+            "Unsupported",
+            "UnsupportedOperation",
+        ),
+    ),
+    (PriceTooLow, ("SpotMaxPriceTooLow", "InvalidSpotPrice")),
+    (
+        Quota,
+        (
+            "FleetCapacityLimitExceeded",
+            "InstanceLimitExceeded",
+            "MaxFleetCountExceeded",
+            "MaxSpotFleetRequestCountExceeded",
+            "MaxSpotInstanceCountExceeded",
+            "PendingVerification",
+            "ResourceLimitExceeded",
+            "VcpuLimitExceeded",
+            "VolumeLimitExceeded",
+        ),
+    ),
+    (
+        Throttled,
+        (
+            "Client.RequestLimitExceeded",
+            "EC2ThrottledException",
+            "RequestLimitExceeded",
+            "RequestThrottled",
+            "RequestThrottledException",
+            "SlowDown",
+            "Throttling",
+            "ThrottlingException",
+            "TooManyRequestsException",
+        ),
+    ),
+    (
+        Denied,
+        (
+            "AccessDenied",
+            "AccessDeniedException",
+            "AuthFailure",
+            "Blocked",
+            "ExpiredToken",
+            "ExpiredTokenException",
+            "InvalidClientTokenId",
+            "MissingCredentials",
+            "OptInRequired",
+            "RequestExpired",
+            "SignatureDoesNotMatch",
+            "UnauthorizedOperation",
+        ),
+    ),
+    (
+        InvalidRequest,
+        (
+            "IdempotentParameterMismatch",
+            "InvalidInput",
+            "InvalidParameter",
+            "InvalidParameterCombination",
+            "InvalidParameterValue",
+            "InvalidSubnet",
+            "InvalidTagKey.Malformed",
+            "MalformedQueryString",
+            "MissingParameter",
+            "UnknownParameter",
+            "ValidationError",
+        ),
+    ),
+    (
+        NotFound,
+        (
+            "InvalidAMIID.NotFound",
+            "InvalidAMIID.Unavailable",
+            "InvalidGroup.NotFound",
+            "InvalidInstanceID.Malformed",
+            "InvalidInstanceID.NotFound",
+            "InvalidLaunchTemplateId.NotFound",
+            "InvalidLaunchTemplateName.NotFoundException",
+            "InvalidSecurityGroupID.NotFound",
+            "InvalidSubnetID.NotFound",
+            "NoSuchBucket",
+            "NoSuchKey",
+        ),
+    ),
+    (
+        CloudUnreachable,
+        (
+            "InternalError",
+            "InternalFailure",
+            "RequestTimeout",
+            "ServiceUnavailable",
+            "Unavailable",
+            "Unreachable",
+        ),
+    ),
+)
+
+CLASSES: Final[Mapping[str, type[CloudError]]] = MappingProxyType(
+    {code: kind for kind, codes in _BY_CLASS for code in codes}
+)
+
+
+def error(code: str, message: str) -> CloudError:
+    """The error of its class for a code; a code that is new to us is an UnknownCloudError."""
+    return CLASSES.get(code, UnknownCloudError)(message, code=code)

@@ -1,0 +1,187 @@
+"""The EC2 adapter, and S3 for the ledger. boto3 is imported when a client is first needed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmplugins import tags
+from slurmplugins.cloud import codes, spec
+from slurmplugins.errors import CloudError, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from slurmplugins.model import Instance, LaunchRequest
+
+TERMINATE_BATCH: Final = 200
+"""Ids in one call; EC2 takes 1,000, but one bad id refuses the whole call."""
+
+_PAGE: Final = 1000
+
+
+def client(service: str, region: str, endpoint_url: str | None) -> Any:
+    """A boto3 client with the default credential chain and bounds on how long it may wait."""
+    import boto3
+    from botocore.config import Config
+
+    config = Config(
+        region_name=region,
+        connect_timeout=5,
+        read_timeout=30,
+        retries={"mode": "standard", "total_max_attempts": 3},
+        # The compute node has no reason to look for a profile or a proxy in a user's home.
+        s3={"addressing_style": "path"} if endpoint_url else {},
+    )
+    session: Any = boto3.session.Session(region_name=region)
+    return session.client(service, endpoint_url=endpoint_url, config=config)
+
+
+class Ec2:
+    """`cloud.base.Cloud` on a boto3 EC2 client, for one cluster."""
+
+    def __init__(self, cluster: str, connect: Callable[[], Any]) -> None:
+        self._cluster = cluster
+        self._connect = connect
+        self._client: Any = None
+
+    def launch(self, request: LaunchRequest) -> tuple[Instance, ...]:
+        answer = self._call("run_instances", **spec.run_instances(request))
+        found = [spec.instance(item) for item in answer["Instances"]]
+        by_node = {item.node: item for item in found if item.node is not None}
+        if len(found) != len(request.nodes) or any(node not in by_node for node in request.nodes):
+            self.terminate([item.id for item in found])
+            raise codes.error(
+                "PartialLaunch", f"asked for {len(request.nodes)} machines, got {len(found)}"
+            )
+        return tuple(by_node[node] for node in request.nodes)
+
+    def instances(self) -> tuple[Instance, ...]:
+        return tuple(
+            spec.instance(item)
+            for item in self._describe([{"Name": f"tag:{tags.CLUSTER}", "Values": [self._cluster]}])
+        )
+
+    def terminate(self, ids: Sequence[str]) -> frozenset[str]:
+        over: set[str] = set()
+        for start in range(0, len(ids), TERMINATE_BATCH):
+            over |= self._terminate(ids[start : start + TERMINATE_BATCH])
+        return frozenset(over)
+
+    def _terminate(self, ids: Sequence[str]) -> set[str]:
+        ours = self._ours(ids)
+        over = {item.id for item in ours if item.state.over}
+        live = [item.id for item in ours if not item.state.over]
+        if live:
+            answer = self._call("terminate_instances", InstanceIds=live)
+            over |= {
+                item["InstanceId"]
+                for item in answer["TerminatingInstances"]
+                if item["CurrentState"]["Name"] in {"shutting-down", "terminated"}
+            }
+        return over
+
+    def _ours(self, ids: Sequence[str]) -> list[Instance]:
+        """Those of the ids that carry our tag.
+
+        By filter, not by id: one unknown id in InstanceIds refuses the whole call.
+        """
+        mine = {"Key": tags.CLUSTER, "Value": self._cluster}
+        found = self._describe([{"Name": "instance-id", "Values": list(ids)}])
+        return [spec.instance(item) for item in found if mine in item.get("Tags", [])]
+
+    def _describe(self, filters: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
+        token = ""
+        while True:
+            more = {"NextToken": token} if token else {}
+            page = self._call("describe_instances", Filters=filters, MaxResults=_PAGE, **more)
+            for reservation in page["Reservations"]:
+                yield from reservation["Instances"]
+            token = page.get("NextToken") or ""
+            if not token:
+                return
+
+    def _call(self, operation: str, **arguments: Any) -> Any:
+        try:
+            if self._client is None:
+                self._client = self._connect()
+            return getattr(self._client, operation)(**arguments)
+        except Exception as error:
+            raise translate(error) from error
+
+
+class S3Store:
+    """`cloud.base.ObjectStore` on a boto3 S3 client, for one bucket."""
+
+    def __init__(self, bucket: str, connect: Callable[[], Any]) -> None:
+        self._bucket = bucket
+        self._connect = connect
+        self._client: Any = None
+
+    def put(self, key: str, value: Mapping[str, object]) -> None:
+        body = json.dumps(value, separators=(",", ":")).encode()
+        self._call("put_object", Key=key, Body=body, ContentType="application/json")
+
+    def put_text(self, key: str, text: str) -> None:
+        self._call("put_object", Key=key, Body=text.encode(), ContentType="text/plain")
+
+    def get(self, key: str) -> dict[str, object] | None:
+        try:
+            body = self._call("get_object", Key=key)["Body"].read()
+            value = json.loads(body)
+        except NotFound:
+            return None
+        except ValueError:
+            return None  # damaged: as good as none, and about to be replaced
+        return value if isinstance(value, dict) else None
+
+    def _call(self, operation: str, **arguments: Any) -> Any:
+        try:
+            if self._client is None:
+                self._client = self._connect()
+            return getattr(self._client, operation)(Bucket=self._bucket, **arguments)
+        except Exception as error:
+            raise translate(error) from error
+
+
+class SecretStore:
+    """Secrets Manager, for the one secret a machine's role may read."""
+
+    def __init__(self, connect: Callable[[], Any]) -> None:
+        self._connect = connect
+
+    def get(self, secret_id: str) -> str:
+        """The secret's text. Raises CloudError; the text is never part of a message."""
+        try:
+            answer = self._connect().get_secret_value(SecretId=secret_id)
+        except Exception as error:
+            raise translate(error) from error
+        return str(answer["SecretString"])
+
+
+def translate(error: Exception) -> Exception:
+    """botocore's error as one of ours; anything that is not botocore's is returned as it is."""
+    from botocore.exceptions import (
+        BotoCoreError,
+        ClientError,
+        HTTPClientError,
+        NoCredentialsError,
+        ParamValidationError,
+        PartialCredentialsError,
+    )
+
+    if isinstance(error, CloudError):
+        return error
+    if isinstance(error, ClientError):
+        detail = error.response.get("Error", {})
+        return codes.error(str(detail.get("Code", "")), str(detail.get("Message", "")))
+    if not isinstance(error, BotoCoreError):
+        return error
+    named: tuple[tuple[type[BotoCoreError], str], ...] = (
+        (NoCredentialsError, "MissingCredentials"),
+        (PartialCredentialsError, "MissingCredentials"),
+        (ParamValidationError, "ValidationError"),
+        (HTTPClientError, "Unreachable"),
+    )
+    code = next((code for kind, code in named if isinstance(error, kind)), type(error).__name__)
+    return codes.error(code, str(error))

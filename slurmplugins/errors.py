@@ -1,0 +1,131 @@
+"""Every error of the runtime, in one tree.
+
+    EngineError
+    ├── ConfigError           burst.json or node.json can't be used
+    ├── BadName               a node name or hostlist is not one of ours
+    ├── StateError            journal, lock or spool can't be read or written
+    ├── SlurmError
+    │   ├── SlurmUnreachable  slurmctld did not answer
+    │   └── SlurmRefused      slurmctld answered no
+    ├── MetadataError         the instance metadata service did not answer
+    ├── BootError             this machine can't become a node
+    └── CloudError
+        ├── Capacity          none to be had there now: try elsewhere
+        ├── PriceTooLow       the spot price is above our limit: try elsewhere
+        ├── Quota             the account may not have more
+        ├── Throttled         too many requests: wait, then repeat
+        ├── Denied            credentials or permissions
+        ├── InvalidRequest    the request can never work
+        ├── NotFound          what was named does not exist
+        ├── CloudUnreachable  no answer: the call may or may not have happened
+        └── UnknownCloudError a code this table does not know
+
+Each class has a stable `slug`, which is what people and reports see, and says whether repeating
+the same call may help. Errors from boto3 are translated once, in `cloud.ec2`.
+"""
+
+# ruff: noqa: N818 - the names say what happened; "Error" twice over would say less
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class EngineError(Exception):
+    """Anything the runtime can report. `nodes` are the node names concerned, if any."""
+
+    slug: ClassVar[str] = "error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, nodes: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.nodes = nodes
+
+
+class ConfigError(EngineError):
+    """Carries every problem found, not only the first."""
+
+    slug = "config"
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+class BadName(EngineError):
+    slug = "bad-name"
+
+
+class StateError(EngineError):
+    slug = "state"
+    retryable = True
+
+
+class SlurmError(EngineError):
+    slug = "slurm"
+
+
+class SlurmUnreachable(SlurmError):
+    slug = "slurm-unreachable"
+    retryable = True
+
+
+class SlurmRefused(SlurmError):
+    slug = "slurm-refused"
+
+
+class MetadataError(EngineError):
+    slug = "metadata"
+    retryable = True
+
+
+class BootError(EngineError):
+    slug = "boot"
+
+
+class CloudError(EngineError):
+    """An answer, or the lack of one, from the cloud. `code` is the cloud's own word."""
+
+    slug = "cloud"
+
+    def __init__(self, message: str, *, code: str, nodes: tuple[str, ...] = ()) -> None:
+        super().__init__(message, nodes=nodes)
+        self.code = code
+
+
+class Capacity(CloudError):
+    slug = "no-capacity"
+
+
+class PriceTooLow(CloudError):
+    slug = "spot-price"
+
+
+class Quota(CloudError):
+    slug = "quota"
+
+
+class Throttled(CloudError):
+    slug = "throttled"
+    retryable = True
+
+
+class Denied(CloudError):
+    slug = "denied"
+
+
+class InvalidRequest(CloudError):
+    slug = "invalid-request"
+
+
+class NotFound(CloudError):
+    slug = "not-found"
+
+
+class CloudUnreachable(CloudError):
+    slug = "cloud-unreachable"
+    retryable = True
+
+
+class UnknownCloudError(CloudError):
+    slug = "cloud-error"

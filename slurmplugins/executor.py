@@ -1,0 +1,164 @@
+"""Runs actions against the cloud and Slurm. One that fails never stops the others."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.actions import MarkDown, Outcome, PowerDown, Reopen, Terminate
+from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from slurmplugins.actions import Action
+    from slurmplugins.clock import Clock
+    from slurmplugins.cloud.base import Cloud
+    from slurmplugins.journal import Journal
+    from slurmplugins.log import Log
+    from slurmplugins.model import EndCause, Failure
+    from slurmplugins.names import NodeName
+    from slurmplugins.slurm import Slurm
+
+VERIFY_TRIES: Final = 3
+VERIFY_PAUSE: Final = 2.0
+"""The first answer has the new state; a second look is for throttles and lost answers."""
+
+
+class Executor:
+    def __init__(
+        self, *, cloud: Cloud, slurm: Slurm, journal: Journal, clock: Clock, log: Log
+    ) -> None:
+        self._cloud = cloud
+        self._slurm = slurm
+        self._journal = journal
+        self._clock = clock
+        self._log = log
+
+    def run(self, actions: Sequence[Action]) -> tuple[Outcome, ...]:
+        """Do them all, grouped into few calls: end machines, then down, power down, reopen.
+
+        That order lets a job leave its node before the node is powered down, and a node be
+        reopened only after everything else about it was said.
+        """
+        outcomes: list[Outcome] = []
+        outcomes += self._terminate([item for item in actions if isinstance(item, Terminate)])
+        for reason, group in _by_reason(actions).items():
+            outcomes += self._slurm_call(group, partial(self._slurm.down, reason=reason))
+        outcomes += self._slurm_call(
+            [item for item in actions if isinstance(item, PowerDown)], self._slurm.power_down
+        )
+        outcomes += self._slurm_call(
+            [item for item in actions if isinstance(item, Reopen)], self._slurm.resume
+        )
+        return tuple(outcomes)
+
+    def give_back(self, failures: Sequence[Failure]) -> None:
+        """Return nodes that can't be had to Slurm at once, and tell the jobs why."""
+        for failure in failures:
+            down = [MarkDown(node, failure.reason) for node in failure.nodes]
+            power = [PowerDown(node, failure.reason) for node in failure.nodes]
+            self._log.warning(
+                "nodes given back",
+                job=failure.job,
+                nodes=failure.nodes,
+                slug=failure.slug,
+                code=failure.code,
+                message=failure.message,
+            )
+            if failure.job is not None:
+                self._comment(failure.job, f"{failure.reason} {failure.message}")
+            self.run([*down, *power])
+
+    def _comment(self, job: int, text: str) -> None:
+        try:
+            self._slurm.comment(job, text)
+        except SlurmError as error:
+            self._log.warning("comment failed", job=job, message=error.message)
+
+    def _terminate(self, actions: Sequence[Terminate]) -> list[Outcome]:
+        by_cause: dict[EndCause, list[Terminate]] = defaultdict(list)
+        for action in actions:
+            by_cause[action.cause].append(action)
+        for cause, group in by_cause.items():
+            try:
+                self._journal.condemn([item.instance.id for item in group], cause)
+            except StateError as error:  # the ledger will not know why; the money matters more
+                self._log.problem("journal", message=error.message)
+        for action in actions:
+            machine = action.instance
+            self._log.info(
+                "terminate",
+                instance=machine.id,
+                node=machine.node,
+                cause=action.cause,
+                why=action.why,
+            )
+        over, problem = self._until_over([item.instance.id for item in actions])
+        outcomes = [
+            Outcome(item, "" if item.instance.id in over else problem or "still there")
+            for item in actions
+        ]
+        return self._logged(outcomes)
+
+    def _until_over(self, ids: Sequence[str]) -> tuple[frozenset[str], str]:
+        over: frozenset[str] = frozenset()
+        problem = ""
+        for again in range(VERIFY_TRIES):
+            left = [item for item in ids if item not in over]
+            if not left:
+                break
+            if again:
+                self._clock.sleep(VERIFY_PAUSE)
+            try:
+                over |= self._cloud.terminate(left)
+            except CloudError as error:
+                problem = f"{error.code}: {error.message}"
+        return over, problem
+
+    def _slurm_call(
+        self,
+        actions: Sequence[MarkDown | PowerDown | Reopen],
+        call: Callable[[Sequence[NodeName]], None],
+    ) -> list[Outcome]:
+        """All nodes in one call; node by node when that is refused, so that one can't spoil it."""
+        if not actions:
+            return []
+        for action in actions:
+            self._log.info("node", action=type(action).__name__, node=action.node, why=_why(action))
+        error = _attempt(partial(call, [item.node for item in actions]))
+        if not error:
+            return [Outcome(item) for item in actions]
+        if len(actions) == 1:
+            return self._logged([Outcome(actions[0], error)])
+        return self._logged(
+            [Outcome(item, _attempt(partial(call, [item.node]))) for item in actions]
+        )
+
+    def _logged(self, outcomes: list[Outcome]) -> list[Outcome]:
+        for outcome in outcomes:
+            if outcome.error:
+                kind = type(outcome.action).__name__
+                self._log.problem("action failed", action=kind, error=outcome.error)
+        return outcomes
+
+
+def _by_reason(actions: Sequence[Action]) -> dict[str, list[MarkDown]]:
+    grouped: dict[str, list[MarkDown]] = defaultdict(list)
+    for action in actions:
+        if isinstance(action, MarkDown):
+            grouped[action.reason].append(action)
+    return grouped
+
+
+def _why(action: MarkDown | PowerDown | Reopen) -> str:
+    return action.reason if isinstance(action, MarkDown) else action.why
+
+
+def _attempt(call: Callable[[], None]) -> str:
+    try:
+        call()
+    except EngineError as error:
+        return error.message
+    return ""

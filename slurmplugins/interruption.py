@@ -1,0 +1,69 @@
+"""What EC2 says about this machine's end, from the metadata service, as one value."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from slurmplugins.imds import Metadata
+
+INSTANCE_ACTION: Final = "spot/instance-action"
+REBALANCE: Final = "events/recommendations/rebalance"
+
+NOTICE_SECONDS: Final = 120.0
+"""What EC2 gives; used where the notice's own time can't be read."""
+
+
+class Kind(StrEnum):
+    SPOT = "spot-interruption"
+    REBALANCE = "rebalance-recommendation"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """`deadline`: when the machine is taken (for a rebalance: when the risk was announced)."""
+
+    kind: Kind
+    action: str
+    deadline: float
+
+
+def spot(metadata: Metadata, now: float) -> Notice | None:
+    """The interruption notice, if there is one. Raises MetadataError."""
+    text = metadata.get(INSTANCE_ACTION)
+    if text is None:
+        return None
+    fields = _object(text)
+    action = str(fields.get("action", "terminate"))
+    return Notice(Kind.SPOT, action, _time(fields.get("time"), now + NOTICE_SECONDS))
+
+
+def rebalance(metadata: Metadata, now: float) -> Notice | None:
+    """The rebalance recommendation, if there is one. Raises MetadataError."""
+    text = metadata.get(REBALANCE)
+    if text is None:
+        return None
+    return Notice(Kind.REBALANCE, "", _time(_object(text).get("noticeTime"), now))
+
+
+def _object(text: str) -> dict[str, object]:
+    """A notice that can't be read is still a notice."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _time(value: object, otherwise: float) -> float:
+    if not isinstance(value, str):
+        return otherwise
+    try:
+        parsed = datetime.fromisoformat(value)
+    except ValueError:
+        return otherwise
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()

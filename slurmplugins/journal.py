@@ -1,0 +1,235 @@
+"""What runs of resume intend and have done, so that no node ever gets two machines.
+
+Append-only JSON lines, fsynced. Three questions are answered from it: which nodes a live run is
+working on (`busy`), which machines were launched so recently that the cloud may not list them yet
+(`launched`), and which machines we have decided to end (`ended`). A run is live while it holds a
+lock on its own file, which the kernel releases however the run ends; the journal's own lock is
+held for reading and appending only, never during a call to the cloud. Losing the journal costs
+time, not money: reconcile finds machines by their tags.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmplugins.errors import StateError
+from slurmplugins.files import locked, write_atomically
+from slurmplugins.model import Assignment, Claims, EndCause
+from slurmplugins.names import NodeName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from slurmplugins.clock import Clock
+    from slurmplugins.errors import CloudError
+    from slurmplugins.model import LaunchRequest
+
+SETTLE_SECONDS: Final = 120.0
+"""How long DescribeInstances may fail to show a new machine; EC2 settles within a minute."""
+
+KEEP_SECONDS: Final = 24 * 3600.0
+"""EC2 lists ended machines for an hour; the ledger wants to know why they ended."""
+
+COMPACT_BYTES: Final = 1024 * 1024
+
+
+class Journal:
+    """The file and its rules. One object per process; safe between processes and threads."""
+
+    def __init__(self, directory: Path, clock: Clock) -> None:
+        self._path = directory / "journal.jsonl"
+        self._lock = directory / "journal.lock"
+        self._runs = directory / "runs"
+        self._clock = clock
+
+    @contextlib.contextmanager
+    def run(self) -> Iterator[str]:
+        """A run of resume: its claims hold while the block runs and end with the process."""
+        run = secrets.token_hex(8)
+        path = self._runs / f"{run}.lock"
+        with contextlib.ExitStack() as held:
+            with _state_errors():
+                self._runs.mkdir(mode=0o750, exist_ok=True)
+                held.enter_context(locked(path))
+            held.callback(path.unlink, missing_ok=True)
+            yield run
+
+    def claims(self) -> Claims:
+        """The state of affairs now."""
+        with self._held():
+            return self._claims()
+
+    def claim(
+        self, run: str, choose: Callable[[Claims], Iterable[NodeName]]
+    ) -> tuple[NodeName, ...]:
+        """Let `choose` see the claims, and claim the nodes it returns, with no one in between."""
+        with self._held():
+            nodes = tuple(choose(self._claims()))
+            if nodes:
+                self._append({"kind": "claim", "run": run, "nodes": nodes})
+            return nodes
+
+    def intend(self, request: LaunchRequest, run: str, job: int | None) -> None:
+        """Must be on disk before the cloud is called: raises StateError when it can't be."""
+        self._append_locked(
+            {
+                "kind": "intent",
+                "attempt": request.attempt,
+                "run": run,
+                "job": job,
+                "pool": request.pool,
+                "offering": request.offering.key,
+                "nodes": request.nodes,
+            }
+        )
+
+    def launched(self, attempt: str, assignments: Iterable[Assignment]) -> None:
+        machines = [[item.node, item.instance_id, item.address, item.type] for item in assignments]
+        self._append_locked({"kind": "launched", "attempt": attempt, "machines": machines})
+
+    def failed(self, attempt: str, error: CloudError) -> None:
+        self._append_locked(
+            {"kind": "failed", "attempt": attempt, "code": error.code, "slug": error.slug}
+        )
+
+    def condemn(self, ids: Iterable[str], cause: EndCause) -> None:
+        """From here on these machines are as good as ended: no run will adopt them."""
+        with self._held():
+            known = self._claims().ended
+            fresh = [item for item in ids if item not in known]
+            if fresh:
+                self._append({"kind": "ended", "ids": fresh, "cause": cause})
+
+    def condemn_idle(
+        self, wanted: Iterable[tuple[str, NodeName | None]], cause: EndCause
+    ) -> frozenset[str]:
+        """Condemn those machines whose node no live run works on; returns their ids.
+
+        This is the moment at which resume and reconcile agree who has a machine.
+        """
+        with self._held():
+            claims = self._claims()
+            ids = [item for item, node in wanted if node is None or node not in claims.busy]
+            fresh = [item for item in ids if item not in claims.ended]
+            if fresh:
+                self._append({"kind": "ended", "ids": fresh, "cause": cause})
+            return frozenset(ids)
+
+    def compact(self) -> None:
+        """Drop what is too old to matter, once the file is large."""
+        with self._held():
+            try:
+                if self._path.stat().st_size < COMPACT_BYTES:
+                    return
+            except FileNotFoundError:
+                return
+            oldest = self._clock.now() - KEEP_SECONDS
+            kept = [json.dumps(item) for item in self._records() if _at(item) >= oldest]
+            write_atomically(self._path, "".join(f"{k}\n" for k in kept).encode(), mode=0o640)
+
+    def _claims(self) -> Claims:
+        book = _Book(self._clock.now() - SETTLE_SECONDS)
+        for record in self._records():
+            with contextlib.suppress(KeyError, TypeError, ValueError):  # a damaged line
+                book.add(record)
+        return book.claims(self._alive)
+
+    def _alive(self, run: str) -> bool:
+        path = self._runs / f"{run}.lock"
+        if not run.isalnum() or not path.exists():
+            return False
+        with locked(path, wait=False) as free:
+            return not free
+
+    def _records(self) -> Iterator[dict[str, Any]]:
+        try:
+            text = self._path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StateError(f"{self._path}: {error}") from error
+        for line in text.splitlines():
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue  # the last line of a run that was killed while it wrote
+            if isinstance(record, dict):
+                yield record
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        with _state_errors(), locked(self._lock):
+            yield
+
+    def _append_locked(self, record: dict[str, Any]) -> None:
+        with self._held():
+            self._append(record)
+
+    def _append(self, record: dict[str, Any]) -> None:
+        line = json.dumps({"at": self._clock.now(), **record}, separators=(",", ":")) + "\n"
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self._path, flags, 0o640)
+        try:
+            # A run killed in mid-write left half a line: it must not swallow this one.
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                line = "\n" + line
+            os.write(descriptor, line.encode())
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class _Book:
+    """Adds the records up."""
+
+    def __init__(self, recent: float) -> None:
+        self._recent = recent
+        self._claimed: dict[str, set[NodeName]] = {}
+        self._open: dict[str, tuple[str, frozenset[NodeName]]] = {}
+        self._launched: dict[str, Assignment] = {}
+        self._ended: dict[str, EndCause] = {}
+
+    def add(self, record: dict[str, Any]) -> None:
+        kind, recent = record.get("kind"), _at(record) >= self._recent
+        if kind == "claim":
+            self._claimed.setdefault(record["run"], set()).update(map(NodeName, record["nodes"]))
+        elif kind == "intent" and recent:
+            self._open[record["attempt"]] = record["run"], frozenset(map(NodeName, record["nodes"]))
+        elif kind == "failed":
+            self._open.pop(record["attempt"], None)
+        elif kind == "launched":
+            self._open.pop(record["attempt"], None)
+            for node, instance_id, address, type_ in record["machines"] if recent else ():
+                self._launched[instance_id] = Assignment(node, instance_id, address, type_)
+        elif kind == "ended":
+            self._ended |= dict.fromkeys(record["ids"], EndCause(record["cause"]))
+
+    def claims(self, alive: Callable[[str], bool]) -> Claims:
+        live = {run for run in self._claimed if alive(run)}
+        return Claims(
+            busy=frozenset().union(*(self._claimed[run] for run in live)),
+            doubtful=frozenset().union(
+                *(nodes for run, nodes in self._open.values() if run not in live)
+            ),
+            launched={key: item for key, item in self._launched.items() if key not in self._ended},
+            ended=self._ended,
+        )
+
+
+@contextlib.contextmanager
+def _state_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StateError(f"the journal can't be used: {error}") from error
+
+
+def _at(record: dict[str, Any]) -> float:
+    value = record.get("at")
+    return float(value) if isinstance(value, int | float) else 0.0

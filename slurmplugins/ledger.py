@@ -1,0 +1,107 @@
+"""The life of every machine, for accounting. Pure; reconcile writes what changed to S3."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from slurmplugins import tags
+from slurmplugins.converge import SPOT_TAKEN
+from slurmplugins.model import EndCause, InstanceState, LedgerEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from slurmplugins.model import Instance
+
+
+def key(instance_id: str) -> str:
+    """Where in the cluster's bucket a machine's entry is."""
+    return f"ledger/instances/{instance_id}.json"
+
+
+def update(
+    known: Mapping[str, LedgerEntry],
+    instances: Iterable[Instance],
+    ended: Mapping[str, EndCause],
+    now: float,
+) -> dict[str, LedgerEntry]:
+    """The entries after looking at the machines now. What was once known is never unlearned.
+
+    A machine that is no longer listed ended while nobody looked; the time we noticed is the best
+    there is.
+    """
+    entries = dict(known)
+    listed: set[str] = set()
+    for machine in instances:
+        listed.add(machine.id)
+        before = entries.get(machine.id) or _new(machine)
+        entries[machine.id] = _seen(before, machine, ended.get(machine.id), now)
+    for instance_id, entry in known.items():
+        if instance_id not in listed and entry.ended_at is None:
+            cause = ended.get(instance_id, EndCause.UNKNOWN)
+            entries[instance_id] = replace(entry, ended_at=now, end_cause=cause.value)
+    return entries
+
+
+def merge(ours: LedgerEntry, stored: LedgerEntry | None) -> LedgerEntry:
+    """Keep what an earlier life of this program learned, when its memory was lost since."""
+    if stored is None:
+        return ours
+    cause = stored.end_cause
+    if cause in (None, EndCause.UNKNOWN.value):
+        cause = ours.end_cause or cause
+    return replace(
+        ours,
+        running_at=ours.running_at if stored.running_at is None else stored.running_at,
+        ended_at=ours.ended_at if stored.ended_at is None else stored.ended_at,
+        end_cause=cause,
+    )
+
+
+def to_json(entry: LedgerEntry) -> dict[str, Any]:
+    return asdict(entry)
+
+
+def from_json(value: Mapping[str, Any] | None) -> LedgerEntry | None:
+    """None for anything that is not an entry."""
+    if value is None:
+        return None
+    try:
+        return LedgerEntry(**{item.name: value[item.name] for item in fields(LedgerEntry)})
+    except KeyError:
+        return None
+
+
+def _new(machine: Instance) -> LedgerEntry:
+    head = machine.role == tags.ROLE_HEAD
+    return LedgerEntry(
+        instance_id=machine.id,
+        node="head" if head else (machine.node or ""),
+        pool="head" if head else machine.pool,
+        partition=machine.partition,
+        attempt=machine.attempt,
+        type=machine.type,
+        zone=machine.zone,
+        lifecycle=machine.lifecycle.value,
+        launched_at=machine.launched_at,
+        price=machine.price,
+    )
+
+
+def _seen(entry: LedgerEntry, machine: Instance, ended: EndCause | None, now: float) -> LedgerEntry:
+    if entry.running_at is None and machine.state is InstanceState.RUNNING:
+        entry = replace(entry, running_at=now)
+    if not machine.state.over:
+        return entry
+    if entry.ended_at is None:
+        entry = replace(entry, ended_at=machine.ended_at or now)
+    if entry.end_cause in (None, EndCause.UNKNOWN.value):
+        entry = replace(entry, end_cause=_cause(machine, ended).value)
+    return entry
+
+
+def _cause(machine: Instance, ended: EndCause | None) -> EndCause:
+    if machine.end_code in SPOT_TAKEN:
+        return EndCause.INTERRUPTION
+    return ended or EndCause.UNKNOWN

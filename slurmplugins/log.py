@@ -1,0 +1,77 @@
+"""The runtime's own log: one JSON object a line. Slurm throws ResumeProgram's output away."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from slurmplugins.clock import Clock
+
+_SECRET_WORDS: Final = ("secret", "password", "token", "credential", "slurm_key")
+_LONGEST: Final = 4000
+"""A line stays below what one append writes at once, so that processes don't mix their lines."""
+
+
+class Log:
+    """Writes events with the fields bound so far. `bind` returns a new log; nothing is shared."""
+
+    def __init__(
+        self, write: Callable[[str], None], clock: Clock, fields: dict[str, object] | None = None
+    ) -> None:
+        self._write = write
+        self._clock = clock
+        self._fields = fields or {}
+
+    def bind(self, **fields: object) -> Log:
+        return Log(self._write, self._clock, {**self._fields, **fields})
+
+    def info(self, event: str, **fields: object) -> None:
+        self._emit("info", event, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        self._emit("warning", event, fields)
+
+    def problem(self, event: str, **fields: object) -> None:
+        self._emit("error", event, fields)
+
+    def _emit(self, level: str, event: str, fields: dict[str, object]) -> None:
+        record = {"at": round(self._clock.now(), 3), "level": level, "event": event}
+        for key, value in {**self._fields, **fields}.items():
+            record[key] = "[redacted]" if _secret(key) else value
+        line = json.dumps(record, default=str, separators=(",", ":"))
+        if len(line) > _LONGEST:
+            record = {key: str(value)[:400] for key, value in record.items()}
+            line = json.dumps(record, separators=(",", ":"))[: _LONGEST * 2]
+        self._write(line + "\n")
+
+
+def to_file(path: Path) -> Callable[[str], None]:
+    """Append whole lines to path; a full disk or a missing right loses the line, not the work."""
+
+    def write(line: str) -> None:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            try:
+                os.write(descriptor, line.encode())
+            finally:
+                os.close(descriptor)
+        except OSError:
+            to_stderr(line)
+
+    return write
+
+
+def to_stderr(line: str) -> None:
+    """For programs that systemd runs: the journal keeps standard error."""
+    sys.stderr.write(line)
+    sys.stderr.flush()
+
+
+def _secret(key: str) -> bool:
+    return any(word in key.lower() for word in _SECRET_WORDS)

@@ -1,0 +1,126 @@
+"""Node names and hostlists: parse, expand (bounded), compress. The only name pattern is here."""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, NewType
+
+from slurmplugins.errors import BadName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+NodeName = NewType("NodeName", str)
+"""A string that `parse` has accepted."""
+
+MAX_EXPANSION: Final = 20_000
+"""Bounds what a hostile hostlist can make us allocate; twice the largest cluster aimed at."""
+
+_NAME: Final = re.compile(r"([a-z][a-z0-9-]{0,40}-)(\d{1,6})", re.ASCII)
+_GROUP: Final = re.compile(r"([a-z][a-z0-9-]{0,40}-)\[([0-9,-]{1,65536})\]", re.ASCII)
+_RANGE: Final = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?", re.ASCII)
+
+
+def parse(text: str) -> NodeName:
+    """Return text as a node name, or raise BadName."""
+    if not _NAME.fullmatch(text):
+        raise BadName(f"not a node name: {text[:80]!r}")
+    return NodeName(text)
+
+
+def pool_of(name: NodeName) -> str:
+    """The part before the number, which is the pool's name."""
+    return name.rpartition("-")[0]
+
+
+def expand(hostlist: str, *, limit: int = MAX_EXPANSION) -> tuple[NodeName, ...]:
+    """Expand `gpu-[001-003,7],cpu-1` in the order written; BadName when malformed or too long."""
+    if not hostlist:
+        return ()
+    out: list[NodeName] = []
+    for part in _split(hostlist):
+        for name in _expand_part(part):
+            out.append(name)
+            if len(out) > limit:
+                raise BadName(f"hostlist names more than {limit} nodes")
+    return tuple(out)
+
+
+def compress(names: Iterable[NodeName]) -> str:
+    """The shortest hostlist of these names, ordered as `order` orders them.
+
+    `expand(compress(names)) == order(names)` for any names.
+    """
+    parts: list[str] = []
+    for (prefix, width), group in groupby(order(names), key=_prefix_width):
+        numbers = [int(name[len(prefix) :]) for name in group]
+        ranges = [_range_text(first, last, width) for first, last in _runs(numbers)]
+        single = len(ranges) == 1 and "-" not in ranges[0]
+        parts.append(f"{prefix}{ranges[0]}" if single else f"{prefix}[{','.join(ranges)}]")
+    return ",".join(parts)
+
+
+def order(names: Iterable[NodeName]) -> tuple[NodeName, ...]:
+    """Unique names by prefix, width of the number, number."""
+    return tuple(sorted(set(names), key=lambda name: (_prefix_width(name), name)))
+
+
+def chunks(
+    names: Iterable[NodeName], *, count: int, characters: int
+) -> Iterator[tuple[NodeName, ...]]:
+    """Split ordered names so that each part has at most `count` names and its hostlist fits."""
+    rest = order(names)
+    while rest:
+        size = min(count, len(rest))
+        while len(compress(rest[:size])) > characters:
+            size = max(1, size * 3 // 4)
+        yield rest[:size]
+        rest = rest[size:]
+
+
+def _split(hostlist: str) -> Iterator[str]:
+    depth, start = 0, 0
+    for index, char in enumerate(hostlist):
+        depth += (char == "[") - (char == "]")
+        if char == "," and depth == 0:
+            yield hostlist[start:index]
+            start = index + 1
+    yield hostlist[start:]
+
+
+def _expand_part(part: str) -> Iterator[NodeName]:
+    group = _GROUP.fullmatch(part)
+    if group is None:
+        yield parse(part)
+        return
+    prefix, body = group.groups()
+    for item in body.split(","):
+        bounds = _RANGE.fullmatch(item)
+        if bounds is None:
+            raise BadName(f"not a range in a hostlist: {item[:80]!r}")
+        first, last = bounds.group(1), bounds.group(2) or bounds.group(1)
+        if int(last) < int(first):
+            raise BadName(f"a range runs backwards: {item!r}")
+        for number in range(int(first), int(last) + 1):
+            yield NodeName(f"{prefix}{number:0{len(first)}d}")
+
+
+def _prefix_width(name: NodeName) -> tuple[str, int]:
+    prefix, dash, number = name.rpartition("-")
+    return prefix + dash, len(number)
+
+
+def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    first = last = numbers[0]
+    for number in numbers[1:]:
+        if number != last + 1:
+            yield first, last
+            first = number
+        last = number
+    yield first, last
+
+
+def _range_text(first: int, last: int, width: int) -> str:
+    low = f"{first:0{width}d}"
+    return low if first == last else f"{low}-{last:0{width}d}"

@@ -1,0 +1,93 @@
+"""Which jobs are on this node, and how to ask them to stop, even when slurmctld is silent."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.errors import SlurmError
+from slurmplugins.files import write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from slurmplugins.interruption import Notice
+    from slurmplugins.runner import Runner
+    from slurmplugins.slurm import Slurm
+
+JobAttempt = tuple[int, int]
+"""Job id and how often it was restarted: together they name one attempt."""
+
+LOCAL_TIMEOUT: Final = 5.0
+
+_RESTARTS: Final = re.compile(rb"(?:^|\0)SLURM_RESTART_COUNT=(\d{1,6})(?:\0|$)")
+
+
+def attempts(
+    slurm: Slurm, runner: Runner, bin_dir: str, node: str, proc: Path
+) -> frozenset[JobAttempt]:
+    """Attempts running on this node: from slurmctld, else from slurmd and the processes here.
+
+    Raises SlurmError when neither knows.
+    """
+    try:
+        return frozenset((job.id, job.restarts) for job in slurm.jobs(node) if job.running)
+    except SlurmError:
+        return _local(runner, bin_dir, proc)
+
+
+def request_stop(
+    directory: Path,
+    attempt: JobAttempt,
+    notice: Notice,
+    *,
+    node: str,
+    instance_id: str,
+    now: float,
+) -> None:
+    """Leave the request where the job's workers look for it. Raises OSError."""
+    job, restarts = attempt
+    value = {
+        "job_id": job,
+        "restart_count": restarts,
+        "cause": notice.kind.value,
+        "node": node,
+        "instance_id": instance_id,
+        "deadline": notice.deadline,
+        "at": now,
+    }
+    path = directory / f"{job}.{restarts}.json"
+    write_atomically(path, json.dumps(value).encode(), mode=0o644)
+
+
+def _local(runner: Runner, bin_dir: str, proc: Path) -> frozenset[JobAttempt]:
+    """From slurmd, which knows whose processes are whose, so that no user can name another's job.
+
+    The restart count is in the processes' environment, absent for a first attempt; the highest
+    wins, since a step's own environment may have dropped it.
+    """
+    done = runner.run([f"{bin_dir}/scontrol", "listpids"], timeout=LOCAL_TIMEOUT)
+    if done.returncode and "No job steps" not in done.stdout + done.stderr:
+        raise SlurmError(f"slurmd does not say which jobs run here: {done.stderr.strip()[-200:]}")
+    restarts: dict[int, int] = {}
+    for pid, job in _pids(done.stdout):
+        restarts[job] = max(restarts.get(job, 0), _restart_count(proc / str(pid) / "environ"))
+    return frozenset(restarts.items())
+
+
+def _pids(listing: str) -> Iterable[JobAttempt]:
+    """Lines are PID JOBID STEPID LOCALID GLOBALID, under a header."""
+    for line in listing.splitlines():
+        words = line.split()
+        if len(words) > 1 and words[0].isdecimal() and words[1].isdecimal():
+            yield int(words[0]), int(words[1])
+
+
+def _restart_count(environ: Path) -> int:
+    try:
+        found = _RESTARTS.search(environ.read_bytes())
+    except OSError:
+        return 0  # ended since
+    return int(found.group(1)) if found else 0

@@ -1,0 +1,36 @@
+"""Where things are on a cluster machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+ETC: Final = Path("/etc/slurm-toolkit")
+BURST: Final = ETC / "burst.json"
+NODE: Final = ETC / "node.json"
+
+STATE: Final = Path("/var/lib/slurm-toolkit")
+LOGS: Final = Path("/var/log/slurm-toolkit")
+
+RUN: Final = Path("/run/slurm-toolkit")
+INSTANCE: Final = RUN / "instance.json"
+SLURMD_ENVIRONMENT: Final = RUN / "slurmd.env"
+SLURMD_DROP_IN: Final = Path("/run/systemd/system/slurmd.service.d/10-toolkit.conf")
+
+SLURM_ETC: Final = Path("/etc/slurm")
+SLURM_KEY: Final = SLURM_ETC / "slurm.key"
+HOSTS: Final = Path("/etc/hosts")
+HOSTNAME: Final = Path("/etc/hostname")
+
+PROC: Final = Path("/proc")
+SHARED: Final = Path("/shared")
+
+
+def users_file(shared: Path) -> Path:
+    """Root-owned list of the people whose accounts every machine has."""
+    return shared / ".toolkit" / "users.json"
+
+
+def stop_requests(shared: Path) -> Path:
+    """Root-owned directory in which node agents ask jobs to stop."""
+    return shared / ".toolkit" / "stop"

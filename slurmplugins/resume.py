@@ -1,0 +1,47 @@
+"""ResumeProgram: Slurm wants these nodes up.
+
+slurmctld gives it no PATH and no HOME, throws its output away, deletes the resume file within
+seconds and waits for it at shutdown. So: read the file at once, fork, exit 0; the work goes on in
+a session of its own with its own log. Nothing but os and sys is imported before that.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_LARGEST = 64 * 1024 * 1024
+
+
+def main() -> None:
+    hostlist = sys.argv[1] if len(sys.argv) > 1 else ""
+    content = _resume_file(os.environ.get("SLURM_RESUME_FILE"))
+    from slurmplugins import detach
+
+    if not detach.in_background():
+        detach.leave(0)
+    from slurmplugins import bursting, resume_file, runtime
+
+    log = runtime.logger("resume")
+
+    def work() -> None:
+        asks = resume_file.asks(content, hostlist)
+        log.info("called", nodes=hostlist, jobs=[ask.job for ask in asks if ask.job is not None])
+        bursting.resume(runtime.assemble(log), asks)
+
+    detach.leave(runtime.guarded(log, work))
+
+
+def _resume_file(path: str | None) -> bytes | None:
+    """The file's bytes; None where Slurm gave none or it is gone, and the argument must do."""
+    if not path:
+        return None
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - pathlib would cost a third of the start
+            return file.read(_LARGEST)
+    except OSError:
+        return None
+
+
+if __name__ == "__main__":
+    main()

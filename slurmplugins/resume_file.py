@@ -1,0 +1,69 @@
+"""SLURM_RESUME_FILE in every known shape.
+
+22.05 wrote `{"jobs": [{"job_id", "nodes"}], "all_nodes"}`; since 23.02 it is `nodes_resume` and
+`all_nodes_resume`. Unknown keys are left alone, since every release adds some. What a job's owner
+can write (features, extra) is not read at all.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmplugins import names
+from slurmplugins.errors import BadName
+from slurmplugins.model import JobAsk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from slurmplugins.names import NodeName
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""Far above what 20,000 jobs make; stops a mistaken file from filling memory."""
+
+
+def asks(content: bytes | None, hostlist: str) -> tuple[JobAsk, ...]:
+    """Which nodes are wanted, by job, from the resume file and ResumeProgram's argument.
+
+    A node is in exactly one ask: that of the first job that lists it. Nodes of the argument that
+    no job lists follow as asks without a job, one each, so that one can fail alone. An absent,
+    unreadable or odd file therefore still gets every node launched. BadName only when the
+    argument itself can't be read.
+    """
+    wanted = dict.fromkeys(names.expand(hostlist)) if hostlist else {}
+    found = tuple(_jobs(content))
+    if not hostlist:
+        wanted = {node: None for _, nodes in found for node in nodes}
+    out: list[JobAsk] = []
+    for job, nodes in found:
+        mine = tuple(node for node in nodes if node in wanted)
+        for node in mine:
+            del wanted[node]
+        if mine:
+            out.append(JobAsk(job, mine))
+    out.extend(JobAsk(None, (node,)) for node in wanted)
+    return tuple(out)
+
+
+def _jobs(content: bytes | None) -> Iterable[tuple[int, tuple[NodeName, ...]]]:
+    for entry in _entries(content):
+        job = entry.get("job_id")
+        nodes = entry.get("nodes_resume", entry.get("nodes"))
+        if isinstance(job, bool) or not isinstance(job, int) or not isinstance(nodes, str):
+            continue
+        try:
+            yield job, tuple(dict.fromkeys(names.expand(nodes)))
+        except BadName:
+            continue  # another tool's nodes: the argument still has those that are ours
+
+
+def _entries(content: bytes | None) -> list[dict[str, Any]]:
+    if not content or len(content) > MAX_BYTES:
+        return []
+    try:
+        data = json.loads(content)
+    except ValueError:
+        return []
+    jobs = data.get("jobs") if isinstance(data, dict) else None
+    return [job for job in jobs if isinstance(job, dict)] if isinstance(jobs, list) else []

@@ -1,0 +1,58 @@
+"""Other programs: argv only, absolute binaries, bounded in time, a clean environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+TIMED_OUT: Final = 124
+"""Return code of a command that was ended for taking too long, as timeout(1) has it."""
+
+NOT_RUN: Final = 127
+"""Return code of a command that could not be started, as a shell has it."""
+
+_BASE_ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+_KEPT: Final = ("SLURM_CONF",)
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class Runner(Protocol):
+    def run(self, argv: Sequence[str], *, timeout: float, stdin: str = "") -> Completed:
+        """Run to the end and return what it said. Never raises for a command's own failure."""
+        ...
+
+
+class SystemRunner:
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        source = os.environ if environment is None else environment
+        kept = {key: source[key] for key in _KEPT if key in source}
+        self._environment = {**_BASE_ENVIRONMENT, **kept}
+
+    def run(self, argv: Sequence[str], *, timeout: float, stdin: str = "") -> Completed:
+        try:
+            done = subprocess.run(
+                list(argv),
+                input=stdin,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+                env=self._environment,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Completed(TIMED_OUT, "", f"{argv[0]} took longer than {timeout:g} s")
+        except OSError as error:
+            return Completed(NOT_RUN, "", str(error))
+        return Completed(done.returncode, done.stdout, done.stderr)

@@ -1,0 +1,221 @@
+"""The Slurm port: what the runtime reads from and tells slurmctld. argv only, JSON in, flags out.
+
+Facts about 24.11 that shape it, seen on a real controller: `nodeaddr` takes a list that pairs with
+`nodename`, `instanceid` does not (every node would get the whole list), hence one scontrol process
+fed many commands; power_down on a node that is powered down already leaves a POWER_DOWN flag that
+sticks, and power_down alone on a node that is powering up waits for ResumeTimeout, so such a node
+is set down first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from slurmplugins.errors import SlurmError, SlurmRefused, SlurmUnreachable
+from slurmplugins.model import Job, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from slurmplugins.model import Assignment
+    from slurmplugins.runner import Runner
+
+_Item = TypeVar("_Item")
+
+READ_TIMEOUT: Final = 30.0
+"""A busy controller may take its MessageTimeout (10 s by default) and one repeat."""
+
+WRITE_TIMEOUT: Final = 60.0
+
+NODES_IN_CALL: Final = 500
+"""Keeps one argument far below the kernel's 128 KiB for a single argument."""
+
+COMMENT_LENGTH: Final = 1000
+"""An AdminComment keeps this many of its last characters; it is stored with every job record."""
+
+_UNREACHABLE: Final = re.compile(
+    r"unable to contact|connect failure|connection refused|timed out|timeout|"
+    r"not responding|longer than|socket",
+    re.IGNORECASE,
+)
+_TOKEN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,79}", re.ASCII)
+
+
+class Slurm(Protocol):
+    """Every method raises SlurmUnreachable or SlurmRefused. Writes may be repeated."""
+
+    def nodes(self) -> tuple[Node, ...]: ...
+
+    def jobs(self, node: str | None = None) -> tuple[Job, ...]:
+        """Jobs that are pending or running, or only those on one node."""
+        ...
+
+    def assign(self, assignments: Sequence[Assignment]) -> None:
+        """Tell Slurm which machine is which node: address, instance id, instance type."""
+        ...
+
+    def down(self, nodes: Sequence[str], reason: str) -> None:
+        """Set down: jobs there are requeued at once."""
+        ...
+
+    def drain(self, nodes: Sequence[str], reason: str) -> None: ...
+
+    def power_down(self, nodes: Sequence[str]) -> None:
+        """Power down when idle; at once when the node is down."""
+        ...
+
+    def resume(self, nodes: Sequence[str]) -> None:
+        """Clear down and drain; a node that is powering down counts as powered down."""
+        ...
+
+    def comment(self, job: int, text: str) -> None:
+        """Append a line to the job's AdminComment; what others wrote there stays."""
+        ...
+
+
+class ScontrolSlurm:
+    """`Slurm` through scontrol and squeue."""
+
+    def __init__(self, runner: Runner, bin_dir: str, *, timeout: float | None = None) -> None:
+        self._runner = runner
+        self._scontrol = f"{bin_dir}/scontrol"
+        self._squeue = f"{bin_dir}/squeue"
+        self._read_timeout = timeout or READ_TIMEOUT
+        self._write_timeout = timeout or WRITE_TIMEOUT
+
+    def nodes(self) -> tuple[Node, ...]:
+        data = self._read([self._scontrol, "show", "nodes", "--json"])
+        return tuple(_node(item) for item in _list(data, "nodes"))
+
+    def jobs(self, node: str | None = None) -> tuple[Job, ...]:
+        argv = [self._squeue, "--json"]
+        if node is not None:
+            argv.append(f"--nodelist={node}")
+        return tuple(_job(item) for item in _list(self._read(argv), "jobs"))
+
+    def assign(self, assignments: Sequence[Assignment]) -> None:
+        for part in _parts(assignments):
+            self._update(
+                [item.node for item in part],
+                "nodeaddr=" + ",".join(_token(item.address) for item in part),
+            )
+            self._feed(
+                f"update nodename={item.node} instanceid={_token(item.instance_id)}"
+                f" instancetype={_token(item.type)}"
+                for item in part
+            )
+
+    def down(self, nodes: Sequence[str], reason: str) -> None:
+        for part in _parts(nodes):
+            self._update(part, "state=down", f"reason={plain(reason, 200)}")
+
+    def drain(self, nodes: Sequence[str], reason: str) -> None:
+        for part in _parts(nodes):
+            self._update(part, "state=drain", f"reason={plain(reason, 200)}")
+
+    def power_down(self, nodes: Sequence[str]) -> None:
+        for part in _parts(nodes):
+            self._update(part, "state=power_down")
+
+    def resume(self, nodes: Sequence[str]) -> None:
+        for part in _parts(nodes):
+            self._update(part, "state=resume")
+
+    def comment(self, job: int, text: str) -> None:
+        shown = _list(self._read([self._scontrol, "show", "job", str(job), "--json"]), "jobs")
+        before = _job(shown[0]).admin_comment if shown else ""
+        line = plain(text, COMMENT_LENGTH // 2)
+        if before.endswith(line):
+            return
+        joined = f"{before} | {line}" if before else line
+        self._write(
+            [
+                self._scontrol,
+                "update",
+                f"jobid={job}",
+                f"admincomment={joined[-COMMENT_LENGTH:]}",
+            ]
+        )
+
+    def _update(self, nodes: Sequence[str], *settings: str) -> None:
+        self._write([self._scontrol, "update", "nodename=" + ",".join(nodes), *settings])
+
+    def _feed(self, commands: Iterable[str]) -> None:
+        """Many commands through one scontrol; one that is refused does not stop the rest."""
+        self._write([self._scontrol], stdin="\n".join(commands) + "\n")
+
+    def _read(self, argv: Sequence[str]) -> dict[str, Any]:
+        done = self._runner.run(argv, timeout=self._read_timeout)
+        if done.returncode:
+            raise _failure(argv, done.stderr or done.stdout)
+        try:
+            data = json.loads(done.stdout)
+        except ValueError as error:
+            raise SlurmUnreachable(f"{argv[0]}: answer is not JSON: {error}") from error
+        if not isinstance(data, dict) or data.get("errors"):
+            raise SlurmUnreachable(f"{argv[0]}: {str(data)[:400]}")
+        return data
+
+    def _write(self, argv: Sequence[str], stdin: str = "") -> None:
+        done = self._runner.run(argv, timeout=self._write_timeout, stdin=stdin)
+        if done.returncode:
+            raise _failure(argv, done.stderr or done.stdout)
+
+
+def plain(text: str, length: int) -> str:
+    """Text fit for a reason or a comment: printable ASCII, no quotes, bounded."""
+    kept = "".join(char if " " <= char <= "~" and char not in "\"'`\\" else " " for char in text)
+    return " ".join(kept.split())[:length]
+
+
+def _failure(argv: Sequence[str], said: str) -> SlurmError:
+    message = f"{' '.join(argv[:3])[:120]}: {said.strip()[-400:]}"
+    return (SlurmUnreachable if _UNREACHABLE.search(said) else SlurmRefused)(message)
+
+
+def _token(text: str) -> str:
+    if not _TOKEN.fullmatch(text):
+        raise SlurmRefused(f"not fit for scontrol's input: {text[:80]!r}")
+    return text
+
+
+def _parts(items: Sequence[_Item]) -> Iterable[Sequence[_Item]]:
+    return (items[start : start + NODES_IN_CALL] for start in range(0, len(items), NODES_IN_CALL))
+
+
+def _list(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    value = data.get(key)
+    if not isinstance(value, list):
+        raise SlurmUnreachable(f"no {key!r} in Slurm's answer")
+    return [item for item in value if isinstance(item, dict)]
+
+
+def _flags(value: object) -> frozenset[str]:
+    """States come as a list since 23.02 and as text before."""
+    words = value if isinstance(value, list) else str(value or "").replace("*", "").split("+")
+    return frozenset(str(word).upper() for word in words)
+
+
+def _node(item: dict[str, Any]) -> Node:
+    return Node(
+        name=str(item.get("name", "")),
+        flags=_flags(item.get("state")),
+        reason=str(item.get("reason") or ""),
+        instance_id=str(item.get("instance_id") or ""),
+        address=str(item.get("address") or ""),
+    )
+
+
+def _job(item: dict[str, Any]) -> Job:
+    restarts = item.get("restart_cnt", 0)
+    if isinstance(restarts, dict):  # {"set": true, "number": n} in newer data parsers
+        restarts = restarts.get("number", 0)
+    return Job(
+        id=int(item.get("job_id", 0)),
+        flags=_flags(item.get("job_state")),
+        nodes=str(item.get("nodes") or ""),
+        restarts=int(restarts or 0),
+        admin_comment=str(item.get("admin_comment") or ""),
+    )
