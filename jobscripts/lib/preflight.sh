@@ -1,0 +1,57 @@
+# shellcheck shell=bash
+# Before a machine-second is spent on training: is everything there that it needs?
+#
+# preflight SCRIPT [ARGS…] sets and exports
+#   TOOLKIT_ENV              Python environment            (default /shared/env)
+#   TOOLKIT_RUN_DIR          this run's folder, the same for every attempt
+#   TOOLKIT_ATTEMPT_STARTED  seconds since the epoch
+# or ends the job with 93, "do not requeue", saying what is wrong and what to do.
+
+# Where runs live unless TOOLKIT_RUNS says so.
+_default_runs() { printf '%s\n' "${HOME:-/shared/home/$USER}/runs"; }
+
+refuse() {
+  printf '[toolkit] cannot start: %s\n' "$@" >&2
+  exit 93
+}
+
+preflight() {
+  TOOLKIT_ATTEMPT_STARTED=$(date +%s.%N)
+  TOOLKIT_ENV=${TOOLKIT_ENV:-/shared/env}
+  export TOOLKIT_ATTEMPT_STARTED TOOLKIT_ENV
+  export PYTHONPATH="${TOOLKIT_LIB:-/shared/lib}${PYTHONPATH:+:$PYTHONPATH}"
+  export PYTHONUNBUFFERED=1
+
+  [[ $# -ge 1 ]] || refuse "no training script: sbatch torchrun.sbatch train.py [arguments]"
+  [[ -r $1 ]] || refuse "the training script '$1' can't be read from $PWD on $(uname -n):" \
+    "submit from, and keep it in, a folder that all nodes have (under /shared)"
+  [[ -x $TOOLKIT_ENV/bin/torchrun ]] || refuse "no torchrun in the Python environment $TOOLKIT_ENV:" \
+    "set TOOLKIT_ENV to one that has torch, or ask for it to be installed"
+  _find_run_dir
+  local free
+  free=$(df --output=avail --block-size=1M "$TOOLKIT_RUN_DIR" | tail -n 1)
+  ((free >= ${TOOLKIT_MIN_FREE_MIB:-200})) || refuse "only $free MiB free in $TOOLKIT_RUN_DIR:" \
+    "checkpoints would fail; delete old runs or set TOOLKIT_RUNS to another filesystem"
+}
+
+# A run's folder is named by TOOLKIT_RUN_ID, or by the job id, which a requeue keeps. Job ids begin
+# anew on a new cluster: a first start never goes on in a folder that an older job of that number left.
+_find_run_dir() {
+  local runs=${TOOLKIT_RUNS:-$(_default_runs)}
+  local name=${TOOLKIT_RUN_ID:-$SLURM_JOB_ID}
+  [[ $name =~ ^[A-Za-z0-9][A-Za-z0-9._-]{0,100}$ ]] ||
+    refuse "TOOLKIT_RUN_ID '$name' is not a plain name (letters, digits, . _ -)"
+  mkdir -p -- "$runs" || refuse "the folder for runs, $runs, can't be made: set TOOLKIT_RUNS"
+  local number=1 folder=$runs/$name
+  if [[ -z ${TOOLKIT_RUN_ID:-} ]]; then
+    while [[ -e $runs/$name.$((number + 1)) ]]; do number=$((number + 1)); done
+    ((number == 1)) || folder=$runs/$name.$number
+    if ((${SLURM_RESTART_COUNT:-0} == 0)) && [[ -e $folder ]]; then
+      folder=$runs/$name.$((number + 1))
+    fi
+  fi
+  mkdir -p -- "$folder" || refuse "the run folder $folder can't be made"
+  [[ -w $folder ]] || refuse "the run folder $folder is not writable by $(id -un)"
+  export TOOLKIT_RUN_DIR=$folder
+  echo "[toolkit] job $SLURM_JOB_ID, restart ${SLURM_RESTART_COUNT:-0}, run folder $folder"
+}

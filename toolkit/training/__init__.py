@@ -1,0 +1,38 @@
+"""What a training script imports to survive losing its machines.
+
+Five lines in a plain PyTorch loop::
+
+    with Run(params=vars(args), seed=args.seed) as run:
+        run.resume(model=model, optimizer=optimizer, scheduler=scheduler)
+        for batch in run.batches(SampleOrder(len(data), args.batch, args.seed), args.epochs):
+            loss = train_step(data[batch.mine]) * batch.weight
+            run.step(batch, loss=loss)
+
+The names below load on first use, so that `import toolkit.training` costs nothing: torch, numpy
+and mlflow come in only with the module that needs them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolkit.training.checkpoint import Checkpointer
+    from toolkit.training.data import Batch, SampleOrder, content_hash
+    from toolkit.training.session import Run, Stopped
+
+_HOMES = {
+    "Batch": "data",
+    "Checkpointer": "checkpoint",
+    "Run": "session",
+    "SampleOrder": "data",
+    "Stopped": "session",
+    "content_hash": "data",
+}
+
+__all__ = ["Batch", "Checkpointer", "Run", "SampleOrder", "Stopped", "content_hash"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

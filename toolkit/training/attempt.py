@@ -1,0 +1,80 @@
+"""Which attempt of which job this process belongs to, read from the environment once."""
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from toolkit.training.files import read_json
+
+STOP_DIR = "/shared/.toolkit/stop"
+SITE_FILE = "/shared/.toolkit/training.json"
+INSTANCE_FILE = "/run/slurm-toolkit/instance.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One start of one job: the same job id and the next restart count after every requeue."""
+
+    job_id: str
+    restart_count: int
+    run_dir: Path
+    stop_dir: Path
+    node: str
+    job_name: str
+    user: str
+    account: str
+    started_at: float | None  # when the batch script began, where one did
+
+    @property
+    def key(self) -> str:
+        """What the files of this attempt are named by: unlike any other attempt's in the run."""
+        return f"{self.job_id}.{self.restart_count}"
+
+    @property
+    def stop_files(self) -> tuple[Path, Path]:
+        """Where a stop request appears: from the node agent, and from the batch script's trap."""
+        return self.stop_dir / f"{self.key}.json", self.run_dir / f"stop.{self.key}.json"
+
+    @property
+    def verdict_file(self) -> Path:
+        """Where the batch script looks for what became of the attempt."""
+        return self.run_dir / f"verdict.{self.key}.json"
+
+
+def current(environment: Mapping[str, str] = os.environ) -> Attempt:
+    """The attempt of this process; outside Slurm, job `local` in TOOLKIT_RUN_DIR or ./run."""
+    job_id = environment.get("SLURM_JOB_ID", "local")
+    if not job_id.isalnum():
+        raise ValueError(f"SLURM_JOB_ID is not a job id: {job_id!r}")
+    return Attempt(
+        job_id=job_id,
+        # Slurm leaves it unset, not 0, on the first start.
+        restart_count=int(environment.get("SLURM_RESTART_COUNT") or 0),
+        run_dir=Path(environment.get("TOOLKIT_RUN_DIR") or "run").resolve(),
+        stop_dir=Path(environment.get("TOOLKIT_STOP_DIR", STOP_DIR)),
+        node=environment.get("SLURMD_NODENAME") or socket.gethostname(),
+        job_name=environment.get("SLURM_JOB_NAME", "local"),
+        user=environment.get("SLURM_JOB_USER") or environment.get("USER", "unknown"),
+        account=environment.get("SLURM_JOB_ACCOUNT", ""),
+        started_at=_seconds(environment.get("TOOLKIT_ATTEMPT_STARTED")),
+    )
+
+
+def instance_facts(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """What this machine is (type, price, image …), as node boot wrote it; empty off the cluster."""
+    return read_json(Path(environment.get("TOOLKIT_INSTANCE_FILE", INSTANCE_FILE))) or {}
+
+
+def site_facts(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """What the cluster tells every job (where MLflow is); empty off the cluster."""
+    return read_json(Path(environment.get("TOOLKIT_SITE_FILE", SITE_FILE))) or {}
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None

@@ -1,0 +1,120 @@
+"""Which samples a step trains on: a function of (seed, epoch, position) and of nothing else.
+
+The position counts samples over the whole run and all ranks, so it means the same on two ranks
+and on three: a run that comes back with another world size sees the same samples in the same order.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_MASK_PRINT = (1 << 40) - 1  # 40 bits a sample: 8 million of them add up within int64
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One step's samples: `ids` over all ranks, `mine` for this one (arrays of indices)."""
+
+    step: int
+    epoch: int
+    start: int  # position of the first sample, counted since the run began
+    stop: int
+    ids: Any
+    mine: Any
+    weight: float  # times the *sum* of this rank's losses, DDP's mean is the mean over `ids`
+
+
+class SampleOrder:
+    """A shuffled pass over `size` samples an epoch, `global_batch` a step, the last one shorter."""
+
+    def __init__(self, size: int, global_batch: int, seed: int) -> None:
+        if size < 1 or global_batch < 1:
+            raise ValueError(f"size and global_batch must be at least 1: {size}, {global_batch}")
+        self.size, self.global_batch, self.seed = size, global_batch, seed
+        self._epoch = -1
+        self._permutation: Any = None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return -(-self.size // self.global_batch)
+
+    def permutation(self, epoch: int) -> Any:
+        """The order of epoch `epoch`: sample ids sorted by a hash of (seed, epoch, id).
+
+        Not numpy's or torch's shuffle, whose streams may change between releases: a run that
+        resumes on a newer image must not silently see another order.
+        """
+        import numpy as np
+
+        if epoch != self._epoch:
+            keys = _mix(np.arange(self.size, dtype=np.uint64), _salt(self.seed, epoch))
+            self._permutation = np.argsort(keys, kind="stable")
+            self._epoch = epoch
+        return self._permutation
+
+    def ids(self, start: int, stop: int) -> Any:
+        """The sample ids at positions start..stop-1, which must lie in one epoch."""
+        epoch, offset = divmod(start, self.size)
+        if not 0 <= offset < offset + (stop - start) <= self.size:
+            raise ValueError(f"positions {start}..{stop} are not a part of one epoch")
+        return self.permutation(epoch)[offset : offset + stop - start]
+
+    def next_stop(self, position: int) -> int:
+        """Where the step that begins at `position` ends: never over the end of the epoch."""
+        epoch_end = (position // self.size + 1) * self.size
+        return min(position + self.global_batch, epoch_end)
+
+    def batches(
+        self, *, step: int, position: int, epochs: int, rank: int, world: int
+    ) -> Iterator[Batch]:
+        """The steps from `position` to the end of the last epoch, as this rank sees them."""
+        while position < epochs * self.size:
+            stop = self.next_stop(position)
+            ids = self.ids(position, stop)
+            low, high = rank * len(ids) // world, (rank + 1) * len(ids) // world
+            yield Batch(
+                step=step,
+                epoch=position // self.size,
+                start=position,
+                stop=stop,
+                ids=ids,
+                mine=ids[low:high],
+                weight=world / len(ids),
+            )
+            step, position = step + 1, stop
+
+
+def fingerprint(ids: Any) -> int:
+    """A fingerprint of a set of samples that adds up over ranks, whatever the split."""
+    import numpy as np
+
+    mixed = _mix(np.asarray(ids, dtype=np.uint64), 0x5EED)
+    return int((mixed & np.uint64(_MASK_PRINT)).sum(dtype=np.uint64))
+
+
+def content_hash(*arrays: Any) -> str:
+    """sha256 over the shape, type and bytes of arrays: which data a run was trained on."""
+    import numpy as np
+
+    digest = hashlib.sha256()
+    for array in arrays:
+        plain = np.ascontiguousarray(array)
+        digest.update(f"{plain.dtype.str}{plain.shape}".encode())
+        digest.update(plain.tobytes())
+    return digest.hexdigest()
+
+
+def _salt(seed: int, epoch: int) -> int:
+    digest = hashlib.sha256(f"{seed}/{epoch}".encode()).digest()
+    return int.from_bytes(digest[:8], "little")
+
+
+def _mix(values: Any, salt: int) -> Any:
+    """splitmix64: a bijection of 64-bit numbers that leaves no pattern to see."""
+    import numpy as np
+
+    mixed = values * np.uint64(0x9E3779B97F4A7C15) + np.uint64(salt)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))

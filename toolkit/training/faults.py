@@ -1,0 +1,35 @@
+"""What an exception says about the run: the script's own fault, or a rank that went away?
+
+The distinction matters most on the ranks that are still alive when a machine goes: their error
+comes seconds before Slurm knows, and a job that then exits like a failed one is not brought back.
+"""
+
+import re
+
+from toolkit.training import verdict
+from toolkit.training.verdict import Verdict
+
+# gloo, NCCL and the TCP store, as they word the loss of a peer (torch 2.9 to 2.13).
+_PEER_LOST = re.compile(
+    r"connection (was )?(closed|reset)|broken pipe|socket (timeout|closed)|recv\w* failed"
+    r"|remote process exited|nccl remote error|timed out waiting|watchdog caught collective",
+    re.IGNORECASE,
+)
+
+
+def verdict_of(error: BaseException, saved_step: int) -> Verdict:
+    """The verdict for an attempt that an exception ended."""
+    text = f"{type(error).__name__}: {error}"[:2000]
+    if isinstance(error, SystemExit):
+        return _exit(error, saved_step)
+    if isinstance(error, RuntimeError | OSError) and _PEER_LOST.search(text):
+        return verdict.resume(saved_step, "peer-lost", text)
+    return verdict.failed(saved_step, text)
+
+
+def _exit(error: SystemExit, saved_step: int) -> Verdict:
+    if error.code in (0, None):
+        # It left the loop on purpose, and said so to Python in the only way there is.
+        return verdict.done(saved_step)
+    code = error.code if isinstance(error.code, int) else 1
+    return verdict.failed(saved_step, f"SystemExit: {error.code}", code)

@@ -1,0 +1,84 @@
+"""Durable file writes: what is renamed into place is on disk first, names included."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+
+def fsync_directory(directory: Path) -> None:
+    """Make the names in `directory` durable (a rename is not, until this is done)."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomic(path: Path, content: bytes) -> None:
+    """Replace `path` by `content`: a reader, or a crash, sees the old bytes or the new ones."""
+    temporary = _write_beside(path, content)
+    temporary.replace(path)
+    fsync_directory(path.parent)
+
+
+def write_first(path: Path, content: bytes) -> bool:
+    """Write `path` unless it is there already; True for the writer who was first."""
+    temporary = _write_beside(path, content)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink()
+    fsync_directory(path.parent)
+    return True
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """`write_atomic` of one line of JSON."""
+    write_atomic(path, encode(value))
+
+
+def encode(value: Mapping[str, Any]) -> bytes:
+    """One line of JSON, the form of every record here (bash reads some of them)."""
+    return (json.dumps(value, allow_nan=True) + "\n").encode()
+
+
+def read_json(path: Path, *, limit: int = 1 << 20) -> dict[str, Any] | None:
+    """The object in `path`; None when there is none that can be read as one."""
+    try:
+        with path.open("rb") as stream:
+            value = json.loads(stream.read(limit))
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any] | None]:
+    """The objects of a JSON-lines file in order, None for a torn one. No file, no lines."""
+    try:
+        with path.open("rb") as stream:
+            for line in stream:
+                if line.strip():
+                    yield _object(line)
+    except FileNotFoundError:
+        return
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _write_beside(path: Path, content: bytes) -> Path:
+    temporary = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}.tmp")
+    with temporary.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return temporary

@@ -1,0 +1,112 @@
+"""attempts.jsonl: one line an attempt, what it did and what it cost.
+
+SLURM_RESTART_COUNT counts restarts of every kind, launches that failed included, so it says nothing
+about why a job came back. This does. Rank 0 is the only writer; a write replaces the whole file.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, Self
+
+from toolkit.training.files import encode, read_lines, write_atomic
+
+RUNNING = "running"
+LOST = "lost"  # ended without a word: its machines went, or it was killed
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """An attempt. `step_end` is the step that the next one starts with, as far as was known."""
+
+    attempt: int  # 0, 1, … in this run
+    job_id: str
+    restart_count: int
+    started_at: float
+    ended_at: float | None
+    seconds: float | None
+    cause: str  # running | finished | lost | error | what the stop request said
+    step_start: int | None
+    step_end: int | None
+    world_size: int
+    nodes: tuple[str, ...]
+    instances: tuple[Mapping[str, Any], ...]
+    cost_usd: str | None  # estimate: price x seconds x machines; None where no price is known
+    detail: str = ""
+
+    def ended(self, *, at: float, cause: str, step_end: int, detail: str = "") -> Self:
+        """The same attempt, over."""
+        seconds = max(0.0, at - self.started_at)
+        return replace(
+            self,
+            ended_at=at,
+            seconds=round(seconds, 3),
+            cause=cause,
+            step_end=step_end,
+            cost_usd=_cost(self.instances, seconds),
+            detail=detail,
+        )
+
+
+class Ledger:
+    """The attempts of one run, in order; the last one may be running."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def attempts(self) -> tuple[AttemptRecord, ...]:
+        return tuple(_parse(line) for line in read_lines(self._path) if line)
+
+    def begin(self, record: AttemptRecord) -> None:
+        """Add an attempt. One that never said how it ended must be closed first."""
+        self._write([*self.attempts(), record])
+
+    def update(self, record: AttemptRecord) -> None:
+        """Put `record` in place of the last attempt."""
+        self._write([*self.attempts()[:-1], record])
+
+    def close_lost(self, *, last_seen: float, step_end: int) -> AttemptRecord | None:
+        """Close a last attempt that is still `running` although another one has begun."""
+        attempts = self.attempts()
+        if not attempts or attempts[-1].cause != RUNNING:
+            return None
+        last = attempts[-1]
+        closed = last.ended(at=max(last_seen, last.started_at), cause=LOST, step_end=step_end)
+        self.update(closed)
+        return closed
+
+    def _write(self, attempts: Sequence[AttemptRecord]) -> None:
+        write_atomic(self._path, b"".join(encode(asdict(attempt)) for attempt in attempts))
+
+
+def stalled(earlier: Sequence[AttemptRecord], job_id: str, step: int, budget: int = 3) -> bool:
+    """Whether the last `budget` attempts of this job all began where the next one would begin.
+
+    Where attempts *begin* is what counts: an attempt that is killed before its first checkpoint
+    trains steps and still gets the run no further. A new job starts with a new budget.
+    """
+    last = [attempt for attempt in earlier if attempt.job_id == job_id][-budget:]
+    return len(last) == budget and all(attempt.step_start in (None, step) for attempt in last)
+
+
+def total_cost(attempts: Sequence[AttemptRecord]) -> Decimal | None:
+    """The estimate over all attempts; None while no attempt has a price."""
+    costs = [Decimal(attempt.cost_usd) for attempt in attempts if attempt.cost_usd]
+    return sum(costs, Decimal(0)) if costs else None
+
+
+def _cost(instances: Sequence[Mapping[str, Any]], seconds: float) -> str | None:
+    try:
+        prices = [Decimal(str(instance["price"])) for instance in instances]
+    except (KeyError, InvalidOperation):
+        return None
+    if not prices:
+        return None
+    cost = sum(prices, Decimal(0)) * Decimal(repr(seconds)) / 3600
+    return str(cost.quantize(Decimal("0.000001")))
+
+
+def _parse(line: dict[str, Any]) -> AttemptRecord:
+    fields = line | {"nodes": tuple(line["nodes"]), "instances": tuple(line["instances"])}
+    return AttemptRecord(**fields)

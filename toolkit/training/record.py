@@ -1,0 +1,160 @@
+"""The books of a run, kept by rank 0: attempt ledger, step log, tracking server, verdict."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from toolkit.training import ledger, steplog, verdict
+from toolkit.training.attempt import Attempt
+from toolkit.training.ledger import AttemptRecord, Ledger
+from toolkit.training.run import RunDir
+from toolkit.training.steplog import Resumption, StepLog, StepRecord
+from toolkit.training.tracking import Record, Status
+from toolkit.training.verdict import Verdict
+
+
+class TrackerLike(Protocol):
+    def add(self, record: Record) -> None: ...
+    def close(self, timeout: float) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A machine of the attempt: its Slurm node, and what node boot says it is."""
+
+    node: str
+    instance: Mapping[str, Any]
+
+
+class Books:
+    """Opened when an attempt begins, closed by exactly one of `end`'s callers."""
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        run_dir: RunDir,
+        *,
+        hosts: Sequence[Host],
+        world_size: int,
+        tracker: TrackerLike,
+        clock: Callable[[], float],
+    ) -> None:
+        self._attempt, self._run_dir, self._clock = attempt, run_dir, clock
+        self._tracker = tracker
+        self._ledger = Ledger(run_dir.attempts)
+        history = steplog.read(run_dir.steps)
+        self._close_earlier(history)
+        self._steps = StepLog(run_dir.steps)
+        earlier = self._ledger.attempts()
+        self.record = AttemptRecord(
+            attempt=len(earlier),
+            job_id=attempt.job_id,
+            restart_count=attempt.restart_count,
+            started_at=attempt.started_at or clock(),
+            ended_at=None,
+            seconds=None,
+            cause=ledger.RUNNING,
+            step_start=None,
+            step_end=None,
+            world_size=world_size,
+            nodes=tuple(host.node for host in hosts),
+            instances=tuple(host.instance for host in hosts if host.instance),
+            cost_usd=None,
+        )
+        self._ledger.begin(self.record)
+        self._tag(_facts(attempt, hosts, world_size))
+
+    def describe(self, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
+        """Parameters (of the first attempt: a tracker's parameters never change) and tags."""
+        if self.record.attempt == 0:
+            self._tracker.add(Record(self._clock(), params=params))
+        self._tag(tags)
+
+    def resumed(self, step: int) -> bool:
+        """Note where the attempt begins. False: it makes no sense to, nothing gets any further."""
+        earlier = self._ledger.attempts()[:-1]
+        self.record = replace(self.record, step_start=step)
+        self._ledger.update(self.record)
+        self._steps.resume(Resumption(self.record.attempt, step, self._clock()))
+        self._tag(self._totals())
+        return not ledger.stalled(earlier, self._attempt.job_id, step)
+
+    def step(self, record: StepRecord) -> None:
+        self._steps.step(record)
+        self._tracker.add(Record(record.at, step=record.step, metrics=record.metrics))
+
+    def sync(self) -> None:
+        """The step log is on disk: to be called before a checkpoint is."""
+        self._steps.sync()
+
+    def end(
+        self,
+        word: Verdict,
+        *,
+        status: Status | None,
+        artifacts: Sequence[Path] = (),
+        patience: float,
+    ) -> None:
+        """Close everything; the verdict, which the batch script acts on, comes last."""
+        self._steps.close()
+        step_end = word.step
+        self.record = self.record.ended(
+            at=self._clock(), cause=word.cause, step_end=step_end, detail=word.detail
+        )
+        self._ledger.update(self.record)
+        self._tag(self._totals())
+        for path in (*artifacts, self._run_dir.attempts):
+            self._tracker.add(Record(self._clock(), artifact=str(path)))
+        if status:
+            self._tracker.add(Record(self._clock(), status=status))
+        self._tracker.close(patience)
+        if word.verdict in ("failed", "resume"):
+            # Another rank may have said already what went wrong; it was nearer to it.
+            word.write_first(self._attempt.verdict_file)
+        else:
+            word.write(self._attempt.verdict_file)
+
+    def _close_earlier(self, history: steplog.History) -> None:
+        seen = [*(step.at for step in history.steps), *(mark.at for mark in history.resumptions)]
+        last_seen = max(seen, default=0.0)
+        lost = self._ledger.close_lost(last_seen=last_seen, step_end=len(history.steps))
+        if lost:
+            say(f"attempt {lost.attempt} (job {lost.job_id}) ended without a word")
+
+    def _totals(self) -> dict[str, str]:
+        attempts = self._ledger.attempts()
+        cost = ledger.total_cost(attempts)
+        types = {str(i.get("instance_type", "?")) for a in attempts for i in a.instances}
+        tags = {
+            "toolkit.attempts": str(len(attempts)),
+            "toolkit.causes": ",".join(attempt.cause for attempt in attempts),
+            "toolkit.instance_types": ",".join(sorted(types)),
+        }
+        return tags | ({"toolkit.cost_usd_estimate": str(cost)} if cost is not None else {})
+
+    def _tag(self, tags: Mapping[str, str]) -> None:
+        self._tracker.add(Record(self._clock(), tags=tags))
+
+
+def read_verdict(attempt: Attempt) -> Verdict | None:
+    """What another rank has already said about this attempt."""
+    return verdict.read(attempt.verdict_file)
+
+
+def say(message: str) -> None:
+    """A line in the job's log."""
+    sys.stdout.write(f"[toolkit] {message}\n")
+    sys.stdout.flush()
+
+
+def _facts(attempt: Attempt, hosts: Sequence[Host], world_size: int) -> dict[str, str]:
+    images = {str(host.instance["image_id"]) for host in hosts if "image_id" in host.instance}
+    return {
+        "toolkit.run_dir": str(attempt.run_dir),
+        "toolkit.job_id": attempt.job_id,
+        "toolkit.account": attempt.account,
+        "toolkit.world_size": str(world_size),
+        "toolkit.image_id": ",".join(sorted(images)) or "unknown",
+    }

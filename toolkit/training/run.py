@@ -1,0 +1,51 @@
+"""The folder of a run: where every attempt finds what the ones before it left."""
+
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from toolkit.training.data import SampleOrder
+from toolkit.training.files import read_json, write_json
+
+
+class RunDir:
+    """Paths in a run's folder, and the few facts about the run that no attempt may change."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self.steps = path / "steps.jsonl"
+        self.attempts = path / "attempts.jsonl"
+        self.result = path / "result.json"
+        self._facts = path / "run.json"
+
+    def create(self) -> None:
+        """Make the folder and give the run its key, unless an earlier attempt did."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not self._facts.exists():
+            write_json(self._facts, {"key": uuid.uuid4().hex})
+
+    @property
+    def key(self) -> str:
+        """What this run is known by outside; unlike any other's, also when job ids start anew."""
+        return str(self.facts()["key"])
+
+    def facts(self) -> Mapping[str, Any]:
+        return read_json(self._facts) or {}
+
+    def agree_order(self, order: SampleOrder, epochs: int) -> None:
+        """Note the order of samples, or check that it is the one the run began with.
+
+        A position counts samples of one fixed order. With another size or seed it would point at
+        other samples, and the run would train on some twice and on some never.
+        """
+        wanted = {"size": order.size, "seed": order.seed}
+        facts = dict(self.facts())
+        begun = facts.get("order")
+        if begun is None:
+            write_json(self._facts, facts | {"order": wanted, "epochs": epochs})
+        elif begun != wanted:
+            raise ValueError(f"the run in {self.path} began with {begun}, not with {wanted}")
+        elif facts.get("epochs") != epochs:  # training longer, or shorter, is fine
+            write_json(self._facts, facts | {"epochs": epochs})

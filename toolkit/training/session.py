@@ -1,0 +1,297 @@
+"""A training run as the script sees it: resume, take batches, end every step, finish.
+
+All ranks make the same calls. What they must agree on (stop now? every sample taken?) is one sum of
+four integers a step, started at the end of the step and read at the end of the next: training does
+not wait for it.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from toolkit.training import faults, verdict
+from toolkit.training.attempt import Attempt, current, instance_facts, site_facts
+from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
+from toolkit.training.data import Batch, SampleOrder, fingerprint
+from toolkit.training.files import write_json
+from toolkit.training.mlflow_server import MlflowServer, flat
+from toolkit.training.provenance import code_tags
+from toolkit.training.record import Books, Host, TrackerLike, read_verdict, say
+from toolkit.training.run import RunDir
+from toolkit.training.steplog import StepRecord
+from toolkit.training.stop import StopFiles, StopRequest
+from toolkit.training.tracking import NoTracker, Tracker, numbers
+from toolkit.training.verdict import Verdict
+from toolkit.training.world import World, join
+
+# What may be spent on the tracking server at the end: little of a spot notice's 120 s.
+_PATIENCE_STOP, _PATIENCE_END = 10.0, 30.0
+
+
+class Stopped(SystemExit):
+    """The run leaves here, to come back later. Exit code 0: the verdict file speaks."""
+
+    def __init__(self, word: Verdict) -> None:
+        super().__init__(0)
+        self.word = word
+
+
+class Run:
+    """`with Run(...) as run:` around a training loop; see `toolkit.training`."""
+
+    def __init__(
+        self,
+        *,
+        params: Mapping[str, Any],
+        seed: int,
+        checkpoint_every: int = 100,
+        print_every: int = 50,
+        keep: int = 2,
+        attempt: Attempt | None = None,
+        world: World | None = None,
+        tracker: TrackerLike | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.attempt = attempt or current()
+        self.world = world or join()
+        self.dir = RunDir(self.attempt.run_dir)
+        self.step_count = 0  # steps done; the number of the next one
+        self._position = 0  # samples taken since the run began, over all ranks
+        self._params, self._seed, self._clock = params, seed, clock
+        self._save_every, self._print_every = checkpoint_every, print_every
+        self._stop = StopFiles(self.attempt.stop_files, clock=clock)
+        self._checkpoints = Checkpointer(self.dir.checkpoints, self.world, keep=keep)
+        self._parts: Mapping[str, Any] = {}
+        self._saved_step: int | None = None
+        self._pending: Callable[[], bool] | None = None
+        self._ended = False
+        self._books: Books | None = None  # rank 0's
+        self._tracker = tracker
+
+    # -- for the script ---------------------------------------------------------------------------
+
+    @property
+    def device(self) -> Any:
+        """The GPU of this rank, or the CPU."""
+        import torch
+
+        gpu = torch.cuda.is_available() and self.world.local_rank < torch.cuda.device_count()
+        return torch.device("cuda", self.world.local_rank) if gpu else torch.device("cpu")
+
+    def describe(self, **tags: str) -> None:
+        """Say more about the run: `data_hash=...` becomes the tag `toolkit.data_hash`."""
+        if self._books:
+            named = {f"toolkit.{name}": value for name, value in tags.items()}
+            self._books.describe({}, named)
+
+    def resume(self, **parts: Any) -> int:
+        """Name what a checkpoint holds, and load the last good one; the step to go on with."""
+        self._parts = parts
+        loaded = self._checkpoints.load(parts)
+        if loaded:
+            self.step_count = self._saved_step = int(loaded.facts["step"])
+            self._position = int(loaded.facts["position"])
+            for problem in loaded.rejected if self.world.rank == 0 else ():
+                say(f"checkpoint not used: {problem}")
+        useful = self._books.resumed(self.step_count) if self._books else True
+        if self._books:
+            what = f"resumed from {loaded.name}" if loaded else "from the beginning"
+            say(f"attempt {self._books.record.attempt}: step {self.step_count}, {what}")
+        if not self.world.broadcast(useful):
+            detail = f"three attempts began at step {self.step_count} and got no further"
+            self._end(verdict.hold(self.step_count, "no-progress", detail), "FAILED")
+        return self.step_count
+
+    def batches(self, order: SampleOrder, epochs: int) -> Iterator[Batch]:
+        """This rank's share of every step still to do. End each with `step`."""
+        if self.world.rank == 0:
+            self.dir.agree_order(order, epochs)
+        for batch in order.batches(
+            step=self.step_count,
+            position=self._position,
+            epochs=epochs,
+            rank=self.world.rank,
+            world=self.world.size,
+        ):
+            yield batch
+            if self.step_count != batch.step + 1:
+                raise RuntimeError("call run.step(batch) at the end of every step")
+
+    def step(self, batch: Batch, **metrics: Any) -> None:
+        """End a step: record it, save when it is time to, leave (by Stopped) when asked to."""
+        stop = self._settle()
+        self.step_count, self._position = batch.step + 1, batch.stop
+        self._pending = self._start_sum(batch, metrics)
+        due = self.step_count % self._save_every == 0
+        if stop or due:
+            stop = self._settle() or stop
+        if stop:
+            self._leave()
+        if due:
+            self._save_or_go_on()
+
+    def check(self) -> None:
+        """The step boundary of a loop that does not train (evaluation, warm-up): leave if asked."""
+        stop = self._settle()
+        if self.world.start_sum([int(self._stop.poll())])()[0] or stop:
+            self._leave()
+
+    def finish(self, **results: Any) -> None:
+        """The training is over: save, write result.json, close the books."""
+        self._settle()
+        self._save_or_go_on()
+        self.world.gather(None)  # every rank is here: nobody can fail any more
+        if self._books:
+            result = {
+                "steps": self.step_count,
+                "world_size": self.world.size,
+                "attempts": self._books.record.attempt + 1,
+                **results,
+            }
+            write_json(self.dir.result, result)
+            say(f"finished after {self.step_count} steps")
+        self._close(verdict.done(self.step_count), "FINISHED", [self.dir.result], _PATIENCE_END)
+
+    # -- the context ------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        here = Host(self.attempt.node, instance_facts()) if self.world.local_rank == 0 else None
+        hosts = [host for host in self.world.gather(here) if host]
+        if self.world.rank == 0:
+            self.dir.create()
+            tracker = self._tracker or _tracker(self.attempt, self.dir)
+            self._books = Books(
+                self.attempt,
+                self.dir,
+                hosts=hosts,
+                world_size=self.world.size,
+                tracker=tracker,
+                clock=self._clock,
+            )
+            tags = code_tags(Path(sys.argv[0]).resolve()) | {"toolkit.seed": str(self._seed)}
+            self._books.describe(flat(self._params), tags)
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
+    ) -> None:
+        if error is None:
+            if not self._ended:
+                self.finish()
+            self.world.close()
+        elif not self._ended:
+            self._fail(error)
+
+    # -- behind them ------------------------------------------------------------------------------
+
+    def _start_sum(self, batch: Batch, metrics: Mapping[str, Any]) -> Callable[[], bool]:
+        """Tell all ranks what this one took, and whether it has seen a stop request."""
+        asked = int(self._stop.poll() if self.world.local_rank == 0 else False)
+        total = self.world.start_sum([asked, len(batch.mine), fingerprint(batch.mine)])
+        at = self._clock()
+
+        def settle() -> bool:
+            stop, samples, prints = total()
+            if self._books:
+                self._record(batch, samples, prints, at, numbers(metrics))
+            return stop > 0
+
+        return settle
+
+    def _settle(self) -> bool:
+        """Read the last step's sum, if it has not been: whether any rank saw a stop request."""
+        pending, self._pending = self._pending, None
+        return pending() if pending else False
+
+    def _record(
+        self, batch: Batch, samples: int, prints: int, at: float, metrics: Mapping[str, float]
+    ) -> None:
+        assert self._books  # noqa: S101  # for mypy: only rank 0 comes here
+        number = self._books.record.attempt
+        self._books.step(
+            StepRecord(
+                number,
+                batch.step,
+                batch.epoch,
+                batch.start,
+                batch.stop,
+                samples,
+                prints,
+                at,
+                metrics,
+            )
+        )
+        if batch.step % self._print_every == 0:
+            values = " ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+            say(f"step {batch.step} epoch {batch.epoch} {values}")
+
+    def _save(self) -> None:
+        """Save the state as it is, unless that is what was saved or loaded last. Raises."""
+        if self._saved_step == self.step_count:
+            return
+        if self._books:
+            self._books.sync()
+        facts = {"position": self._position, "attempt": self.attempt.key, "seed": self._seed}
+        self._checkpoints.save(self._parts, step=self.step_count, facts=facts)
+        self._saved_step = self.step_count
+
+    def _save_or_go_on(self) -> str:
+        """Save; a save that fails costs a warning: the checkpoint before it is still there."""
+        try:
+            self._save()
+        except CheckpointFailed as error:
+            if self.world.rank == 0:
+                say(f"NOT SAVED at step {self.step_count}: {error}")
+            return str(error)
+        return ""
+
+    def _leave(self) -> None:
+        """All ranks are at the same step and at least one was asked to stop: save, and be gone."""
+        asked = [request for request in self.world.gather(self._stop.request) if request]
+        request = min(asked, key=_deadline)
+        problem = self._save_or_go_on()
+        if self.world.rank == 0:
+            say(f"stopping after {self.step_count} steps: {request.cause} {request.node}")
+        self._end(verdict.resume(self._saved_step or 0, request.cause, problem), None)
+
+    def _end(self, word: Verdict, status: Any) -> None:
+        self._close(word, status, [], _PATIENCE_STOP)
+        raise Stopped(word)
+
+    def _fail(self, error: BaseException) -> None:
+        word = faults.verdict_of(error, self._saved_step or 0)
+        if self.world.rank != 0:
+            word.write_first(self.attempt.verdict_file)
+            return
+        word = read_verdict(self.attempt) or word
+        status: Any = "FAILED" if word.verdict == "failed" else None
+        self._close(word, status, [], _PATIENCE_STOP)
+
+    def _close(self, word: Verdict, status: Any, artifacts: list[Path], patience: float) -> None:
+        self._ended = True
+        if self._books:
+            self._books.end(word, status=status, artifacts=artifacts, patience=patience)
+
+
+def _deadline(request: StopRequest) -> float:
+    return request.deadline if request.deadline is not None else float("inf")
+
+
+def _tracker(attempt: Attempt, run_dir: RunDir) -> TrackerLike:
+    """The cluster's MLflow, or the one MLFLOW_TRACKING_URI names; none where there is neither."""
+    import os
+
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or site_facts().get("mlflow_tracking_uri")
+    if not uri:
+        return NoTracker()
+    experiment = os.environ.get("TOOLKIT_EXPERIMENT") or attempt.account or "default"
+    name = f"{attempt.job_name} {attempt.job_id}"
+
+    def connect() -> MlflowServer:
+        key = run_dir.key
+        return MlflowServer(uri, experiment=experiment, name=name, key=key, user=attempt.user)
+
+    return Tracker(connect, run_dir.path, say)

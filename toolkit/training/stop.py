@@ -1,0 +1,59 @@
+"""Noticing a stop request: two files, looked at no more than a few times a second.
+
+No signal reaches torchrun or its workers. The node agent (spot notice) or the batch script's trap
+(time limit) puts a small JSON file in place; workers see it at the end of a step. Whether *all*
+ranks stop, and at which step, is agreed in `session` by the all-reduce that ends every step.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from toolkit.training.files import read_json
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """Why the job is asked to stop, and by when (epoch seconds) its machine is gone."""
+
+    cause: str
+    deadline: float | None
+    node: str
+
+
+class StopFiles:
+    """Polls the stop files of one attempt. Once one is seen the answer stays yes."""
+
+    def __init__(
+        self, paths: Sequence[Path], *, clock: Callable[[], float], every_seconds: float = 0.2
+    ) -> None:
+        self._paths = tuple(paths)
+        self._clock = clock
+        self._every = every_seconds
+        self._next_look = float("-inf")
+        self.request: StopRequest | None = None
+
+    def poll(self) -> bool:
+        """Whether a stop was asked for; costs two stat calls, at most once in `every_seconds`."""
+        if self.request is not None:
+            return True
+        now = self._clock()
+        if now < self._next_look:
+            return False
+        self._next_look = now + self._every
+        for path in self._paths:
+            if path.exists():
+                self.request = _parse(read_json(path, limit=65536) or {})
+                return True
+        return False
+
+
+def _parse(found: dict[str, Any]) -> StopRequest:
+    """A file that is there asks for a stop, even when what it says can't be read."""
+    deadline = found.get("deadline")
+    return StopRequest(
+        cause=str(found.get("cause") or "unreadable-request")[:80],
+        deadline=float(deadline) if isinstance(deadline, int | float) else None,
+        node=str(found.get("node") or "")[:80],
+    )

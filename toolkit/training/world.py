@@ -1,0 +1,111 @@
+"""The ranks of a run and the few things they must agree on.
+
+`Solo` is one process without a process group. `TorchWorld` talks over gloo, on a group of its own:
+what is agreed here never waits for a GPU and never mixes with the gradients.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Protocol
+
+Numbers = tuple[int, ...]
+
+
+class World(Protocol):
+    """Every method is collective: all ranks call it, in the same order."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def local_rank(self) -> int: ...
+
+    def broadcast(self, value: Any) -> Any:
+        """Rank 0's value, on every rank."""
+        ...
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every rank's value in order of rank, on every rank."""
+        ...
+
+    def start_sum(self, values: Sequence[int]) -> Callable[[], Numbers]:
+        """Start adding up integers over the ranks; call what this returns for the result."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Solo:
+    """A world of one."""
+
+    rank = 0
+    size = 1
+    local_rank = 0
+
+    def broadcast(self, value: Any) -> Any:
+        return value
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value]
+
+    def start_sum(self, values: Sequence[int]) -> Callable[[], Numbers]:
+        result = tuple(values)
+        return lambda: result
+
+    def close(self) -> None:
+        return
+
+
+class TorchWorld:
+    """The ranks that torchrun started, over torch.distributed."""
+
+    def __init__(self, *, rank: int, size: int, local_rank: int, timeout: timedelta) -> None:
+        import torch
+        import torch.distributed as dist
+
+        self.rank, self.size, self.local_rank = rank, size, local_rank
+        gpu = torch.cuda.is_available() and local_rank < torch.cuda.device_count()
+        if gpu:
+            torch.cuda.set_device(local_rank)
+        dist.init_process_group("nccl" if gpu else "gloo", timeout=timeout)
+        self._group = dist.new_group(backend="gloo", timeout=timeout)
+        self._dist, self._torch = dist, torch
+
+    def broadcast(self, value: Any) -> Any:
+        box = [value]
+        self._dist.broadcast_object_list(box, src=0, group=self._group)
+        return box[0]
+
+    def gather(self, value: Any) -> list[Any]:
+        values: list[Any] = [None] * self.size
+        self._dist.all_gather_object(values, value, group=self._group)
+        return values
+
+    def start_sum(self, values: Sequence[int]) -> Callable[[], Numbers]:
+        tensor = self._torch.tensor(list(values), dtype=self._torch.int64)
+        work = self._dist.all_reduce(tensor, group=self._group, async_op=True)
+
+        def finish() -> Numbers:
+            work.wait()
+            return tuple(tensor.tolist())
+
+        return finish
+
+    def close(self) -> None:
+        self._dist.destroy_process_group()
+
+
+def join(
+    environment: Mapping[str, str] = os.environ, *, timeout: timedelta = timedelta(minutes=10)
+) -> World:
+    """The world this process was started into: torchrun's ranks, or a world of one."""
+    if "RANK" not in environment:
+        return Solo()
+    return TorchWorld(
+        rank=int(environment["RANK"]),
+        size=int(environment["WORLD_SIZE"]),
+        local_rank=int(environment.get("LOCAL_RANK", "0")),
+        timeout=timeout,
+    )
