@@ -1,0 +1,1 @@
+"""From cluster.yaml to a running cluster and back: images, stack, bundle, head node."""

@@ -1,0 +1,27 @@
+"""Where the files for machines are: beside the package in a checkout, inside it in a wheel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import slurmplugins
+import toolkit
+from toolkit.errors import DeployError
+
+PACKAGE = Path(toolkit.__file__).parent
+
+
+def directory(name: str) -> Path:
+    """The directory `ansible`, `templates` or `jobscripts`."""
+    for root in (PACKAGE / "_assets", PACKAGE.parent):
+        if (root / name).is_dir():
+            return root / name
+    raise DeployError(
+        f"the directory {name} is missing from this installation",
+        next_step="install the toolkit again, or run it from a whole checkout",
+    )
+
+
+def slurmplugins_directory() -> Path:
+    """The package that runs on the machines."""
+    return Path(slurmplugins.__path__[0])

@@ -1,0 +1,103 @@
+"""The bundle: one zip with all that a machine needs to set itself up.
+
+The same files give the same bytes, so the hash of the zip is the version of the cluster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from toolkit.deploy import assets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+# Zip knows no time before 1980; a fixed one keeps the bytes the same.
+EPOCH = (1980, 1, 1, 0, 0, 0)
+FILE_MODE, PROGRAM_MODE = 0o644, 0o755
+NOT_SHIPPED = {"__pycache__", ".mypy_cache", ".ruff_cache", ".ansible", ".pytest_cache"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A zip and its hash."""
+
+    sha: str
+    data: bytes
+
+
+def cluster_bundle(rendered: Mapping[str, str]) -> Bundle:
+    """What a head node gets: playbooks, runtime, training package, job scripts, configuration."""
+    return pack(
+        {
+            **_tree(assets.directory("ansible"), "ansible"),
+            **_tree(assets.directory("templates") / "slurm", "templates/slurm"),
+            **_tree(assets.slurmplugins_directory(), "slurmplugins"),
+            **_tree(assets.PACKAGE / "training", "toolkit/training"),
+            "toolkit/__init__.py": (FILE_MODE, (assets.PACKAGE / "__init__.py").read_bytes()),
+            **_tree(assets.directory("jobscripts"), "jobscripts"),
+            **_texts(rendered),
+        }
+    )
+
+
+def image_bundle(rendered: Mapping[str, str]) -> Bundle:
+    """What a builder gets: what is baked, and nothing that belongs to one cluster."""
+    return pack(
+        {
+            **_tree(assets.directory("ansible"), "ansible"),
+            **_tree(assets.directory("templates") / "slurm", "templates/slurm"),
+            **_tree(assets.slurmplugins_directory(), "slurmplugins"),
+            **_texts(rendered),
+        }
+    )
+
+
+def pack(files: Mapping[str, tuple[int, bytes]]) -> Bundle:
+    """Zip `{path: (mode, content)}` in the order of the paths."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for path in sorted(files):
+            mode, content = files[path]
+            entry = zipfile.ZipInfo(path, EPOCH)
+            entry.external_attr = mode << 16
+            entry.create_system = 3  # Unix, whatever this runs on: else the mode means nothing
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, content)
+    # Of the files and not of the zip: another zlib packs the same files into other bytes.
+    return Bundle(_digest(files), buffer.getvalue())
+
+
+def _digest(files: Mapping[str, tuple[int, bytes]]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        mode, content = files[path]
+        digest.update(f"{path}\0{mode:o}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _texts(rendered: Mapping[str, str]) -> dict[str, tuple[int, bytes]]:
+    return {f"rendered/{name}": (FILE_MODE, text.encode()) for name, text in rendered.items()}
+
+
+def _tree(root: Path, prefix: str) -> dict[str, tuple[int, bytes]]:
+    return {
+        f"{prefix}/{path.relative_to(root).as_posix()}": (
+            PROGRAM_MODE if path.stat().st_mode & 0o100 else FILE_MODE,
+            path.read_bytes(),
+        )
+        for path in _files(root)
+    }
+
+
+def _files(root: Path) -> Iterator[Path]:
+    for path in root.rglob("*"):
+        parts = set(path.relative_to(root).parts)
+        if path.is_file() and not parts & NOT_SHIPPED and path.suffix != ".pyc":
+            yield path

@@ -1,0 +1,291 @@
+"""One stack's change set: made, shown, then carried out or thrown away."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from botocore.exceptions import ClientError
+
+from toolkit.deploy.diff import differences
+from toolkit.deploy.session import error_code
+from toolkit.errors import StackFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mypy_boto3_cloudformation.type_defs import DescribeChangeSetOutputTypeDef
+
+    from toolkit.deploy.session import Clients
+    from toolkit.output import Phase
+
+# CloudFormation takes this much in a request; more has to come from a bucket.
+MAX_BODY = 51_200
+POLL_SECONDS = 2.0
+CHANGE_SET_SECONDS = 300.0
+STACK_SECONDS = 3600.0
+NO_CHANGES = ("didn't contain changes", "No updates are to be performed")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happens to one resource, and the properties that make it happen."""
+
+    action: Literal["Add", "Modify", "Remove", "Replace"]
+    logical_id: str
+    resource_type: str
+    details: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        sign = {"Add": "+", "Modify": "~", "Remove": "-", "Replace": "±"}[self.action]
+        head = f"{sign} {self.logical_id}  {self.resource_type}"
+        return "\n".join([head, *(f"    {line}" for line in self.details)])
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A change set that waits to be carried out; without changes there is none."""
+
+    stack: str
+    creates: bool
+    changes: tuple[Change, ...]
+    change_set: str = ""
+
+    @property
+    def loses(self) -> tuple[Change, ...]:
+        """Changes that end something which exists."""
+        return tuple(change for change in self.changes if change.action in {"Remove", "Replace"})
+
+
+class StackChanges:
+    """Makes and carries out plans for one stack. Every call may be repeated."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        stack: str,
+        *,
+        tags: Mapping[str, str],
+        store_template: Callable[[str], str] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cloudformation = clients.client("cloudformation")
+        self._stack = stack
+        self._tags = tags
+        self._store_template = store_template
+        self._sleep = sleep
+        self._clock = clock
+
+    def status(self) -> str:
+        """The stack's state in CloudFormation's words; `` when there is no stack."""
+        return stack_status(self._cloudformation, self._stack)
+
+    def plan(self, template: str) -> Plan:
+        """Make a change set that leads to `template`; an unfinished one of ours is replaced.
+
+        A stack whose creation failed can only be deleted, so that comes first.
+        """
+        status = self._settled()
+        if status in {"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED"}:
+            self._cloudformation.delete_stack(StackName=self._stack)
+            status = self._settled()
+        creates = status in {"", "REVIEW_IN_PROGRESS", "DELETE_COMPLETE"}
+        before = {} if creates else self._deployed()
+        name = f"toolkit-{int(time.time())}"
+        request: dict[str, Any] = {
+            "StackName": self._stack,
+            "ChangeSetName": name,
+            "ChangeSetType": "CREATE" if creates else "UPDATE",
+            "Capabilities": ["CAPABILITY_IAM"],
+            "Tags": [{"Key": key, "Value": value} for key, value in self._tags.items()],
+        }
+        request.update(self._body(template))
+        change_set = self._cloudformation.create_change_set(**request)["Id"]
+        described = self._described(change_set)
+        if described is None:
+            self._cloudformation.delete_change_set(ChangeSetName=change_set)
+            return Plan(self._stack, creates, ())
+        return Plan(self._stack, creates, _changes(described, before, template), change_set)
+
+    def discard(self, plan: Plan) -> None:
+        """Throw a plan away, and the empty stack that a first plan leaves."""
+        if not plan.change_set:
+            return
+        self._cloudformation.delete_change_set(ChangeSetName=plan.change_set)
+        if plan.creates and self.status() == "REVIEW_IN_PROGRESS":
+            self._cloudformation.delete_stack(StackName=self._stack)
+
+    def execute(self, plan: Plan, phase: Phase) -> None:
+        """Carry the plan out and wait; StackFailed says which resource failed and why."""
+        if not plan.change_set:
+            return
+        began = self._events_seen()
+        self._cloudformation.execute_change_set(ChangeSetName=plan.change_set)
+        status = wait_for_stack(
+            self._cloudformation,
+            self._stack,
+            phase,
+            total=len(plan.changes),
+            skip=began,
+            sleep=self._sleep,
+            clock=self._clock,
+        )
+        if status not in {"CREATE_COMPLETE", "UPDATE_COMPLETE"}:
+            raise StackFailed(
+                f"stack {self._stack} is {status}\n"
+                + failures(self._cloudformation, self._stack, began),
+                next_step="mend the cause, then run the same command again",
+            )
+
+    def _body(self, template: str) -> dict[str, str]:
+        if len(template.encode()) <= MAX_BODY or self._store_template is None:
+            return {"TemplateBody": template}
+        return {"TemplateURL": self._store_template(template)}
+
+    def _deployed(self) -> dict[str, Any]:
+        body = self._cloudformation.get_template(StackName=self._stack, TemplateStage="Original")[
+            "TemplateBody"
+        ]
+        return resources(body if isinstance(body, str) else json.dumps(body))
+
+    def _settled(self) -> str:
+        """Wait out an operation that someone else, or a killed run, has under way."""
+        deadline = self._clock() + STACK_SECONDS
+        while True:
+            status = self.status()
+            if not status.endswith("IN_PROGRESS") or status == "REVIEW_IN_PROGRESS":
+                return status
+            if self._clock() > deadline:
+                raise StackFailed(f"stack {self._stack} has been {status} for an hour")
+            self._sleep(POLL_SECONDS)
+
+    def _described(self, change_set: str) -> DescribeChangeSetOutputTypeDef | None:
+        """The finished change set with all its changes, or None when it would change nothing."""
+        deadline = self._clock() + CHANGE_SET_SECONDS
+        while True:
+            described = self._cloudformation.describe_change_set(ChangeSetName=change_set)
+            reason = described.get("StatusReason") or ""
+            if described["Status"] == "CREATE_COMPLETE":
+                break
+            if described["Status"] == "FAILED":
+                if any(text in reason for text in NO_CHANGES):
+                    return None
+                raise StackFailed(f"change set of {self._stack} failed: {reason}")
+            if self._clock() > deadline:
+                raise StackFailed(f"change set of {self._stack} is still {described['Status']}")
+            self._sleep(POLL_SECONDS)
+        token = described.get("NextToken")
+        while token:
+            page = self._cloudformation.describe_change_set(
+                ChangeSetName=change_set, NextToken=token
+            )
+            described["Changes"].extend(page["Changes"])
+            token = page.get("NextToken")
+        return described
+
+    def _events_seen(self) -> frozenset[str]:
+        return frozenset(event["EventId"] for event in events(self._cloudformation, self._stack))
+
+
+def resources(template: str) -> dict[str, Any]:
+    """The resources of a template, short forms such as !Ref left as plain values."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="rt")
+    loaded = yaml.load(template)
+    found = loaded.get("Resources", {}) if hasattr(loaded, "get") else {}
+    return dict(found)
+
+
+def _changes(
+    described: DescribeChangeSetOutputTypeDef, before: Mapping[str, Any], template: str
+) -> tuple[Change, ...]:
+    after = resources(template)
+    found = []
+    for item in described["Changes"]:
+        change = item.get("ResourceChange", {})
+        logical_id, action = change.get("LogicalResourceId", ""), change.get("Action", "Modify")
+        details: tuple[str, ...] = ()
+        if action == "Modify":
+            details = differences(before.get(logical_id, {}), after.get(logical_id, {}))
+            if not details and not change.get("Details"):
+                continue
+        replaced = action == "Modify" and change.get("Replacement") == "True"
+        found.append(
+            Change(
+                action="Replace" if replaced else _action(action),
+                logical_id=logical_id,
+                resource_type=change.get("ResourceType", ""),
+                details=details,
+            )
+        )
+    return tuple(found)
+
+
+def _action(action: str) -> Literal["Add", "Modify", "Remove"]:
+    if action in {"Add", "Import"}:
+        return "Add"
+    return "Remove" if action == "Remove" else "Modify"
+
+
+def stack_status(cloudformation: Any, stack: str) -> str:
+    """The stack's state; `` when there is none."""
+    try:
+        stacks = cloudformation.describe_stacks(StackName=stack)["Stacks"]
+    except ClientError as error:
+        if error_code(error) == "ValidationError" and "does not exist" in str(error):
+            return ""
+        raise
+    return str(stacks[0]["StackStatus"]) if stacks else ""
+
+
+def events(cloudformation: Any, stack: str) -> list[dict[str, Any]]:
+    """The stack's events, oldest first."""
+    try:
+        pages = cloudformation.get_paginator("describe_stack_events").paginate(StackName=stack)
+        return [event for page in pages for event in page["StackEvents"]][::-1]
+    except ClientError as error:
+        if error_code(error) == "ValidationError":
+            return []
+        raise
+
+
+def failures(cloudformation: Any, stack: str, skip: frozenset[str]) -> str:
+    """What failed, in the order it failed; the first line is the cause."""
+    return "\n".join(
+        f"  {event['LogicalResourceId']}: {event.get('ResourceStatusReason', '')}"
+        for event in events(cloudformation, stack)
+        if event["EventId"] not in skip and event.get("ResourceStatus", "").endswith("FAILED")
+    )
+
+
+def wait_for_stack(
+    cloudformation: Any,
+    stack: str,
+    phase: Phase,
+    *,
+    total: int,
+    skip: frozenset[str],
+    sleep: Callable[[float], None],
+    clock: Callable[[], float],
+) -> str:
+    """Wait until nothing is in progress; report each resource as it is done; return the state."""
+    deadline = clock() + STACK_SECONDS
+    while True:
+        status = stack_status(cloudformation, stack)
+        finished = {
+            event["LogicalResourceId"]
+            for event in events(cloudformation, stack)
+            if event["EventId"] not in skip
+            and event.get("ResourceStatus", "").endswith("_COMPLETE")
+            and event["LogicalResourceId"] != stack
+        }
+        phase.update(status.lower().replace("_", " "), done=len(finished), total=total)
+        if not status.endswith("IN_PROGRESS"):
+            return status
+        if clock() > deadline:
+            raise StackFailed(f"stack {stack} is still {status} after an hour")
+        sleep(POLL_SECONDS)

@@ -1,0 +1,40 @@
+"""What differs between two values of a resource, one line a property."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SHOWN = 70
+
+
+def differences(before: Any, after: Any) -> tuple[str, ...]:
+    """Lines such as `InstanceType: m7i.large → m7i.xlarge`; equal values give none."""
+    old, new = _flat(before), _flat(after)
+    lines = []
+    for path in sorted(old.keys() | new.keys()):
+        left, right = old.get(path), new.get(path)
+        if left != right:
+            name = path.removeprefix("Properties.")
+            lines.append(f"{name}: {_shown(left)} → {_shown(right)}")
+    return tuple(lines)
+
+
+def _flat(value: Any, path: str = "") -> dict[str, str]:
+    if isinstance(value, dict):
+        pairs = [(f"{path}.{key}" if path else str(key), item) for key, item in value.items()]
+    elif isinstance(value, list):
+        pairs = [(f"{path}[{at}]", item) for at, item in enumerate(value)]
+    else:
+        return {path: str(getattr(value, "value", value))}
+    flat: dict[str, str] = {}
+    for name, item in pairs:
+        flat.update(_flat(item, name))
+    return flat
+
+
+def _shown(value: str | None) -> str:
+    if value is None:
+        return "(none)"
+    if "\n" in value:
+        return f"({len(value.splitlines())} lines)"
+    return value if len(value) <= SHOWN else f"{value[:SHOWN]}…"

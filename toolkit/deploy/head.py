@@ -1,0 +1,177 @@
+"""Commands on the head node, as root, through SSM RunCommand."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from slurmplugins import tags
+from toolkit.deploy import names
+from toolkit.deploy.session import error_code
+from toolkit.deploy.storage import Bucket
+from toolkit.errors import HeadCommandFailed, HeadNotReady, StackMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
+
+    from toolkit.config import ClusterConfig
+    from toolkit.deploy.session import Clients
+
+# SSM cuts standard output at 24,000 characters; the whole of it is in the bucket.
+INLINE_LIMIT = 24_000
+# How long SSM looks for the agent before it gives a command up (it takes no less than 30).
+DELIVERY_SECONDS = 30
+RUNNING = {"Pending", "InProgress", "Delayed", "Cancelling"}
+NO_AGENT = {"InvalidInstanceId", "TargetNotConnected"}
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
+STDERR_SHOWN = 2000
+
+
+class Head:
+    """The head node of one cluster; finds its instance by tag when first needed."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        config: ClusterConfig,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clients = clients
+        self._config = config
+        self._sleep = sleep
+        self._clock = clock
+        self._instance_id = ""
+
+    @property
+    def instance_id(self) -> str:
+        """The running instance; StackMissing without one."""
+        if not self._instance_id:
+            found = find(self._clients, self._config)
+            if found is None:
+                raise StackMissing(
+                    f"cluster {self._config.cluster} has no head node",
+                    next_step="`toolkit deploy` makes one",
+                )
+            if found["State"]["Name"] != "running":
+                raise HeadNotReady(f"{found['InstanceId']} is {found['State']['Name']}")
+            self._instance_id = found["InstanceId"]
+        return self._instance_id
+
+    def run(self, argv: Sequence[str], *, timeout: float = 60) -> str:
+        """Run one argv and return its standard output.
+
+        Raises HeadCommandFailed for any exit code but 0, and when it takes longer than `timeout`.
+        """
+        command = self.start(argv, timeout=timeout)
+        return self.finish(command, argv, timeout=timeout)
+
+    def start(self, argv: Sequence[str], *, timeout: float) -> str:
+        """Send one argv and return the command's id at once."""
+        try:
+            sent = self._clients.client("ssm").send_command(
+                InstanceIds=[self.instance_id],
+                DocumentName="AWS-RunShellScript",
+                Comment=f"toolkit: {argv[0]}"[:100],
+                TimeoutSeconds=DELIVERY_SECONDS,
+                Parameters={
+                    "commands": [shlex.join(argv)],
+                    "executionTimeout": [str(max(int(timeout), 1))],
+                },
+                OutputS3BucketName=self._bucket.name,
+                OutputS3KeyPrefix=names.COMMAND_OUTPUT,
+            )
+        except ClientError as error:
+            if error_code(error) in NO_AGENT:
+                raise HeadNotReady(
+                    f"{self.instance_id} doesn't take commands yet",
+                    next_step="`toolkit status` shows how far it is",
+                ) from error
+            raise
+        return sent["Command"]["CommandId"]
+
+    def finish(self, command: str, argv: Sequence[str], *, timeout: float) -> str:
+        """Wait for a command that was started."""
+        deadline = self._clock() + timeout + DELIVERY_SECONDS
+        pause = FIRST_PAUSE
+        while (found := self.invocation(command)) is None or found["Status"] in RUNNING:
+            if self._clock() > deadline:
+                raise HeadCommandFailed(f"{argv[0]} on the head node took over {timeout:.0f} s")
+            self._sleep(pause)
+            pause = min(pause * 1.5, LONGEST_PAUSE)
+        return self._output(command, found, argv)
+
+    def invocation(self, command: str) -> dict[str, Any] | None:
+        """What SSM says of a command; None for the moment until it knows it."""
+        try:
+            return dict(
+                self._clients.client("ssm").get_command_invocation(
+                    CommandId=command, InstanceId=self.instance_id
+                )
+            )
+        except ClientError as error:
+            if error_code(error) == "InvocationDoesNotExist":
+                return None
+            raise
+
+    @property
+    def _bucket(self) -> Bucket:
+        name = names.bucket(self._config, self._clients.account)
+        return Bucket(self._clients.client("s3"), name)
+
+    def _output(self, command: str, found: dict[str, Any], argv: Sequence[str]) -> str:
+        stdout = self._whole(command, str(found.get("StandardOutputContent") or ""))
+        if found["Status"] == "Success":
+            return stdout
+        stderr = str(found.get("StandardErrorContent") or "")
+        code = int(found.get("ResponseCode", -1))
+        said = (stderr or stdout or str(found.get("StatusDetails", ""))).strip()[-STDERR_SHOWN:]
+        raise HeadCommandFailed(
+            f"{shlex.join(argv)[:200]} on the head node: exit code {code}: {said}",
+            returncode=code,
+            stdout=stdout,
+            stderr=stderr,
+        )
+
+    def _whole(self, command: str, inline: str) -> str:
+        if len(inline) < INLINE_LIMIT:
+            return inline
+        key = (
+            f"{names.COMMAND_OUTPUT}/{command}/{self.instance_id}"
+            "/awsrunShellScript/0.awsrunShellScript/stdout"
+        )
+        data = self._bucket.read(key)
+        if data is None:
+            raise HeadCommandFailed(f"the output of {command} is cut, and {key} isn't there")
+        return data.decode(errors="replace")
+
+
+def find(clients: Clients, config: ClusterConfig) -> InstanceTypeDef | None:
+    """The cluster's head instance that isn't terminated, or None."""
+    pages = (
+        clients.client("ec2")
+        .get_paginator("describe_instances")
+        .paginate(
+            Filters=[
+                {"Name": f"tag:{tags.CLUSTER}", "Values": [config.cluster]},
+                {"Name": f"tag:{tags.ROLE}", "Values": [tags.ROLE_HEAD]},
+                {
+                    "Name": "instance-state-name",
+                    "Values": ["pending", "running", "stopping", "stopped"],
+                },
+            ]
+        )
+    )
+    found = [
+        instance
+        for page in pages
+        for reservation in page["Reservations"]
+        for instance in reservation["Instances"]
+    ]
+    return max(found, key=lambda instance: instance["LaunchTime"]) if found else None

@@ -1,0 +1,78 @@
+"""The prices that go into a bundle: the catalogue's, and a snapshot of the spot market.
+
+The snapshot is kept beside the bundle. Without that each deploy would see other spot prices, and
+a cluster with nothing changed would be changed by the market.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from toolkit.prices import Catalogue
+from toolkit.prices.spot import read_history
+from toolkit.render import PriceTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolkit.config import ClusterConfig
+    from toolkit.deploy.session import Clients
+    from toolkit.deploy.storage import Bucket
+
+KEY = "prices/spot.json"
+# Ranks and weights follow the market slowly; the bill is priced second by second elsewhere.
+FRESH_SECONDS = 7 * 86_400
+
+Spot = dict[tuple[str, str], Decimal]
+
+
+def price_table(config: ClusterConfig, clients: Clients, bucket: Bucket) -> PriceTable:
+    """On-demand prices of the catalogue and spot prices of the snapshot, renewed when old."""
+    catalogue = Catalogue.bundled()
+    wanted = _spot_offerings(config)
+    now = time.time()
+    known = _snapshot(bucket, now)
+    if not wanted <= known.keys():
+        known = _market(clients, wanted, int(now))
+        bucket.write(KEY, _dump(known, now))
+    spot = {key: usd for key, usd in known.items() if key in wanted and usd}
+    return PriceTable.of_catalogue(catalogue, config.aws.region, spot)
+
+
+def head_price(config: ClusterConfig) -> str:
+    """What the head node costs an hour, as its tag says; `` when the catalogue doesn't know."""
+    price = Catalogue.bundled().price(config.head.instance_type, config.aws.region)
+    return f"{price.usd_per_hour:f}" if price is not None else ""
+
+
+def _spot_offerings(config: ClusterConfig) -> set[tuple[str, str]]:
+    return {
+        (offering.type, zone)
+        for name, pool in config.pools.items()
+        for offering in pool.offerings
+        if offering.capacity == "spot"
+        for zone in config.pool_zones(name)
+    }
+
+
+def _market(clients: Clients, wanted: set[tuple[str, str]], now: int) -> Spot:
+    """What each costs now; 0 for what the market doesn't list, so that it isn't asked again."""
+    types = {kind for kind, _ in wanted}
+    history = read_history(clients.client("ec2"), types, now, now + 1)
+    changes: Mapping[tuple[str, str], tuple[tuple[int, Decimal], ...]] = history.changes
+    return {key: changes[key][-1][1] if changes.get(key) else Decimal(0) for key in wanted}
+
+
+def _snapshot(bucket: Bucket, now: float) -> Spot:
+    saved = bucket.read_json(KEY)
+    if saved is None or now - float(saved.get("at", 0)) > FRESH_SECONDS:
+        return {}
+    return {(row[0], row[1]): Decimal(row[2]) for row in saved.get("spot", ())}
+
+
+def _dump(spot: Spot, now: float) -> bytes:
+    rows = sorted([kind, zone, f"{usd:f}"] for (kind, zone), usd in spot.items())
+    return json.dumps({"at": now, "spot": rows}).encode()

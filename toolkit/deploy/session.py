@@ -1,0 +1,167 @@
+"""Connections to AWS for people's commands, and botocore's errors in the toolkit's words."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionError as BotoConnectionError,
+    HTTPClientError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProfileNotFound,
+)
+from botocore.session import Session as BotocoreSession
+
+from toolkit.errors import (
+    AccessDenied,
+    AwsError,
+    CredentialsMissing,
+    EndpointUnreachable,
+    RequestRefused,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mypy_boto3_cloudformation import CloudFormationClient
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_fsx import FSxClient
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_secretsmanager import SecretsManagerClient
+    from mypy_boto3_ssm import SSMClient
+
+    from toolkit.config import ClusterConfig
+
+DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "OptInRequired"}
+BAD_CREDENTIALS = {
+    "AuthFailure",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "InvalidAccessKeyId",
+    "InvalidClientTokenId",
+    "RequestExpired",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClientException",
+}
+# Long enough for a slow link, short enough that a wrong endpoint is noticed while one watches.
+CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 60, 6
+
+
+class Clients:
+    """boto3 clients of one region, made when they are first asked for."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self.config = config
+        self._session = boto3.Session(
+            botocore_session=_botocore_session(config), region_name=config.aws.region
+        )
+        self._clients: dict[str, Any] = {}
+        self._account = ""
+
+    @overload
+    def client(self, service: Literal["cloudformation"]) -> CloudFormationClient: ...
+    @overload
+    def client(self, service: Literal["ec2"]) -> EC2Client: ...
+    @overload
+    def client(self, service: Literal["fsx"]) -> FSxClient: ...
+    @overload
+    def client(self, service: Literal["s3"]) -> S3Client: ...
+    @overload
+    def client(self, service: Literal["secretsmanager"]) -> SecretsManagerClient: ...
+    @overload
+    def client(self, service: Literal["ssm"]) -> SSMClient: ...
+    @overload
+    def client(self, service: Literal["sts"]) -> Any: ...  # its stubs are not installed
+
+    def client(self, service: str) -> Any:
+        """The client of one service; the same one each time, safe to share between threads."""
+        if service not in self._clients:
+            self._clients[service] = self._session.client(  # type: ignore[call-overload]
+                service,
+                endpoint_url=self.config.aws.endpoint_url,
+                config=Config(
+                    connect_timeout=CONNECT_SECONDS,
+                    read_timeout=READ_SECONDS,
+                    retries={"mode": "standard", "max_attempts": ATTEMPTS},
+                ),
+            )
+        return self._clients[service]
+
+    @property
+    def account(self) -> str:
+        """The account's number; asking for it shows that the credentials are good."""
+        if not self._account:
+            self._account = str(self.client("sts").get_caller_identity()["Account"])
+        return self._account
+
+
+@contextmanager
+def connected(config: ClusterConfig) -> Iterator[Clients]:
+    """Clients for a block of work; what botocore raises inside comes out as an AwsError."""
+    try:
+        yield Clients(config)
+    except (BotoCoreError, ClientError) as error:
+        raise translate(error, config) from error
+
+
+def error_code(error: ClientError) -> str:
+    """AWS's own word for what went wrong."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def translate(error: BotoCoreError | ClientError, config: ClusterConfig) -> AwsError:
+    """The one place where botocore's errors become the toolkit's."""
+    if isinstance(error, ClientError):
+        return _refusal(error)
+    if isinstance(error, NoCredentialsError | PartialCredentialsError | ProfileNotFound):
+        return CredentialsMissing(str(error), next_step=_credentials_hint(config))
+    if isinstance(error, BotoConnectionError | HTTPClientError):
+        return EndpointUnreachable(
+            str(error),
+            next_step="`toolkit local up` starts the local endpoint"
+            if config.aws.endpoint_url
+            else f"check the network, and that aws.region {config.aws.region} is right",
+        )
+    return AwsError(str(error))
+
+
+def _refusal(error: ClientError) -> AwsError:
+    code, operation = error_code(error), error.operation_name
+    message = f"{operation}: {error.response.get('Error', {}).get('Message', '')} ({code})"
+    if code in BAD_CREDENTIALS:
+        step = "renew the credentials, then run the same command again"
+        return CredentialsMissing(message, operation=operation, code=code, next_step=step)
+    if code in DENIED:
+        step = f"these credentials need the permission for {operation}"
+        return AccessDenied(message, operation=operation, code=code, next_step=step)
+    return RequestRefused(message, operation=operation, code=code)
+
+
+def _credentials_hint(config: ClusterConfig) -> str:
+    named = config.aws.credentials_file
+    if named and config.aws.endpoint_url:
+        return f"`toolkit local up` writes {named}; or take aws.credentials_file out"
+    return "run `aws sso login` or `aws configure`, or name aws.profile in cluster.yaml"
+
+
+def _botocore_session(config: ClusterConfig) -> BotocoreSession:
+    session = BotocoreSession()
+    named = config.aws.credentials_file
+    if named:
+        path = Path(os.path.expanduser(named))  # noqa: PTH111  # pathlib raises for ~nobody
+        if not path.is_file():
+            raise CredentialsMissing(
+                f"aws.credentials_file {path} doesn't exist", next_step=_credentials_hint(config)
+            )
+        session.set_config_variable("credentials_file", str(path))
+    if config.aws.profile:
+        session.set_config_variable("profile", config.aws.profile)
+    return session

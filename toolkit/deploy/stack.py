@@ -1,0 +1,205 @@
+"""The cluster's CloudFormation template: a pure function of the configuration and a few facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from slurmplugins import tags
+from toolkit.deploy import names
+from toolkit.deploy.templates import render
+from toolkit.errors import DeployError
+
+if TYPE_CHECKING:
+    from toolkit.config import ClusterConfig
+
+# EC2's limit for user data, before base64.
+MAX_USER_DATA = 16 * 1024
+
+SLURMCTLD_PORT = 6817
+MLFLOW_PORT = 5000
+SRUN_PORTS = (60001, 63000)
+LUSTRE_PORTS = ((988, 988), (1018, 1023))
+
+# What machines without a way to the internet need of AWS, beside S3.
+ENDPOINT_SERVICES = ("ec2", "ec2messages", "secretsmanager", "ssm", "ssmmessages")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a template needs that cluster.yaml doesn't say."""
+
+    account: str
+    head_image: str
+    compute_image: str
+    root_device: str
+    head_price: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ingress:
+    """One opening between two security groups."""
+
+    id: str
+    to: str
+    source: str
+    protocol: str
+    ports: tuple[int, int] | None
+    why: str
+
+
+def template(config: ClusterConfig, facts: Facts) -> str:
+    """The stack's template as YAML. The same input gives the same bytes."""
+    bucket = names.bucket(config, facts.account)
+    scripts = {"head": head_script(config, bucket), "compute": compute_script(config, bucket)}
+    for kind, script in scripts.items():
+        size = len(script.encode())
+        if size > MAX_USER_DATA:
+            raise DeployError(f"user data of {kind} is {size} bytes; EC2 takes {MAX_USER_DATA}")
+    zones = _zones(config)
+    return render(
+        "stack.yaml.j2",
+        {
+            "cluster": config.cluster,
+            "region": config.aws.region,
+            "vpc_cidr": config.network.cidr,
+            "zones": zones,
+            "nat_cidr": config.network.nat_subnet,
+            "endpoint_services": [
+                {"id": names.logical(service), "name": service} for service in ENDPOINT_SERVICES
+            ],
+            "ingress": ingress(),
+            "secret_id": names.secret(config),
+            "bucket": bucket,
+            "tls_only": tls_only(config),
+            "shared": config.shared,
+            "head": config.head,
+            "head_address": config.network.head_address,
+            "head_image": facts.head_image,
+            "head_needs": _head_needs(config, zones[0]["subnet"]),
+            "head_tags": _head_tags(facts),
+            "compute_image": facts.compute_image,
+            "root_device": facts.root_device,
+            "pools": [
+                {"name": pool, "template": f"Pool{names.logical(pool)}{at}"}
+                for at, pool in enumerate(config.pools)
+            ],
+            "scripts": scripts,
+        },
+    )
+
+
+def images_template(config: ClusterConfig, account: str) -> str:
+    """The template of what image builds need."""
+    context = {"bucket": names.images_bucket(config, account), "tls_only": tls_only(config)}
+    return render("images.yaml.j2", context)
+
+
+def head_script(config: ClusterConfig, bucket: str) -> str:
+    """The head node's user data. Nothing that changes with a deploy is in it."""
+    boot = boot_settings(config, bucket=bucket, status=names.HEAD_STATUS, playbook="site.yml")
+    return render("user_data_head.sh.j2", {"cluster": config.cluster, "boot": boot})
+
+
+def compute_script(config: ClusterConfig, bucket: str) -> str:
+    """A compute node's user data; CloudFormation fills in what it alone knows."""
+    node = {
+        "cluster": config.cluster,
+        "region": config.aws.region,
+        "endpoint_url": config.aws.endpoint_url,
+        "head_address": str(config.network.head_address),
+        "secret_id": names.secret(config),
+        "shared": {
+            "dns": "${SharedFilesystem.DNSName}",
+            "mount_name": "${SharedFilesystem.LustreMountName}",
+            "path": "/shared",
+        },
+        "bucket": bucket,
+    }
+    return render("user_data_compute.sh.j2", {"cluster": config.cluster, "node": node})
+
+
+def builder_script(config: ClusterConfig, *, bucket: str, image: str, sha: str) -> str:
+    """A builder's user data: this very bundle, which says what kind of image it is."""
+    boot = boot_settings(
+        config,
+        bucket=bucket,
+        status=names.image_status(image),
+        playbook="image.yml",
+        bundle=sha,
+    )
+    return render("user_data_builder.sh.j2", {"image_name": image, "boot": boot})
+
+
+def boot_settings(
+    config: ClusterConfig,
+    *,
+    bucket: str,
+    status: str,
+    playbook: str,
+    bundle: str = "",
+) -> dict[str, Any]:
+    """What first_boot.py.j2 has to know."""
+    return {
+        "region": config.aws.region,
+        "endpoint_url": config.aws.endpoint_url,
+        "bucket": bucket,
+        "bundle": bundle,
+        "status": status,
+        "playbook": playbook,
+    }
+
+
+def tls_only(config: ClusterConfig) -> bool:
+    """Refuse plain HTTP to buckets, unless HTTP is all that the endpoint speaks."""
+    return not (config.aws.endpoint_url or "").startswith("http://")
+
+
+def ingress() -> tuple[Ingress, ...]:
+    """Who may open connections to whom, and why."""
+    head, compute, storage = "HeadGroup", "ComputeGroup", "StorageGroup"
+    rules = [
+        Ingress("HeadFromSlurmd", head, compute, "tcp", (SLURMCTLD_PORT,) * 2, "slurmctld"),
+        Ingress("HeadFromSrun", head, compute, "tcp", SRUN_PORTS, "srun (SrunPortRange)"),
+        Ingress("HeadFromRuns", head, compute, "tcp", (MLFLOW_PORT,) * 2, "MLflow"),
+        Ingress("ComputeFromHead", compute, head, "tcp", (0, 65535), "slurmd and srun"),
+        Ingress("ComputeFromCompute", compute, compute, "-1", None, "MPI, NCCL and EFA"),
+    ]
+    for name, source in (("Head", head), ("Compute", compute), ("Itself", storage)):
+        rules.extend(
+            Ingress(f"StorageFrom{name}{at}", storage, source, "tcp", ports, "Lustre")
+            for at, ports in enumerate(LUSTRE_PORTS)
+        )
+    rules.extend(
+        Ingress(f"{name}FromStorage{at}", group, storage, "tcp", ports, "Lustre")
+        for name, group in (("Head", head), ("Compute", compute))
+        for at, ports in enumerate(LUSTRE_PORTS)
+    )
+    return tuple(rules)
+
+
+def subnet_logical(zone: str) -> str:
+    """The logical id of a zone's subnet."""
+    return f"Subnet{names.logical(zone)}"
+
+
+def _zones(config: ClusterConfig) -> list[dict[str, str]]:
+    return [
+        {"name": zone, "subnet": subnet_logical(zone), "cidr": str(cidr)}
+        for zone, cidr in config.network.zones.items()
+    ]
+
+
+def _head_needs(config: ClusterConfig, subnet: str) -> list[str]:
+    """What must be there before the head node boots, or its first boot waits for nothing."""
+    ways = ["WayOut"] if config.network.nat_subnet else _endpoint_ids()
+    return [f"{subnet}Routes", "S3Endpoint", "SharedFilesystem", *ways]
+
+
+def _endpoint_ids() -> list[str]:
+    return [f"{names.logical(service)}Endpoint" for service in ENDPOINT_SERVICES]
+
+
+def _head_tags(facts: Facts) -> dict[str, str]:
+    extra = {tags.ROLE: tags.ROLE_HEAD, tags.POOL: tags.ROLE_HEAD}
+    return {**extra, tags.PRICE: facts.head_price} if facts.head_price else extra
