@@ -14,6 +14,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from toolkit.local.machines.errors import MachineError
+
 _MOUNTINFO = Path("/proc/self/mountinfo")
 
 
@@ -49,7 +51,7 @@ class Groups:
         made = []
         for root in self.roots:
             group = root / self.name / machine
-            group.mkdir(parents=True, exist_ok=True)
+            _make_directories(group)
             self._delegate(root, root / self.name, group)
             made.append(group)
         return tuple(made)
@@ -108,3 +110,12 @@ class Groups:
                 for controller in offered:
                     with contextlib.suppress(OSError):
                         (directory / "cgroup.subtree_control").write_text(f"+{controller}")
+
+
+def _make_directories(group: Path) -> None:
+    """Create the group, once more if its parent was removed by the end of another machine."""
+    for _ in range(20):
+        with contextlib.suppress(FileNotFoundError):
+            group.mkdir(parents=True, exist_ok=True)
+            return
+    raise MachineError(f"{group} cannot be made")

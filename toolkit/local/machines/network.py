@@ -25,7 +25,8 @@ MOUNT_MARK = Path("/run/toolkit-local.netns-mounted")
 METADATA_ADDRESS = "169.254.169.254/32"
 _BRIDGE = "br0"
 _PORT_DIGITS = 14  # an interface name has 15 characters at most
-_ADD_LOCK = threading.Lock()  # the first `ip netns add` of a boot makes a mount, not atomically
+# Bridges are shared, and the first `ip netns add` of a boot makes a mount, not atomically.
+_SHARED = threading.RLock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ class Network:
         if spec.address is None:
             raise MachineError(f"{spec.instance_id} is in the host's network")
         vpc = f"{self.name}-{spec.vpc_id}"
-        self._ensure_bridge(vpc)
+        with _SHARED:
+            self._ensure_bridge(vpc)
         path = self.namespace(spec.instance_id)
         if not self._has_eth0(path.name):
             self._add(path.name)
@@ -79,7 +81,7 @@ class Network:
 
     def remove_all(self) -> None:
         """Remove every namespace, and the mount that `ip netns` made if it was made for us."""
-        with _ADD_LOCK:
+        with _SHARED:
             for name in self.namespaces():
                 must(self.host, ["ip", "netns", "del", name])
             others = self.netns_root.is_dir() and any(self.netns_root.iterdir())
@@ -119,7 +121,7 @@ class Network:
         return self.host.run(["ip", "-n", name, "link", "show", "eth0"]).returncode == 0
 
     def _add(self, name: str) -> None:
-        with _ADD_LOCK:
+        with _SHARED:
             if (self.netns_root / name).exists():
                 return
             if not self.mark.exists() and not self._is_mounted():

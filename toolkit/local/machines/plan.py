@@ -129,10 +129,11 @@ def enter_argv(pid: int, environment: Mapping[str, str], argv: Sequence[str]) ->
     return [
         "nsenter",
         f"--target={pid}",
-        *("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd=/"),
+        *("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root"),
         "--",
         "/usr/bin/env",
         "-i",
+        "--chdir=/",  # nsenter's own --wd is a directory of the host
         *(f"{name}={value}" for name, value in inside.items()),
         *argv,
     ]
