@@ -1,0 +1,116 @@
+#!/usr/bin/python3 -I
+"""Build a virtual environment at PATH with the given Python, then keep it as SEED.
+
+Prints `unchanged` as its last line when the seed was already made of the same Python and the same
+requirements, else `changed`. A virtual environment holds its own path in its scripts, so it is
+built where it will be used and moved away; whoever publishes it puts it back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+STAMP = ".stamp.json"
+
+
+def main(arguments: list[str]) -> int:
+    """Build unless the seed is what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--python", required=True)
+    parser.add_argument("--path", type=Path, required=True)
+    parser.add_argument("--seed", type=Path, required=True)
+    parser.add_argument("requirements", nargs="*")
+    options = parser.parse_args(arguments)
+    try:
+        wanted = inputs(options.python, options.requirements)
+        if stamped_inputs(options.seed) == wanted:
+            print("unchanged")
+            return 0
+        content = build(options.python, options.path, options.requirements)
+        stamp(options.path, wanted, content)
+        keep(options.path, options.seed)
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"training environment: {error}", file=sys.stderr)
+        return 1
+    print("changed")
+    return 0
+
+
+def inputs(python: str, requirements: list[str]) -> str:
+    """A digest of everything that decides the environment's content."""
+    version = output(python, "-I", "-c", "import sys; print(sys.version)")
+    return hashlib.sha256("\0".join([python, version, *requirements]).encode()).hexdigest()
+
+
+def stamped_inputs(seed: Path) -> str | None:
+    """What the seed was made of, or None where there is none."""
+    try:
+        recorded = json.loads((seed / STAMP).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return str(recorded.get("inputs"))
+
+
+def build(python: str, path: Path, requirements: list[str]) -> str:
+    """Make the environment; return what is in it, one `name==version` a line."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    inside = str(path / "bin" / "python")
+    if has_pip(python):
+        # The environment needs no pip of its own, and is smaller without.
+        run(python, "-I", "-m", "venv", "--without-pip", str(path))
+        pip = [python, "-m", "pip", "--python", inside]
+    else:
+        run(python, "-I", "-m", "venv", str(path))
+        pip = [inside, "-m", "pip"]
+    if requirements:
+        # Bytecode is written now: jobs run as users who can't write it later.
+        run(*pip, "install", "--no-cache-dir", "--no-input", "--compile", *requirements)
+    return output(*pip, "freeze")
+
+
+def has_pip(python: str) -> bool:
+    """Whether this Python has pip; Debian's doesn't."""
+    probe = [python, "-m", "pip", "--version"]
+    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+
+
+def stamp(path: Path, wanted: str, content: str) -> None:
+    """Say inside the environment what it is; the content's digest is the jobs' to log."""
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    record = {"inputs": wanted, "content": digest, "packages": content.split()}
+    (path / STAMP).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def keep(path: Path, seed: Path) -> None:
+    """Move the environment to where the image keeps it."""
+    shutil.rmtree(seed, ignore_errors=True)
+    seed.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(path, seed)
+
+
+def run(*argv: str) -> None:
+    """Run to the end; what it prints goes to our stderr, because stdout is the answer."""
+    subprocess.run(argv, check=True, stdout=sys.stderr, env=environment())
+
+
+def output(*argv: str) -> str:
+    """What a command prints."""
+    done = subprocess.run(argv, check=True, capture_output=True, text=True, env=environment())
+    return done.stdout.strip()
+
+
+def environment() -> dict[str, str]:
+    """Ours, without what would make another Python behave like this one."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
