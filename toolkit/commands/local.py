@@ -1,0 +1,295 @@
+"""`toolkit local`: an AWS endpoint with real machines on this computer, and its fault drills."""
+
+# ruff: noqa: PLR0917 - click passes options by name
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolkit.commands.options import json_option
+from toolkit.errors import LocalError
+from toolkit.local.options import DEFAULT_PORT, DRIVERS, Options, state_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolkit.local.client import Client
+    from toolkit.output import Reporter
+
+
+def _state_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--state",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="State directory  [default: $TOOLKIT_LOCAL_DIR, then /var/lib/toolkit-local].",
+    )(function)
+
+
+_TITLES = {
+    "check": "Check this host",
+    "clean": "Clean up",
+    "image": "Base image",
+    "start": "Start the local cloud",
+    "stop": "Stop the local cloud",
+}
+
+
+class _Phases:
+    """Turns `report(phase, detail)` into the phases of a reporter."""
+
+    def __init__(self, reporter: Reporter, stack: ExitStack) -> None:
+        self._reporter = reporter
+        self._outer = stack
+        self._title = ""
+        self._current: Any = None
+        self._inner = ExitStack()
+        stack.push(self._leave)
+
+    def __call__(self, phase: str, detail: str) -> None:
+        # What the base image's builder calls phases are details of ours.
+        title = _TITLES.get(phase, _TITLES["image"])
+        if title != self._title:
+            self._inner.close()
+            self._inner = ExitStack()
+            self._current = self._inner.enter_context(self._reporter.phase(title))
+            self._title = title
+        self._current.update(detail if phase in _TITLES else f"{phase}: {detail}")
+
+    def _leave(self, kind: Any, error: Any, trace: Any) -> None:
+        self._inner.__exit__(kind, error, trace)
+
+
+@click.group()
+def local() -> None:
+    """Run an AWS endpoint with machines on this computer."""
+
+
+@local.command()
+@_state_option
+@click.option("--port", default=DEFAULT_PORT, show_default=True, help="Where the endpoint listens.")
+@click.option(
+    "--driver",
+    type=click.Choice(DRIVERS),
+    default=DRIVERS[0],
+    show_default=True,
+    help="nspawn boots machines; none serves the API alone.",
+)
+@click.option("--boot-delay", default=0.0, help="Seconds more from pending to running.")
+@click.option("--visible-after", default=0.0, help="Seconds until Describe shows a new instance.")
+@click.option("--rates/--no-rates", default=True, help="Apply EC2's request rates.")
+@json_option
+def up(
+    state: Path | None,
+    port: int,
+    driver: str,
+    boot_delay: float,
+    visible_after: float,
+    rates: bool,
+    as_json: bool,
+) -> None:
+    """Start the local cloud; does nothing if it runs already."""
+    from toolkit.local.lifecycle import up as bring_up
+    from toolkit.output import print_json, reporter
+
+    options = Options(
+        state=state_dir(state),
+        port=port,
+        driver=driver,
+        boot_delay=boot_delay,
+        visible_after=visible_after,
+        throttle=rates,
+    )
+    with ExitStack() as stack:
+        brought = bring_up(options, _Phases(reporter(), stack))
+    if as_json:
+        print_json(brought)
+    else:
+        word = "runs" if brought.started else "runs already"
+        click.echo(f"the local cloud {word} at {brought.endpoint} (pid {brought.pid})")
+
+
+@local.command()
+@_state_option
+@json_option
+def down(state: Path | None, as_json: bool) -> None:
+    """End the local cloud and every machine of it; images and logs stay."""
+    from toolkit.local.lifecycle import down as bring_down
+    from toolkit.output import print_json, reporter
+
+    with ExitStack() as stack:
+        removed = bring_down(state_dir(state), _Phases(reporter(), stack))
+    if as_json:
+        print_json(removed)
+    else:
+        click.echo("the local cloud is down")
+
+
+@local.command()
+@_state_option
+@json_option
+def status(state: Path | None, as_json: bool) -> None:
+    """Show the instances, the faults in force, and where the endpoint is."""
+    from toolkit.output import print_json, table
+
+    facts = _client(state).get("status")
+    if as_json:
+        print_json(facts)
+        return
+    click.echo(f"{facts['endpoint']}  pid {facts['pid']}  driver {facts['driver']}")
+    columns = (
+        "instance_id",
+        "node",
+        "name",
+        "state",
+        "type",
+        "zone",
+        "market",
+        "address",
+        "notice",
+    )
+    shown = [one for one in facts["instances"] if one["state"] != "terminated"]
+    if shown:
+        rows = [
+            ["-" if one[column] is None else one[column] for column in columns] for one in shown
+        ]
+        click.echo(table([column.replace("_", " ") for column in columns], rows))
+    else:
+        click.echo("no instances")
+    for limit in facts["limits"]:
+        click.echo(f"capacity of {limit['pool']}: {limit['free']} more")
+    for one in facts["injections"]:
+        rest = "always" if one["count"] is None else f"{one['count']} more times"
+        click.echo(f"{one['action']} answers {one['code']}, {rest}")
+
+
+@local.command()
+@click.argument("target")
+@click.option("--notice", default=120.0, show_default=True, help="Seconds until it is reclaimed.")
+@click.option("--rebalance", is_flag=True, help="Recommend to rebalance only.")
+@_state_option
+@json_option
+def interrupt(
+    target: str, notice: float, rebalance: bool, state: Path | None, as_json: bool
+) -> None:
+    """Give TARGET (a node, an instance id, a Name) a spot interruption notice."""
+    client = _client(state)
+    if rebalance:
+        answer = client.post("rebalance", {"target": target})
+        text = f"{answer['instance_id']} is recommended to be rebalanced"
+    else:
+        answer = client.post("interrupt", {"target": target, "notice": notice})
+        text = f"{answer['instance_id']} will be reclaimed at {answer['notice']}"
+    _say(answer, text, as_json=as_json)
+
+
+@local.command()
+@click.argument("pool", required=False)
+@click.option("--free", default=0, show_default=True, help="How many more instances it gives.")
+@click.option("--seconds", type=float, help="For how long  [default: until restored].")
+@click.option("--restore", is_flag=True, help="Lift the limit of POOL, or every limit.")
+@_state_option
+@json_option
+def exhaust(
+    pool: str | None,
+    free: int,
+    seconds: float | None,
+    restore: bool,
+    state: Path | None,
+    as_json: bool,
+) -> None:
+    """Let POOL run out: TYPE[/ZONE[/MARKET]] with * for any, or spot, or on-demand."""
+    if pool is None and not restore:
+        raise click.UsageError("which pool? TYPE[/ZONE[/MARKET]], spot or on-demand")
+    wish = {"pool": pool, "free": free, "seconds": seconds, "restore": restore}
+    answer = _client(state).post("exhaust", wish)
+    gives = "has no limit" if restore else f"gives {free} more instances"
+    _say(answer, f"{answer['pool']} {gives}", as_json=as_json)
+
+
+@local.command()
+@click.argument("action", default="*")
+@click.option("--count", type=int, help="How many calls  [default: until --clear].")
+@click.option("--seconds", type=float, help="For how long.")
+@click.option("--code", default="RequestLimitExceeded", show_default=True, help="EC2's error code.")
+@click.option("--lost", is_flag=True, help="Carry the call out, and lose its answer.")
+@click.option("--clear", is_flag=True, help="Answer every call normally again.")
+@_state_option
+@json_option
+def throttle(
+    action: str,
+    count: int | None,
+    seconds: float | None,
+    code: str,
+    lost: bool,
+    clear: bool,
+    state: Path | None,
+    as_json: bool,
+) -> None:
+    """Answer ACTION (RunInstances, Describe*, ...) with an error instead."""
+    wish: dict[str, Any] = {"clear": True}
+    text = "every call is answered normally"
+    if not clear:
+        wish = {"action": action, "count": count, "seconds": seconds, "code": code, "lost": lost}
+        text = f"{action} answers {code}"
+    _say(_client(state).post("throttle", wish), text, as_json=as_json)
+
+
+@local.command()
+@click.argument("target")
+@click.argument("argv", nargs=-1)
+@click.option("--log", is_flag=True, help="Print the machine's console log instead.")
+@_state_option
+def console(target: str, argv: tuple[str, ...], log: bool, state: Path | None) -> None:
+    """Open a root shell in TARGET's machine, or run ARGV there."""
+    from toolkit.local.console import console_log, enter_argv
+    from toolkit.local.machines.errors import MachineError
+    from toolkit.local.machines.layout import Layout
+
+    layout = Layout(state_dir(state).absolute())
+    instance_id = target if target.startswith("i-") else _instance_of(_client(state), target)
+    try:
+        if log:
+            click.echo(console_log(layout, instance_id), nl=False)
+            return
+        command = enter_argv(layout, instance_id, argv or ("/bin/bash", "-l"))
+    except MachineError as error:
+        raise LocalError(str(error)) from error
+    os.execvp(command[0], command)  # noqa: S606 - argv only, no shell
+
+
+def _instance_of(client: Client, target: str) -> str:
+    for one in client.get("status")["instances"]:
+        if target in (one["node"], one["name"]) and one["state"] == "running":
+            return str(one["instance_id"])
+    raise LocalError(f"no running instance is, or is the node, {target}")
+
+
+def _client(state: Path | None) -> Client:
+    """Return the control API of the daemon that holds the state directory."""
+    from toolkit.local.client import Client
+    from toolkit.local.store import StateFiles
+
+    root = state_dir(state)
+    running = StateFiles(root).running()
+    if running is None:
+        raise LocalError(
+            f"no local cloud runs in {root}", next_step="start it with: toolkit local up"
+        )
+    return Client(running.options.port)
+
+
+def _say(answer: dict[str, Any], text: str, *, as_json: bool) -> None:
+    from toolkit.output import print_json
+
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(text)
+
+
+command = local

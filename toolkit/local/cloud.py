@@ -1,0 +1,162 @@
+"""The local cloud put together: moto, the layer over it, faults, metadata, machines."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+# Before moto is imported: it reads these then.
+os.environ.setdefault("MOTO_DISABLE_GLOBAL_CORS", "true")
+os.environ.setdefault("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
+
+from typing import TYPE_CHECKING, Self
+
+from moto.core.base_backend import BackendDict
+
+# Imported for their CloudFormation types: moto finds these among the subclasses of its model.
+from toolkit.local.control import Control
+from toolkit.local.faults import Faults
+from toolkit.local.front import Endpoint, Front
+from toolkit.local.imds import MetadataService
+from toolkit.local.keeper import Keeper, Network
+from toolkit.local.layer import prices
+from toolkit.local.layer.commands import Commands
+from toolkit.local.layer.compute import Compute
+from toolkit.local.layer.fleets import Fleets
+from toolkit.local.layer.idempotency import ClientTokens
+from toolkit.local.layer.images import Images, Shelf
+from toolkit.local.layer.patches import Patches
+from toolkit.local.layer.stacks import Stacks
+from toolkit.local.layer.states import States
+from toolkit.local.layer.storage import FileSystems
+from toolkit.local.layer.tables import Life, Tables
+from toolkit.local.layer.throttle import Throttle
+from toolkit.local.specs import machine_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import TracebackType
+
+    from toolkit.local.machines.driver import Driver, MachineSpec
+    from toolkit.local.options import Options
+
+log = logging.getLogger(__name__)
+
+WORKERS = 4  # machines started or ended at the same time
+_STOP_GRACE = 60.0
+
+
+class NoNetwork:
+    """For machines that have no network to listen in."""
+
+    def open(self, instance_id: str, namespace: Path | None) -> None:
+        """Do nothing."""
+
+    def close(self, instance_id: str) -> None:
+        """Do nothing."""
+
+
+class Cloud:
+    """One local cloud in this process. moto's tables are the process's, so there is one at a time.
+
+    As a context manager it forgets everything moto knew, puts the layer in
+    place, and on leaving takes it away again. Looking after machines is
+    `keeper.run`, for a thread of the caller's.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        driver: Driver,
+        shelf: Shelf,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        shutdown: Callable[[], None] = lambda: None,
+        workers: Executor | None = None,
+    ) -> None:
+        """Put the parts together; nothing is changed until the context is entered."""
+        self.options = options
+        self.driver = driver
+        self.tables = Tables(clock, wall)
+        self.faults = Faults(clock)
+        self.throttle = Throttle(clock, enabled=options.throttle)
+        self.states = States(self.tables, lambda life: self.faults.give_back(life.pool))
+        self.imds = MetadataService(self.tables)
+        self._patches = Patches()
+        self._shelf = shelf
+        self._workers = workers or ThreadPoolExecutor(WORKERS, "machines")
+        self.network: Network = NoNetwork()
+        self.keeper = self._keeper()
+        self.endpoint = Endpoint(self.tables, self.faults, self.throttle)
+        control = Control(options, self.tables, self.faults, self.throttle, shutdown)
+        self.front = Front(self.endpoint, control, self.imds)
+
+    def _keeper(self) -> Keeper:
+        cloud = self
+
+        class Now:
+            """The network as it is by then: the daemon adds sockets after this is made."""
+
+            def open(self, instance_id: str, namespace: Path | None) -> None:
+                cloud.network.open(instance_id, namespace)
+
+            def close(self, instance_id: str) -> None:
+                cloud.network.close(instance_id)
+
+        return Keeper(
+            self.tables, self.states, self.driver, Now(), self._spec, self.options, self._workers
+        )
+
+    def _spec(self, life: Life) -> MachineSpec:
+        return machine_spec(life, file_systems=self.options.state / "fsx", port=self.options.port)
+
+    def __enter__(self) -> Self:
+        """Begin with empty tables and the layer in place."""
+        BackendDict.reset()
+        tokens = ClientTokens()
+        compute = Compute(
+            self.tables, self.faults, tokens, self.driver.console, self.options.visible_after
+        )
+        self.states.install(self._patches)
+        compute.install(self._patches)
+        Fleets(self.tables, self.faults, tokens, compute).install(self._patches)
+        Images(self.tables, self._shelf, defer, self._halt).install(self._patches)
+        Commands(self.tables, self.driver, defer).install(self._patches)
+        FileSystems(self.options.state / "fsx").install(self._patches)
+        Stacks(self.tables, defer).install(self._patches)
+        prices.install(self._patches, self.tables.wall)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Take the layer away; machines are not touched."""
+        self.keeper.stop()
+        self._workers.shutdown(wait=True)
+        with self.tables.lock:
+            self._patches.undo()
+            BackendDict.reset()
+
+    def _halt(self, instance_id: str) -> None:
+        """End a machine for a snapshot. EC2 reboots it; an image is made of a builder that ends."""
+        self.driver.stop(instance_id, grace=_STOP_GRACE)
+
+
+def defer(work: Callable[[], None]) -> None:
+    """Run slow work in a thread of its own; what it raises goes to the log."""
+
+    def run() -> None:
+        try:
+            work()
+        except Exception:
+            log.exception("background work failed")
+
+    threading.Thread(target=run, daemon=True).start()

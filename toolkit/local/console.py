@@ -1,0 +1,37 @@
+"""A shell inside a machine, and what the machine wrote on its console."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolkit.errors import LocalError
+from toolkit.local.machines import plan
+from toolkit.local.machines.cgroups import Groups
+from toolkit.local.machines.disk import Disk
+from toolkit.local.machines.processes import Processes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from toolkit.local.machines.layout import Layout
+
+
+def enter_argv(layout: Layout, instance_id: str, argv: Sequence[str]) -> list[str]:
+    """Return the host command that runs `argv` as root inside a running machine."""
+    processes = Processes()
+    for pid in Groups.on_this_host(layout.name).members(instance_id):
+        if processes.is_init(pid) and processes.is_alive(pid):
+            record = Disk(layout.instance(instance_id)).record()
+            return plan.enter_argv(pid, record.environment if record else {}, argv)
+    raise LocalError(
+        f"{instance_id} has no running machine here",
+        next_step="see the instances with: toolkit local status",
+    )
+
+
+def console_log(layout: Layout, instance_id: str) -> str:
+    """Return the console log, also of an instance that is gone."""
+    try:
+        return layout.console(instance_id).read_text(errors="replace")
+    except FileNotFoundError:
+        raise LocalError(f"{instance_id} has no console log below {layout.consoles}") from None

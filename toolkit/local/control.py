@@ -1,0 +1,162 @@
+"""The control API below /_toolkit/: health, status and the fault drills. Host only."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolkit.local.faults import Faults, Injection, Pattern
+from toolkit.local.interruption import DEFAULT_NOTICE, Interruptions, NoSuchTarget, shown
+
+if TYPE_CHECKING:
+    from toolkit.local.imds import StartResponse
+    from toolkit.local.layer.tables import Tables
+    from toolkit.local.layer.throttle import Throttle
+    from toolkit.local.options import Options
+
+_BODY_LIMIT = 64 * 1024
+Handler = Callable[[Mapping[str, Any]], dict[str, Any]]
+
+
+class Control:
+    """Answers `toolkit local`'s commands."""
+
+    def __init__(
+        self,
+        options: Options,
+        tables: Tables,
+        faults: Faults,
+        throttle: Throttle,
+        shutdown: Callable[[], None],
+    ) -> None:
+        """`shutdown` asks the daemon to end, and returns at once."""
+        self._options = options
+        self._tables = tables
+        self._faults = faults
+        self._throttle = throttle
+        self._shutdown = shutdown
+        self._interruptions = Interruptions(tables)
+        self._handlers: dict[tuple[str, str], Handler] = {
+            ("GET", "health"): self._health,
+            ("GET", "status"): self._status,
+            ("POST", "interrupt"): self._interrupt,
+            ("POST", "rebalance"): self._rebalance,
+            ("POST", "exhaust"): self._exhaust,
+            ("POST", "throttle"): self._throttle_calls,
+            ("POST", "shutdown"): self._end,
+        }
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one request in JSON."""
+        name = str(environ["PATH_INFO"]).removeprefix("/_toolkit/").strip("/")
+        handler = self._handlers.get((environ["REQUEST_METHOD"], name))
+        if handler is None:
+            return _json(start_response, "404 Not Found", {"error": f"no such thing as {name}"})
+        try:
+            answer = handler(_body(environ))
+        except NoSuchTarget as error:
+            return _json(start_response, "404 Not Found", {"error": str(error)})
+        except (ValueError, TypeError, KeyError) as error:
+            return _json(start_response, "400 Bad Request", {"error": str(error)})
+        return _json(start_response, "200 OK", answer)
+
+    def _health(self, _given: Mapping[str, Any]) -> dict[str, Any]:
+        return {"status": "ok", "pid": os.getpid(), "state": str(self._options.state)}
+
+    def _status(self, _given: Mapping[str, Any]) -> dict[str, Any]:
+        with self._tables.lock:
+            instances = [shown(life) for life in self._tables.lives.values()]
+            limits = [
+                {"pool": str(rule.pattern), "free": rule.free}
+                for rule in self._faults.rules.values()
+            ]
+            injections = [
+                {"action": one.action, "code": one.code, "count": one.count, "lost": one.lost}
+                for one in self._faults.injections
+            ]
+        return {
+            "pid": os.getpid(),
+            "endpoint": f"http://127.0.0.1:{self._options.port}",
+            "state": str(self._options.state),
+            "driver": self._options.driver,
+            "instances": instances,
+            "limits": limits,
+            "injections": injections,
+            "rates": self._throttle.enabled,
+        }
+
+    def _interrupt(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        notice = float(given.get("notice", DEFAULT_NOTICE))
+        if notice < 0:
+            raise ValueError("a notice can't be negative")
+        return shown(self._interruptions.interrupt(str(given["target"]), notice))
+
+    def _rebalance(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        return shown(self._interruptions.rebalance(str(given["target"])))
+
+    def _exhaust(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        text = given.get("pool")
+        pattern = Pattern.parse(str(text)) if text else None
+        with self._tables.lock:
+            if given.get("restore"):
+                self._faults.restore(pattern)
+                return {"pool": str(pattern) if pattern else "*", "restored": True}
+            if pattern is None:
+                raise ValueError("which pool? TYPE[/ZONE[/MARKET]], spot or on-demand")
+            free = int(given.get("free", 0))
+            seconds = given.get("seconds")
+            self._faults.limit(
+                pattern,
+                free,
+                returns=bool(given.get("returns")),
+                seconds=None if seconds is None else float(seconds),
+            )
+        return {"pool": str(pattern), "free": free, "seconds": seconds}
+
+    def _throttle_calls(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        with self._tables.lock:
+            if "rates" in given:
+                self._throttle.enabled = bool(given["rates"])
+                return {"rates": self._throttle.enabled}
+            if given.get("clear"):
+                self._faults.clear_injections()
+                return {"cleared": True}
+            count, seconds = given.get("count"), given.get("seconds")
+            code = str(given.get("code") or "RequestLimitExceeded")
+            injection = Injection(
+                action=str(given.get("action") or "*"),
+                code=code,
+                message=str(given.get("message") or "Request limit exceeded."),
+                count=None if count is None else int(count),
+                until=None if seconds is None else self._tables.clock() + float(seconds),
+                lost=bool(given.get("lost")),
+            )
+            self._faults.inject(injection)
+        return {"action": injection.action, "code": code, "count": count, "seconds": seconds}
+
+    def _end(self, _given: Mapping[str, Any]) -> dict[str, Any]:
+        self._shutdown()
+        return {"status": "ending"}
+
+
+def _body(environ: Mapping[str, Any]) -> Mapping[str, Any]:
+    length = int(environ.get("CONTENT_LENGTH") or 0)
+    if length > _BODY_LIMIT:
+        raise ValueError("too long")
+    text = environ["wsgi.input"].read(length) if length else b""
+    # A web page can make a browser post a form here, but not JSON without being asked first.
+    if environ["REQUEST_METHOD"] == "POST" and environ.get("CONTENT_TYPE") != "application/json":
+        raise ValueError("Content-Type must be application/json")
+    value = json.loads(text) if text else {}
+    if not isinstance(value, dict):
+        raise TypeError("a JSON object is expected")
+    return value
+
+
+def _json(start_response: StartResponse, status: str, value: object) -> Iterable[bytes]:
+    body = json.dumps(value).encode()
+    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+    start_response(status, headers)
+    return [body]

@@ -1,0 +1,68 @@
+"""One SendCommand, and its course on each instance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_DEFAULT_TIMEOUT = 3600  # seconds; the document's executionTimeout
+
+
+@dataclass(slots=True)
+class Invocation:
+    """One command on one instance."""
+
+    instance_id: str
+    status: str = "Pending"
+    code: int = -1
+    stdout: bytes = b""
+    stderr: bytes = b""
+    began: float | None = None
+    ended: float | None = None
+
+
+@dataclass(slots=True)
+class Command:
+    """One SendCommand."""
+
+    id: str
+    region: str
+    params: Mapping[str, Any]
+    requested: float
+    invocations: dict[str, Invocation] = field(default_factory=dict)
+
+    @property
+    def script(self) -> str:
+        """Return the commands as the agent joins them."""
+        lines: Sequence[str] = self.params.get("Parameters", {}).get("commands", ())
+        return "\n".join(lines) + "\n"
+
+    @property
+    def directory(self) -> str:
+        """Return the working directory asked for, or nothing."""
+        given: Sequence[str] = self.params.get("Parameters", {}).get("workingDirectory", ())
+        return given[0] if given else ""
+
+    @property
+    def timeout(self) -> float:
+        """Return how many seconds the script may run."""
+        given = self.params.get("Parameters", {}).get("executionTimeout", ())
+        return float(given[0]) if given and str(given[0]).isdigit() else _DEFAULT_TIMEOUT
+
+    @property
+    def status(self) -> str:
+        """Return the status over all instances."""
+        states = {one.status for one in self.invocations.values()}
+        for state in ("InProgress", "Pending", "TimedOut", "Failed"):
+            if state in states:
+                return state
+        return "Success"
+
+    def prefix(self, instance_id: str) -> str:
+        """Return the key below which the agent writes this instance's output."""
+        parts = [str(self.params.get("OutputS3KeyPrefix") or "").strip("/"), self.id, instance_id]
+        tail = ["awsrunShellScript", "0.awsrunShellScript"]
+        return "/".join([part for part in parts if part] + tail)

@@ -1,0 +1,57 @@
+"""Client tokens: the same request answered the same, however often it is sent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from toolkit.local.layer.refusals import refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class ClientTokens:
+    """Remembers what each token was used for, for as long as the local cloud runs.
+
+    EC2 keeps a token for at least 24 hours and answers a repetition with the
+    first answer, also when the instances of it are gone. A refused request
+    does not use its token up.
+    """
+
+    def __init__(self) -> None:
+        """Begin with no token used."""
+        self._used: dict[tuple[str, str, str], tuple[str, Any]] = {}
+
+    def once(
+        self,
+        action: str,
+        region: str,
+        params: Mapping[str, Any],
+        make: Callable[[], Any],
+    ) -> Any:
+        """Return what `make` returns, or what it returned when the token was used first."""
+        token = params.get("ClientToken")
+        if not token:
+            return make()
+        key = (action, region, str(token))
+        print_ = fingerprint(params)
+        if key in self._used:
+            known, result = self._used[key]
+            if known != print_:
+                message = (
+                    "Arguments on this idempotent request are inconsistent with arguments used "
+                    "in previous request(s)."
+                )
+                raise refused("IdempotentParameterMismatch", message)
+            return result
+        result = make()
+        self._used[key] = (print_, result)
+        return result
+
+
+def fingerprint(params: Mapping[str, Any]) -> str:
+    """Return a digest of every parameter, order of keys apart."""
+    text = json.dumps(params, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,37 @@
+"""Replacing moto's methods by ours, and putting them back.
+
+moto keeps its tables in module-level objects and calls itself across services
+(CloudFormation runs instances on the EC2 backend, not over HTTP), so the
+only place where behaviour can be corrected for every caller is the method.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_MISSING = object()
+
+
+class Patches:
+    """The replacements one local cloud has made; `undo` takes all of them back."""
+
+    def __init__(self) -> None:
+        """Begin with nothing replaced."""
+        self._originals: list[tuple[Any, str, Any]] = []
+
+    def replace(self, owner: Any, name: str, value: Any) -> Any:
+        """Put `value` in place of `owner.name`; returns what was there (or None)."""
+        # vars() and not getattr(): a classmethod must be put back as the object it was.
+        original = vars(owner).get(name, _MISSING)
+        self._originals.append((owner, name, original))
+        setattr(owner, name, value)
+        return None if original is _MISSING else original
+
+    def undo(self) -> None:
+        """Put every original back, the latest replacement first."""
+        while self._originals:
+            owner, name, original = self._originals.pop()
+            if original is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)

@@ -1,0 +1,139 @@
+"""AWS::SecretsManager::Secret, which moto's CloudFormation does not know."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import string
+from typing import TYPE_CHECKING, Any
+
+from moto.core.common_models import CloudFormationModel
+from moto.secretsmanager.models import secretsmanager_backends
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_DEFAULT_LENGTH = 32
+_PUNCTUATION = string.punctuation
+
+
+def generate(wish: Mapping[str, Any]) -> str:
+    """Return a secret string as GenerateSecretString describes it."""
+    length = int(wish.get("PasswordLength") or _DEFAULT_LENGTH)
+    classes = [
+        alphabet
+        for alphabet, key in (
+            (string.ascii_lowercase, "ExcludeLowercase"),
+            (string.ascii_uppercase, "ExcludeUppercase"),
+            (string.digits, "ExcludeNumbers"),
+            (_PUNCTUATION, "ExcludePunctuation"),
+        )
+        if not _true(wish.get(key))
+    ]
+    if _true(wish.get("IncludeSpace")):
+        classes.append(" ")
+    excluded = set(wish.get("ExcludeCharacters") or "")
+    classes = [kept for one in classes if (kept := "".join(c for c in one if c not in excluded))]
+    everything = "".join(classes)
+    while True:
+        password = "".join(secrets.choice(everything) for _ in range(length))
+        every = wish.get("RequireEachIncludedType")
+        wanted = classes if every is None or _true(every) else []
+        if length < len(wanted) or all(set(one) & set(password) for one in wanted):
+            break
+    key = wish.get("GenerateStringKey")
+    if not key:
+        return password
+    return json.dumps({**json.loads(wish.get("SecretStringTemplate") or "{}"), key: password})
+
+
+def _true(value: Any) -> bool:
+    return str(value).lower() == "true"
+
+
+class StackSecret(CloudFormationModel):  # type: ignore[misc]  # moto is untyped here
+    """A secret of a stack; Ref gives its ARN."""
+
+    def __init__(self, arn: str, name: str) -> None:
+        """Stand for a secret of the backend."""
+        self.arn = arn
+        self.name = name
+
+    @property
+    def physical_resource_id(self) -> str:
+        """Return what Ref gives."""
+        return self.arn
+
+    @staticmethod
+    def cloudformation_name_type() -> str:
+        """Return the property that names the resource."""
+        return "Name"
+
+    @staticmethod
+    def cloudformation_type() -> str:
+        """Return the resource type."""
+        return "AWS::SecretsManager::Secret"
+
+    @classmethod
+    def has_cfn_attr(cls, attr: str) -> bool:
+        """Say which attributes GetAtt may read."""
+        return attr == "Id"
+
+    def get_cfn_attribute(self, attribute_name: str) -> str:
+        """Return an attribute."""
+        del attribute_name
+        return self.arn
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls,
+        resource_name: str,
+        cloudformation_json: Any,
+        account_id: str,
+        region_name: str,
+        **_: Any,
+    ) -> StackSecret:
+        """Create the secret a template describes, generated if it asks for that."""
+        given: Mapping[str, Any] = cloudformation_json["Properties"]
+        value = given.get("SecretString")
+        wish = given.get("GenerateSecretString")
+        if wish is not None:
+            value = generate(wish)
+        made = secretsmanager_backends[account_id][region_name].create_secret(
+            name=resource_name,
+            secret_string=value,
+            secret_binary=None,
+            description=given.get("Description"),
+            tags=given.get("Tags"),
+            kms_key_id=given.get("KmsKeyId"),
+            client_request_token=None,
+            replica_regions=[],
+            force_overwrite=False,
+        )
+        return cls(str(json.loads(made)["ARN"]), resource_name)
+
+    @classmethod
+    def update_from_cloudformation_json(
+        cls,
+        original_resource: Any,
+        new_resource_name: str,
+        cloudformation_json: Any,
+        account_id: str,
+        region_name: str,
+    ) -> StackSecret:
+        """Write a literal value; a generated one stays as it was generated."""
+        del new_resource_name
+        kept: StackSecret = original_resource
+        value = cloudformation_json["Properties"].get("SecretString")
+        if value is not None:
+            secretsmanager_backends[account_id][region_name].put_secret_value(
+                kept.arn, value, None, None, ["AWSCURRENT"]
+            )
+        return kept
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        """Delete the secret at once, as CloudFormation does."""
+        backend = secretsmanager_backends[account_id][region_name]
+        backend.delete_secret(
+            secret_id=self.arn, recovery_window_in_days=None, force_delete_without_recovery=True
+        )

@@ -1,0 +1,121 @@
+"""moto's tables, under one lock, with what they do not remember about an instance."""
+
+# ruff: noqa: SLF001 - moto has no other way to read and write these
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from moto.ec2.models import ec2_backends
+from moto.ec2.models.instances import StateReason
+
+from toolkit.local.options import ACCOUNT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from toolkit.local.faults import Pool
+
+STATE_CODES = {
+    "pending": 0,
+    "running": 16,
+    "shutting-down": 32,
+    "terminated": 48,
+    "stopping": 64,
+    "stopped": 80,
+}
+ALIVE = ("pending", "running", "stopping", "stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why an instance changed its state, as DescribeInstances tells it."""
+
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+
+USER_SHUTDOWN = Reason("Client.UserInitiatedShutdown", "User initiated shutdown")
+GUEST_SHUTDOWN = Reason("Client.InstanceInitiatedShutdown", "Instance initiated shutdown")
+SPOT_RECLAIMED = Reason("Server.SpotInstanceTermination", "Spot instance termination")
+START_FAILED = Reason("Server.InternalError", "Internal error on launch")
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """An interruption that EC2 announced: wall-clock moment and the daemon's own deadline."""
+
+    time: float
+    deadline: float
+
+
+@dataclass(slots=True)
+class Life:
+    """One instance: moto's row and what the local cloud knows besides."""
+
+    instance: Any
+    region: str
+    pool: Pool
+    born: float
+    user_data: str | None = None
+    reason: Reason | None = None  # of the end it is on its way to
+    notice: Notice | None = None
+    rebalance: float | None = None  # wall clock of the recommendation
+    reboot: bool = False
+    ended: float | None = None
+
+    @property
+    def id(self) -> str:
+        """Return the instance id."""
+        return str(self.instance.id)
+
+    @property
+    def state(self) -> str:
+        """Return the state's name."""
+        return str(self.instance.state)
+
+    @property
+    def why(self) -> str | None:
+        """Return the reason of the state in words."""
+        reason = self.instance.state_reason
+        return str(reason.message) if reason else None
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Return the tags as they are now."""
+        return dict(self.instance.ec2_backend.tags.get(self.id, {}))
+
+
+@dataclass(slots=True)
+class Tables:
+    """The lock, the clock and every instance. Read and write with the lock held."""
+
+    clock: Callable[[], float]
+    wall: Callable[[], float]
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    lives: dict[str, Life] = field(default_factory=dict)
+
+    def ec2(self, region: str) -> Any:
+        """Return moto's EC2 of a region."""
+        return ec2_backends[ACCOUNT][region]
+
+    def regions(self) -> list[str]:
+        """Return the regions that were used so far."""
+        return list(dict.keys(ec2_backends[ACCOUNT]))
+
+    def alive(self) -> Iterator[Life]:
+        """Return every instance that is not ended or ending."""
+        return (life for life in list(self.lives.values()) if life.state in ALIVE)
+
+    def set_state(self, life: Life, name: str, reason: Reason | None = None) -> None:
+        """Write a state and its reason into moto's row."""
+        instance = life.instance
+        instance._state.name = name
+        instance._state.code = STATE_CODES[name]
+        instance.state_reason = StateReason(str(reason), reason.code) if reason else None
+        instance._reason = str(reason) if reason else ""

@@ -1,0 +1,73 @@
+"""Which resource of a CloudFormation template needs which: the order to make them in. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+_SUB = re.compile(r"\$\{(?!!)([^}.]+)(?:\.[^}]+)?\}")
+PSEUDO = "AWS::"
+
+
+def references(value: Any, local: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Return every name that a part of a template refers to; `local` are Sub's own variables."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _of_function(str(key), inner, local)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from references(inner, local)
+
+
+def _of_function(key: str, inner: Any, local: frozenset[str]) -> Iterator[str]:
+    if key == "Ref":
+        yield str(inner)
+    elif key == "Fn::GetAtt":
+        yield str(inner).split(".", 1)[0] if isinstance(inner, str) else str(inner[0])
+    elif key == "Fn::Sub":
+        text, variables = inner if isinstance(inner, list) else (inner, {})
+        yield from references(variables, local)
+        yield from (name for name in _SUB.findall(str(text)) if name not in variables)
+    elif key == "DependsOn":
+        yield from [inner] if isinstance(inner, str) else inner
+    elif key == "Condition" and isinstance(inner, str):
+        return
+    else:
+        yield from references(inner, local)
+
+
+def order(template: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the resources so that each comes after those it needs, else as written.
+
+    Raises ValueError for a circle.
+    """
+    resources: Mapping[str, Any] = template["Resources"]
+    needs = {
+        name: [one for one in dict.fromkeys(references(body)) if one in resources and one != name]
+        for name, body in resources.items()
+    }
+    done: dict[str, None] = {}
+    for name in resources:
+        _visit(name, needs, done, ())
+    return tuple(done)
+
+
+def _visit(
+    name: str, needs: Mapping[str, Sequence[str]], done: dict[str, None], path: tuple[str, ...]
+) -> None:
+    if name in done:
+        return
+    if name in path:
+        circle = ", ".join(sorted(path[path.index(name) :]))
+        raise ValueError(f"Circular dependency between resources: [{circle}]")
+    for needed in needs[name]:
+        _visit(needed, needs, done, (*path, name))
+    done[name] = None
+
+
+def unresolved(template: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names the resources refer to that are neither resource nor parameter."""
+    known = {*template["Resources"], *(template.get("Parameters") or {})}
+    found = dict.fromkeys(references(template["Resources"]))
+    return tuple(one for one in found if one not in known and not one.startswith(PSEUDO))

@@ -1,0 +1,179 @@
+"""Bringing the local cloud up and down. Both may be repeated, also after a kill -9."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolkit.errors import LocalError, PreflightFailed
+from toolkit.local.client import Client
+from toolkit.local.machines import cleanup, factory
+from toolkit.local.machines.errors import MachineError
+from toolkit.local.machines.layout import Layout
+from toolkit.local.machines.preflight import Preflight
+from toolkit.local.store import Running, StateFiles
+
+if TYPE_CHECKING:
+    from toolkit.local.options import Options
+
+_START_PATIENCE = 60.0  # seconds for the daemon to import moto and listen, on a busy machine
+_END_PATIENCE = 90.0  # seconds for the daemon to end its machines
+_POLL = 0.1
+_LOG_SHOWN = 2000  # characters of the daemon's log worth showing
+
+Report = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """A local cloud that answers; `started` False when it ran already."""
+
+    endpoint: str
+    pid: int
+    started: bool
+
+
+def up(options: Options, report: Report) -> Brought:
+    """Check the host, build the base image if need be, start the daemon, wait until it answers.
+
+    `report(phase, detail)` is told of progress. PreflightFailed lists everything
+    the host lacks; nothing has been changed then.
+    """
+    options = replace(options, state=options.state.absolute())
+    files = StateFiles(options.state)
+    running = files.running()
+    if running is not None:
+        return _already(options, running)
+    layout = Layout(options.state)
+    if options.driver != "none":
+        report("check", "this host")
+        problems = Preflight(layout, port=options.port).problems()
+        if problems:
+            raise PreflightFailed(
+                "this host can't run machines:\n"
+                + "\n".join(f"  {one.what}: {one.found}; {one.fix}" for one in problems),
+                next_step="fix these and run: toolkit local up",
+            )
+        report("clean", "what an earlier run left")
+        _clean(layout)
+        report("image", "base")
+        _build_base(layout, report)
+    report("start", "the daemon")
+    pid = _start(options, files)
+    return Brought(Client(options.port).endpoint, pid, started=True)
+
+
+def _already(options: Options, running: Running) -> Brought:
+    theirs = running.options
+    if (theirs.port, theirs.driver) != (options.port, options.driver):
+        raise LocalError(
+            f"a local cloud with driver {theirs.driver} runs on port {theirs.port} already",
+            next_step="end it first: toolkit local down",
+        )
+    client = Client(theirs.port)
+    client.get("health")
+    return Brought(client.endpoint, running.pid, started=False)
+
+
+def _build_base(layout: Layout, report: Report) -> None:
+    try:
+        factory.base_builder(layout).build(report)
+    except MachineError as error:
+        raise LocalError(
+            f"the base image could not be built: {error}",
+            next_step="check the network and the apt configuration, then: toolkit local up",
+        ) from error
+
+
+def _start(options: Options, files: StateFiles) -> int:
+    """Start the daemon in a session of its own, and wait until it answers."""
+    files.root.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with files.log.open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "toolkit.local.daemon", options.to_json()],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd="/",
+            env=_environment(),
+        )
+    client = Client(options.port)
+    deadline = time.monotonic() + _START_PATIENCE
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise LocalError(f"the local cloud's daemon ended at once:\n{_tail(files.log)}")
+        try:
+            if client.get("health", timeout=2)["pid"] == process.pid:
+                return process.pid
+        except LocalError:
+            pass
+        time.sleep(_POLL)
+    process.kill()
+    raise LocalError(f"the local cloud's daemon does not answer:\n{_tail(files.log)}")
+
+
+def _environment() -> dict[str, str]:
+    """Return an environment in which the daemon finds this package, whatever its directory."""
+    here = str(Path(__file__).resolve().parents[2])
+    path = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{path}" if path else here}
+
+
+def down(state: Path, report: Report) -> cleanup.Removed:
+    """End the daemon and every machine, and remove all of it but images, consoles and cache."""
+    state = state.absolute()
+    files = StateFiles(state)
+    running = files.running()
+    if running is not None:
+        report("stop", f"the daemon ({running.pid})")
+        _end(files, running)
+    layout = Layout(state)
+    if not state.exists():
+        return cleanup.Removed((), (), (), ())
+    report("clean", "machines, networks and mounts")
+    removed = _clean(layout)
+    files.record.unlink(missing_ok=True)
+    return removed
+
+
+def _end(files: StateFiles, running: Running) -> None:
+    for number, patience in ((signal.SIGTERM, _END_PATIENCE), (signal.SIGKILL, 5.0)):
+        try:
+            os.kill(running.pid, number)
+        except ProcessLookupError:
+            return
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            if files.running() is None:
+                return
+            time.sleep(_POLL)
+    raise LocalError(f"process {running.pid} survives SIGKILL")
+
+
+def _clean(layout: Layout) -> cleanup.Removed:
+    """Remove what a daemon that is gone left: its machines, and file systems nobody lists."""
+    if os.geteuid() != 0:
+        return cleanup.Removed((), (), (), ())
+    try:
+        removed = cleanup.everything(layout)
+    except MachineError as error:
+        raise LocalError(f"not everything could be removed: {error}") from error
+    for directory in layout.filesystems.glob("fs-*"):
+        shutil.rmtree(directory, ignore_errors=True)
+    return removed
+
+
+def _tail(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")[-_LOG_SHOWN:]
+    except FileNotFoundError:
+        return ""
