@@ -13,6 +13,7 @@ from moto.core.responses import ActionResult
 from moto.s3.models import s3_backends
 from moto.ssm.responses import SimpleSystemManagerResponse
 
+from toolkit.local.layer.command import Command, Invocation
 from toolkit.local.machines.driver import Completed, Driver, MachineState
 from toolkit.local.machines.errors import MachineError
 from toolkit.local.options import ACCOUNT
@@ -20,8 +21,7 @@ from toolkit.local.options import ACCOUNT
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from toolkit.local.layer.command import Command, Invocation
-from toolkit.local.layer.patches import Patches
+    from toolkit.local.layer.patches import Patches
     from toolkit.local.layer.tables import Tables
 
 DOCUMENT = "AWS-RunShellScript"

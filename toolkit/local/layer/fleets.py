@@ -12,7 +12,7 @@ from moto.ec2.models.fleets import Fleet
 from moto.ec2.responses import EC2Response
 from moto.ec2.utils import random_fleet_id
 
-from toolkit.local.faults import Faults, Pool
+from toolkit.local.faults import Faults
 from toolkit.local.layer import births
 from toolkit.local.layer.compute import Compute, plain
 from toolkit.local.layer.launch import (
@@ -23,15 +23,15 @@ from toolkit.local.layer.launch import (
     merge,
     tags_by_type,
 )
+from toolkit.local.layer.offering import Offering, Outcome
 from toolkit.local.layer.prices import on_demand_price, spot_price
 from toolkit.local.layer.refusals import code_of, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from toolkit.local.layer.idempotency import ClientTokens
-    from toolkit.local.layer.offering import Offering, Outcome
-from toolkit.local.layer.patches import Patches
+    from toolkit.local.layer.patches import Patches
     from toolkit.local.layer.tables import Tables
 
 _PRIORITIZED = ("prioritized", "capacity-optimized-prioritized", "capacityOptimizedPrioritized")
