@@ -52,7 +52,7 @@ class Groups:
         for root in self.roots:
             group = root / self.name / machine
             _make_directories(group)
-            self._delegate(root, root / self.name, group)
+            self._delegate(root / self.name, group)
             made.append(group)
         return tuple(made)
 
@@ -103,7 +103,7 @@ class Groups:
         return found
 
     def _delegate(self, *path: Path) -> None:
-        """Pass on the controllers we were given, as far as the kernel lets us (v2 only)."""
+        """Pass on the controllers we were given (v2 only); the root of the tree is the host's."""
         for directory in path:
             with contextlib.suppress(OSError):
                 offered = (directory / "cgroup.controllers").read_text().split()

@@ -1,0 +1,133 @@
+"""Machines inherit how the host reaches packages, and nothing that is not about that."""
+
+from pathlib import Path
+
+import pytest
+
+from toolkit.local.machines import inherit
+
+DEB822 = """\
+# a comment
+Types: deb deb-src
+URIs: https://mirror.example/debian/
+Suites: bookworm bookworm-updates
+Components: main contrib
+
+Types: deb
+URIs: http://mirror.example/debian-security
+Suites:
+ bookworm-security
+Components: main
+"""
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "etc/apt/sources.list.d").mkdir(parents=True)
+    (tmp_path / "etc/os-release").write_text('ID=debian\nVERSION_CODENAME="bookworm"\n')
+    return tmp_path
+
+
+def test_mirrors_are_read_from_deb822_sources(root):
+    (root / "etc/apt/sources.list.d/debian.sources").write_text(DEB822)
+    assert inherit.mirrors(root) == (
+        "https://mirror.example/debian",
+        "http://mirror.example/debian-security",
+    )
+
+
+def test_mirrors_are_read_from_one_line_sources(root):
+    (root / "etc/apt/sources.list").write_text(
+        "# deb http://commented.example bookworm main\n"
+        "deb [arch=amd64 trusted=no] http://one.example/debian bookworm main\n"
+        "deb http://third.example/apt bookworm stable\n"
+    )
+    assert inherit.mirrors(root) == ("http://one.example/debian", inherit.SECURITY_MIRROR)
+
+
+def test_a_disabled_source_is_no_mirror(root):
+    (root / "etc/apt/sources.list.d/x.sources").write_text("Enabled: no\n" + DEB822)
+    assert inherit.mirrors(root)[0] == inherit.DEBIAN_MIRROR
+
+
+def test_another_distributions_mirrors_are_not_debians(root):
+    (root / "etc/os-release").write_text("ID=ubuntu\nVERSION_CODENAME=noble\n")
+    (root / "etc/apt/sources.list").write_text("deb http://ubuntu.example/ubuntu noble main\n")
+    assert inherit.mirrors(root) == (inherit.DEBIAN_MIRROR, inherit.SECURITY_MIRROR)
+
+
+def test_apt_options_are_transport_and_trust_not_storage_nor_commands():
+    dump = """\
+Acquire "";
+Acquire::http::Proxy "http://proxy.example:3128";
+Acquire::https::CaInfo "/etc/ssl/certs/ca-certificates.crt";
+Acquire::Check-Valid-Until "false";
+Acquire::http::Proxy-Auto-Detect "/usr/local/bin/find-proxy";
+Acquire::GzipIndexes "true";
+DPkg::Post-Invoke:: "rm -f /var/cache/apt/*.bin || true";
+APT::Architecture "amd64";
+"""
+    assert inherit.apt_options(dump) == (
+        ("Acquire::http::Proxy", "http://proxy.example:3128"),
+        ("Acquire::https::CaInfo", "/etc/ssl/certs/ca-certificates.crt"),
+        ("Acquire::Check-Valid-Until", "false"),
+    )
+
+
+def test_pips_nearer_file_and_then_the_environment_win(root, tmp_path):
+    home = tmp_path / "home"
+    (home / ".config/pip").mkdir(parents=True)
+    (root / "etc/pip.conf").write_text(
+        "[global]\nindex-url = https://far.example/simple\nno-index = no\n"
+    )
+    (home / ".config/pip/pip.conf").write_text(
+        "[global]\nindex-url = https://near.example/simple\n"
+        "extra-index-url =\n  https://a.example\n  https://b.example\n"
+        "[list]\nformat = columns\n"
+    )
+    found = dict(inherit.pip_settings(root, {"PIP_FIND_LINKS": "/wheels", "PIP_USER": "1"}, home))
+    assert found == {
+        "index-url": "https://near.example/simple",
+        "extra-index-url": "https://a.example https://b.example",
+        "no-index": "no",
+        "find-links": "/wheels",
+    }
+
+
+def test_a_pip_conf_that_does_not_parse_is_passed_over(root, tmp_path):
+    (root / "etc/pip.conf").write_text("index-url = x\n")
+    assert inherit.pip_settings(root, {}, tmp_path / "home") == ()
+
+
+def test_directories_pip_reads_are_shown_whole_and_once(tmp_path):
+    (tmp_path / "pypi/simple").mkdir(parents=True)
+    (tmp_path / "wheels/sub").mkdir(parents=True)
+    settings = (
+        ("extra-index-url", f"file://{tmp_path}/pypi/simple https://pypi.org/simple"),
+        ("find-links", f"{tmp_path}/wheels {tmp_path}/wheels/sub {tmp_path}/absent relative"),
+        ("trusted-host", str(tmp_path)),
+    )
+    assert inherit.pip_directories(settings) == (tmp_path / "pypi", tmp_path / "wheels")
+
+
+def test_the_whole_host_is_never_shown(tmp_path):
+    assert inherit.pip_directories((("find-links", "/"), ("index-url", "file:///simple"))) == ()
+
+
+def test_secrets_and_trust_are_collected_apart(root):
+    (root / "etc/apt/auth.conf.d").mkdir()
+    (root / "etc/apt/auth.conf").write_text("machine a login u password p\n")
+    (root / "etc/apt/auth.conf.d/b.conf").write_text("machine b login u password p\n")
+    (root / "usr/local/share/ca-certificates").mkdir(parents=True)
+    (root / "usr/local/share/ca-certificates/corp.crt").write_text("CERT")
+    (root / "etc/resolv.conf").write_text("nameserver 192.0.2.1\n")
+    found = inherit.read(root, {"https_proxy": "http://p", "no_proxy": "", "X": "1"}, "", root)
+    assert found.apt_auth.count(b"machine") == 2
+    assert found.local_cas == {"corp.crt": b"CERT"}
+    assert found.resolv_conf == b"nameserver 192.0.2.1\n"
+    assert found.proxies == (("https_proxy", "http://p"),)
+
+
+def test_a_host_with_nothing_gives_the_defaults(tmp_path):
+    found = inherit.read(tmp_path, {}, "", Path("/nonexistent"))
+    assert found == inherit.Inheritance()

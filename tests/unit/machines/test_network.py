@@ -1,0 +1,102 @@
+"""Machines of a VPC share a bridge, and nothing of a local cloud outlives it on the host."""
+
+from ipaddress import IPv4Interface
+
+import pytest
+
+from toolkit.local.machines.errors import CommandFailed
+from toolkit.local.machines.network import Network
+
+VPC = "tkl-abc123-vpc-0123456789abcdef0"
+
+
+@pytest.fixture
+def mountinfo(tmp_path):
+    path = tmp_path / "mountinfo"
+    path.write_text("")
+    return path
+
+
+@pytest.fixture
+def network(host, tmp_path, mountinfo):
+    return Network("tkl-abc123", host, tmp_path / "mark", tmp_path / "netns", mountinfo)
+
+
+def test_a_machine_gets_a_cable_its_address_and_the_metadata_address(network, host, make_spec):
+    path = network.connect(make_spec())
+    assert path.name == "tkl-abc123-i-0123456789abcdef0"
+    assert host.links[path.name, "eth0"] == [
+        f"veth to {VPC}",
+        "10.42.1.10/24",
+        "route 10.42.0.0/16",
+    ]
+    assert host.links[path.name, "lo"] == ["169.254.169.254/32"]
+
+
+def test_machines_of_one_vpc_share_one_bridge(network, host, make_spec):
+    network.connect(make_spec())
+    second = make_spec(instance_id="i-0fedcba9876543210", address=IPv4Interface("10.42.2.10/24"))
+    network.connect(second)
+    bridges = [key for key, value in host.links.items() if value == ["bridge"]]
+    assert bridges == [(VPC, "br0")]
+
+
+def test_connecting_twice_changes_nothing(network, host, make_spec):
+    network.connect(make_spec())
+    first = {key: set(value) for key, value in host.links.items()}
+    network.connect(make_spec())
+    assert {key: set(value) for key, value in host.links.items()} == first
+
+
+def test_a_start_cut_off_before_the_cable_is_taken_up_again(network, host, make_spec):
+    (network.netns_root).mkdir()
+    (network.netns_root / VPC).touch()
+    host.links[VPC, "v3456789abcdef0"] = ["half made"]
+    network.connect(make_spec())
+    assert ("tkl-abc123-i-0123456789abcdef0", "eth0") in host.links
+
+
+def test_every_interface_name_fits_the_kernels_fifteen_characters(network, host, make_spec):
+    network.connect(make_spec())
+    assert all(len(name) <= 15 for _, name in host.links)
+
+
+def test_disconnecting_removes_the_namespace_and_again_is_fine(network, make_spec):
+    spec = make_spec()
+    network.connect(spec)
+    network.disconnect(spec.instance_id)
+    network.disconnect(spec.instance_id)
+    assert network.namespaces() == (VPC,)
+    assert network.instances() == ()
+
+
+def test_another_local_clouds_namespaces_are_not_ours(network, make_spec):
+    network.netns_root.mkdir()
+    (network.netns_root / "tkl-ffffff-i-0123456789abcdef0").touch()
+    (network.netns_root / "somebody").touch()
+    assert network.namespaces() == ()
+    network.remove_all()
+    assert len(list(network.netns_root.iterdir())) == 2
+
+
+def test_the_mount_that_ip_netns_made_for_us_is_removed_with_the_last_namespace(
+    network, host, make_spec, mountinfo
+):
+    network.connect(make_spec())
+    mountinfo.write_text(f"1 2 3:4 / {network.netns_root} rw - ext4 /dev/vda rw\n")
+    network.remove_all()
+    assert ["umount", str(network.netns_root)] in host.seen
+    assert not network.netns_root.exists()
+
+
+def test_a_mount_that_was_there_before_us_stays(network, host, make_spec, mountinfo):
+    mountinfo.write_text(f"1 2 3:4 / {network.netns_root} rw - ext4 /dev/vda rw\n")
+    network.connect(make_spec())
+    network.remove_all()
+    assert not any(words[0] == "umount" for words in host.seen)
+
+
+def test_a_failing_ip_says_which_command_and_why(network, host, make_spec):
+    host.broken["ip netns add"] = "Operation not permitted"
+    with pytest.raises(CommandFailed, match=r"ip netns add .* Operation not permitted"):
+        network.connect(make_spec())

@@ -1,0 +1,34 @@
+"""The driver without machines keeps the protocol's promises about states."""
+
+import pytest
+
+from toolkit.local.machines.driver import Driver, MachineState
+from toolkit.local.machines.errors import NotRunning
+from toolkit.local.machines.none import NoneDriver
+
+
+def test_states_follow_start_stop_and_delete(make_spec):
+    driver: Driver = NoneDriver()
+    spec = make_spec()
+    assert driver.state(spec.instance_id) is MachineState.ABSENT
+    for _ in range(2):
+        driver.start(spec)
+        assert driver.state(spec.instance_id) is MachineState.RUNNING
+    driver.stop(spec.instance_id, grace=1)
+    assert driver.state(spec.instance_id) is MachineState.EXITED
+    assert driver.list() == (spec.instance_id,)
+    for _ in range(2):
+        driver.delete(spec.instance_id)
+        assert driver.state(spec.instance_id) is MachineState.ABSENT
+    assert driver.list() == ()
+
+
+def test_stopping_what_never_started_leaves_nothing(make_spec):
+    driver = NoneDriver()
+    driver.stop("i-0123456789abcdef0", grace=1)
+    assert driver.list() == ()
+
+
+def test_nothing_can_be_run_in_no_machine(make_spec):
+    with pytest.raises(NotRunning):
+        NoneDriver().execute("i-0123456789abcdef0", ["true"], timeout=1)

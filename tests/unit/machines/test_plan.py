@@ -1,0 +1,63 @@
+"""Command lines carry no secret, keep hosts and machines apart, and survive odd paths."""
+
+from pathlib import Path
+
+from toolkit.local.machines import launch, plan
+
+
+def boot(spec, **changed):
+    values = {"namespace": None, "binds": {}, "read_only": (), "environment": {}}
+    return plan.boot_argv(spec, Path("/state/root"), **(values | changed))
+
+
+def test_a_vpc_machine_boots_in_its_own_network_and_may_configure_it(make_spec):
+    argv = boot(make_spec(), namespace=Path("/run/netns/x"))
+    assert "--network-namespace-path=/run/netns/x" in argv
+    assert "--capability=CAP_NET_ADMIN" in argv
+
+
+def test_a_builder_may_not_configure_the_hosts_network(make_builder):
+    argv = boot(make_builder())
+    assert not any("NET_ADMIN" in word or "network" in word for word in argv)
+
+
+def test_every_machine_has_its_own_machine_id_again_the_same_after_a_restart(make_spec):
+    def machine_id(spec):
+        return next(word for word in boot(spec) if word.startswith("--uuid="))
+
+    other = make_spec(instance_id="i-0fedcba9876543210")
+    assert machine_id(make_spec()) == machine_id(make_spec())
+    assert machine_id(make_spec()) != machine_id(other)
+
+
+def test_a_colon_in_a_path_does_not_end_it(make_spec):
+    argv = boot(make_spec(), binds={Path("/a:b"): Path("/fsx")}, read_only=(Path("/c:d"),))
+    assert r"--bind=/a\:b:/fsx" in argv
+    assert r"--bind-ro=/c\:d" in argv
+    assert launch.escape("/a:b,c\\d") == "/a\\:b\\,c\\\\d"
+
+
+def test_a_command_enters_every_namespace_with_a_clean_environment():
+    argv = plan.enter_argv(42, {"A": "1"}, ["printf", "%s", "$HOME; rm"])
+    assert argv[:2] == ["nsenter", "--target=42"]
+    assert {"--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root"} <= set(argv)
+    assert argv[argv.index("/usr/bin/env") + 1] == "-i"
+    assert "A=1" in argv
+    assert argv[-3:] == ["printf", "%s", "$HOME; rm"]
+
+
+def test_the_launcher_gets_only_the_environment_in_the_plan():
+    found = plan.launch_plan(["true"], overlay=None, cgroups=(), environment={"X": "1"})
+    assert found["env"] == {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "LANG": "C.UTF-8",
+        "SYSTEMD_NSPAWN_TMPFS_TMP": "0",
+        "X": "1",
+    }
+
+
+def test_the_launcher_imports_the_standard_library_alone():
+    text = Path(launch.__file__).read_text()
+    assert "toolkit" not in "".join(
+        line for line in text.splitlines() if line.startswith(("import", "from"))
+    )

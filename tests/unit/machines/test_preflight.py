@@ -1,0 +1,113 @@
+"""The preflight names everything that is missing at once, with what to do, and changes nothing."""
+
+import pytest
+
+from toolkit.local.machines import preflight
+from toolkit.local.machines.interpreter import Interpreter
+from toolkit.local.machines.layout import Layout
+
+ALL = "000001ffffffffff"
+HYBRID = "40 31 0:37 / {root} rw - cgroup cgroup rw,name=systemd\n"
+
+
+@pytest.fixture
+def ready(tmp_path, host, monkeypatch):
+    """A host where everything is as it should be; each test breaks one thing."""
+    proc, groups, library = tmp_path / "proc", tmp_path / "cgroup", tmp_path / "lib"
+    (proc / "self").mkdir(parents=True)
+    groups.mkdir()
+    (library / "pip").mkdir(parents=True)
+    (library / "pip/__main__.py").touch()
+    (proc / "self/status").write_text(f"Name:\tx\nCapEff:\t{ALL}\n")
+    (proc / "self/mountinfo").write_text(HYBRID.format(root=groups))
+    (proc / "meminfo").write_text("MemTotal: 8000000 kB\nMemAvailable: 7000000 kB\n")
+    (tmp_path / "keyring").touch()
+    monkeypatch.setattr(preflight, "DISK_NEEDED", 0)
+
+    def make(**changed):
+        values = {
+            "layout": Layout(tmp_path / "not/yet/there"),
+            "host": host,
+            "which": lambda name: f"/usr/bin/{name}",
+            "keyring": tmp_path / "keyring",
+            "proc": proc,
+            "uid": lambda: 0,
+            "interpreter": Interpreter(tmp_path, "3.11", (library,)),
+        }
+        return preflight.Preflight(**(values | changed))
+
+    return make
+
+
+def test_a_host_that_has_everything_has_no_problem_and_is_left_as_it_was(ready, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    assert ready().problems() == []
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_every_missing_thing_is_reported_at_once(ready, tmp_path):
+    found = ready(
+        uid=lambda: 1000,
+        which=lambda name: None if name in {"debootstrap", "systemd-nspawn"} else name,
+        keyring=tmp_path / "absent",
+    ).problems()
+    assert [problem.what.split()[0] for problem in found] == ["root", "commands", "Debian's"]
+    assert found[1].fix == "apt-get install debootstrap systemd-container"
+    assert all(problem.fix and problem.found for problem in found)
+
+
+def test_a_missing_capability_is_named(ready, tmp_path):
+    (tmp_path / "proc/self/status").write_text("CapEff:\t00000000a80425fb\n")  # Docker's default
+    (problem,) = ready().problems()
+    assert "CAP_SYS_ADMIN" in problem.what
+    assert "CAP_NET_ADMIN" in problem.what
+
+
+def test_cap_sys_resource_is_not_needed(ready, tmp_path):
+    (tmp_path / "proc/self/status").write_text("CapEff:\t000001fffeffffff\n")
+    assert ready().problems() == []
+
+
+def test_too_little_room_is_found_on_the_directory_that_exists(ready, tmp_path, monkeypatch):
+    monkeypatch.setattr(preflight, "DISK_NEEDED", 1 << 60)
+    (problem,) = ready().problems()
+    assert str(tmp_path) in problem.what
+    assert "TOOLKIT_LOCAL_DIR" in problem.fix
+
+
+def test_too_little_memory_is_found(ready, tmp_path):
+    (tmp_path / "proc/meminfo").write_text("MemAvailable: 1000000 kB\n")
+    (problem,) = ready().problems()
+    assert "memory" in problem.what
+
+
+def test_a_python_without_pip_is_found_before_it_is_copied(ready, tmp_path):
+    (problem,) = ready(interpreter=Interpreter(tmp_path, "3.11", (tmp_path,))).problems()
+    assert "python3-pip" in problem.fix
+
+
+@pytest.mark.parametrize(
+    ("command", "message", "what"),
+    [
+        ("unshare --net -- ip link add name tk0 type veth", "Unknown device type.", "veth"),
+        ("unshare --net -- ip link add name tk0 type bridge", "Operation not permitted", "bridge"),
+    ],
+)
+def test_a_kernel_without_the_network_parts_is_found_by_trying(ready, host, command, message, what):
+    host.broken[command] = message
+    (problem,) = ready().problems()
+    assert what in problem.what
+    assert problem.found == message
+
+
+def test_a_place_where_no_overlay_can_be_mounted_is_found_by_trying(ready, host):
+    host.broken[preflight.sys.executable] = "Traceback\nOSError: [Errno 22] Invalid argument"
+    (problem,) = ready().problems()
+    assert "overlay" in problem.what
+    assert problem.found == "OSError: [Errno 22] Invalid argument"
+
+
+def test_a_host_without_control_groups_is_found(ready, tmp_path):
+    (tmp_path / "proc/self/mountinfo").write_text("")
+    (problem,) = ready().problems()
+    assert "control groups" in problem.what

@@ -1,0 +1,94 @@
+"""A machine is found again by its control group, its init, or its launcher's command line."""
+
+from pathlib import Path
+
+import pytest
+
+from toolkit.local.machines.cgroups import Groups, hierarchies
+from toolkit.local.machines.processes import Processes
+
+HYBRID = """\
+31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime shared:3 - cgroup cgroup rw,xattr,name=systemd
+"""
+UNIFIED = "30 23 0:27 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
+
+
+@pytest.fixture
+def proc(tmp_path):
+    root = tmp_path / "proc"
+    root.mkdir()
+    (root / "meminfo").touch()
+
+    def add(pid, *, nspid, cmdline=(), state="S (sleeping)", children=""):
+        home = root / str(pid)
+        (home / "task" / str(pid)).mkdir(parents=True)
+        (home / "status").write_text(f"Name:\tx\nState:\t{state}\nNSpid:\t{nspid}\n")
+        (home / "cmdline").write_bytes(b"".join(f"{word}\0".encode() for word in cmdline))
+        (home / "task" / str(pid) / "children").write_text(children)
+
+    return root, add
+
+
+def test_only_the_first_process_of_a_namespace_below_ours_is_an_init(proc):
+    root, add = proc
+    add(1, nspid="1")
+    add(50, nspid="50\t1")
+    add(51, nspid="51\t2")
+    processes = Processes(root)
+    assert [pid for pid in (1, 50, 51, 99) if processes.is_init(pid)] == [50]
+
+
+def test_a_zombie_is_not_alive(proc):
+    root, add = proc
+    add(50, nspid="50", state="Z (zombie)")
+    add(51, nspid="51")
+    processes = Processes(root)
+    assert [pid for pid in (50, 51, 99) if processes.is_alive(pid)] == [51]
+
+
+def test_launchers_are_known_by_their_directory_and_nobody_elses(proc):
+    root, add = proc
+    add(60, nspid="60", cmdline=["systemd-nspawn", "--quiet", "--directory=/s/instances/i-1/root"])
+    add(61, nspid="61", cmdline=["systemd-nspawn", "--directory=/other/instances/i-2/root"])
+    add(62, nspid="62", cmdline=["vi", "--directory=/s/instances/i-3/root"])
+    add(63, nspid="63", cmdline=["/usr/bin/systemd-nspawn", "--directory=/s/instances-old/i/root"])
+    assert Processes(root).nspawns_under(Path("/s/instances")) == ((60, "i-1/root"),)
+
+
+def test_children_are_read_and_an_ended_process_has_none(proc):
+    root, add = proc
+    add(60, nspid="60", children="61 62 ")
+    assert Processes(root).children(60) == (61, 62)
+    assert Processes(root).children(99) == ()
+
+
+def test_the_tracking_hierarchies_of_a_hybrid_and_of_a_unified_host_are_found():
+    assert hierarchies(HYBRID) == (Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup/unified"))
+    assert hierarchies(UNIFIED) == (Path("/sys/fs/cgroup"),)
+    assert hierarchies("") == ()
+
+
+def test_members_are_collected_over_the_whole_tree_and_all_hierarchies(tmp_path):
+    roots = (tmp_path / "systemd", tmp_path / "unified")
+    for root in roots:
+        root.mkdir()
+    groups = Groups("tkl-abc123", roots)
+    first, second = groups.make("i-1")
+    (first / "payload/x.service").mkdir(parents=True)
+    (first / "payload/x.service/cgroup.procs").write_text("30\n0\n")
+    (second / "cgroup.procs").write_text("20\n30\n")
+    assert groups.members("i-1") == (20, 30)
+    assert groups.members("i-2") == ()
+    assert groups.machines() == ("i-1",)
+
+
+def test_removing_a_group_removes_what_is_below_and_the_empty_parent(tmp_path):
+    groups = Groups("tkl-abc123", (tmp_path,))
+    (group,) = groups.make("i-1")
+    (group / "payload/init.scope").mkdir(parents=True)
+    groups.remove("i-1")
+    groups.remove("i-1")
+    assert list(tmp_path.iterdir()) == []
