@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from datetime import UTC, datetime
@@ -80,7 +81,7 @@ def node_of(tag: Mapping[str, str], launch_index: int) -> NodeName | None:
     try:
         if tags.NODE in tag:
             return names.parse(tag[tags.NODE])
-        launched = names.expand(tag.get(tags.NODES, ""))
+        launched = _expanded(tag.get(tags.NODES, ""))
     except BadName:
         return None
     return launched[launch_index] if 0 <= launch_index < len(launched) else None
@@ -108,6 +109,12 @@ def instance(described: Mapping[str, Any]) -> Instance:
         ended_at=_ended_at(described) if state.over else None,
         end_code=described.get("StateReason", {}).get("Code", "") if state.over else "",
     )
+
+
+@functools.lru_cache(maxsize=256)
+def _expanded(hostlist: str) -> tuple[NodeName, ...]:
+    """All machines of a launch carry the same hostlist: 500 of them would expand it 500 times."""
+    return names.expand(hostlist)
 
 
 def _epoch(value: object) -> float:

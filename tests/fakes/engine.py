@@ -1,0 +1,87 @@
+"""The whole engine on fakes: what most tests start from."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from slurmplugins import config
+from slurmplugins.journal import Journal
+from slurmplugins.log import Log
+from slurmplugins.offerings import OfferingMemory
+from slurmplugins.runtime import Engine
+from tests.fakes.clock import FakeClock
+from tests.fakes.cloud import FakeCloud, FakeStore
+from tests.fakes.slurm import FakeSlurm
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SPOT_A = "spot:g5.xlarge:us-east-1a"
+SPOT_B = "spot:g5.xlarge:us-east-1b"
+ON_DEMAND = "on-demand:g5.xlarge:us-east-1a"
+
+
+def burst(nodes: str = "gpu-[001-008]", **more: object) -> dict[str, object]:
+    """A burst.json with one pool of three offerings, and a second pool of one."""
+    zones = {"us-east-1a": "subnet-a", "us-east-1b": "subnet-b"}
+    offerings = [
+        {"type": "g5.xlarge", "capacity": "spot", "zone": "us-east-1a", "price": "0.4024"},
+        {"type": "g5.xlarge", "capacity": "spot", "zone": "us-east-1b", "price": "0.4100"},
+        {"type": "g5.xlarge", "capacity": "on-demand", "zone": "us-east-1a", "price": "1.006"},
+    ]
+    pool = {"partition": "spot", "subnets": zones}
+    return {
+        "version": 1,
+        "cluster": "demo",
+        "region": "us-east-1",
+        "endpoint_url": None,
+        "slurm": {"bin": "/usr/bin", "resume_timeout": 180, "suspend_timeout": 60},
+        "bucket": "demo-bucket",
+        "grace_seconds": {"orphan": 90, "unbacked": 60},
+        "pools": {
+            "gpu": {
+                **pool, "nodes": nodes, "launch_template": "demo-gpu", "offerings": offerings
+            },
+            "cpu": {
+                **pool,
+                "nodes": "cpu-[1-4]",
+                "launch_template": "demo-cpu",
+                "offerings": [{**offerings[2], "type": "m7i.large", "price": "0.1"}],
+            },
+        },
+        **more,
+    }  # fmt: skip
+
+
+class Bench:
+    """An engine, its fakes, and what it logged."""
+
+    def __init__(self, state: Path, clock: FakeClock | None = None, **more: object) -> None:
+        self.clock = clock or FakeClock()
+        self.config = config.parse(burst(**more))  # type: ignore[arg-type]
+        self.cloud = FakeCloud(self.config.cluster, self.clock)
+        self.slurm = FakeSlurm(self.clock)
+        self.slurm.define(self.config.pool_by_node)
+        self.store = FakeStore()
+        self.lines: list[str] = []
+        self.engine = Engine(
+            config=self.config,
+            cloud=self.cloud,
+            store=self.store,
+            slurm=self.slurm,
+            journal=Journal(state, self.clock),
+            memory=OfferingMemory(state / "offerings.json", self.clock),
+            clock=self.clock,
+            log=Log(self.lines.append, self.clock),
+            state=state,
+        )
+
+    def events(self, name: str) -> list[dict[str, object]]:
+        return [item for item in map(json.loads, self.lines) if item["event"] == name]
+
+    def boot(self) -> None:
+        """Every live machine's slurmd reports."""
+        for machine in self.cloud.live():
+            if machine.node is not None:
+                self.slurm.register(machine.node, machine.id, machine.address)

@@ -1,0 +1,194 @@
+"""A slurmctld with the power-saving states of 24.11, as seen on a real one.
+
+States move on `tick`. What a real controller lets one do and then regrets (power_down on a node
+that is powered down) fails here, so that no plan comes to rely on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from slurmplugins.errors import SlurmRefused, SlurmUnreachable
+from slurmplugins.model import Job, JobAsk, Node
+from slurmplugins.names import NodeName, compress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from slurmplugins.model import Assignment
+    from tests.fakes.clock import FakeClock
+
+
+@dataclass
+class NodeState:
+    flags: set[str]
+    since: float = 0.0
+    reason: str = ""
+    instance_id: str = ""
+    address: str = ""
+
+
+@dataclass
+class JobState:
+    nodes: tuple[NodeName, ...] = ()
+    state: str = "PENDING"
+    restarts: int = 0
+    comment: str = ""
+
+
+@dataclass
+class FakeSlurm:
+    clock: FakeClock
+    resume_timeout: float = 180.0
+    suspend_timeout: float = 60.0
+    unreachable: bool = False
+    state: dict[str, NodeState] = field(default_factory=dict)
+    queue: dict[int, JobState] = field(default_factory=dict)
+    suspended: list[NodeName] = field(default_factory=list)
+    resume_failed: list[NodeName] = field(default_factory=list)
+    writes: list[str] = field(default_factory=list)
+    refuse: set[str] = field(default_factory=set)
+
+    def define(self, names: Iterable[NodeName]) -> None:
+        for name in names:
+            self.state[name] = NodeState({"IDLE", "CLOUD", "POWERED_DOWN"}, address=name)
+
+    # The port
+
+    def nodes(self) -> tuple[Node, ...]:
+        self._reach()
+        return tuple(
+            Node(name, frozenset(item.flags), item.reason, item.instance_id, item.address)
+            for name, item in self.state.items()
+        )
+
+    def jobs(self, node: str | None = None) -> tuple[Job, ...]:
+        self._reach()
+        return tuple(
+            Job(number, frozenset({job.state}), compress(job.nodes), job.restarts, job.comment)
+            for number, job in self.queue.items()
+            if node is None or node in job.nodes
+        )
+
+    def assign(self, assignments: Sequence[Assignment]) -> None:
+        self._write("assign", [item.node for item in assignments])
+        for item in assignments:
+            self.state[item.node].instance_id = item.instance_id
+            self.state[item.node].address = item.address
+
+    def down(self, nodes: Sequence[str], reason: str) -> None:
+        self._write("down", nodes)
+        for name in nodes:
+            self._base(name, "DOWN")
+            self.state[name].reason = reason
+            self._requeue_from(name)
+
+    def drain(self, nodes: Sequence[str], reason: str) -> None:
+        self._write("drain", nodes)
+        for name in nodes:
+            self.state[name].flags.add("DRAIN")
+            self.state[name].reason = reason
+
+    def power_down(self, nodes: Sequence[str]) -> None:
+        self._write("power_down", nodes)
+        for name in nodes:
+            flags = self.state[name].flags
+            assert "POWERED_DOWN" not in flags, f"{name}: POWER_DOWN would stick"
+            if "DOWN" in flags:
+                flags.discard("POWERING_UP")
+            flags.add("POWER_DOWN")
+
+    def resume(self, nodes: Sequence[str]) -> None:
+        self._write("resume", nodes)
+        for name in nodes:
+            item = self.state[name]
+            item.flags.discard("DRAIN")
+            if "DOWN" in item.flags:
+                self._base(name, "IDLE")
+            if "POWERING_DOWN" in item.flags:
+                self._powered_down(name)
+
+    def comment(self, job: int, text: str) -> None:
+        self._reach()
+        if job not in self.queue:
+            raise SlurmRefused(f"Invalid job id {job}")
+        state = self.queue[job]
+        state.comment = f"{state.comment} | {text}" if state.comment else text
+
+    # The world
+
+    def start(self, job: int, nodes: Sequence[NodeName]) -> JobAsk:
+        """Allocate powered-down nodes to a job: what ResumeProgram is then asked."""
+        for name in nodes:
+            assert self.flags(name) >= {"IDLE", "POWERED_DOWN"}, (name, self.flags(name))
+            item = self.state[name]
+            item.flags = {"ALLOCATED", "CLOUD", "POWERING_UP", "NOT_RESPONDING"}
+            item.since, item.reason = self.clock.now(), ""
+        known = self.queue.setdefault(job, JobState())
+        known.nodes, known.state = tuple(nodes), "RUNNING"
+        return JobAsk(job, tuple(nodes))
+
+    def register(self, name: str, instance_id: str, address: str = "") -> bool:
+        """slurmd on a machine reports; only a node that is powering up, or up, takes it."""
+        item = self.state[name]
+        if item.flags & {"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"}:
+            return False
+        item.flags -= {"POWERING_UP", "NOT_RESPONDING"}
+        item.instance_id, item.address = instance_id, address or item.address
+        return True
+
+    def finish(self, job: int) -> None:
+        state = self.queue.pop(job)
+        for name in state.nodes:
+            if "ALLOCATED" in self.state[name].flags:
+                self._base(name, "IDLE")
+
+    def flags(self, name: str) -> set[str]:
+        return self.state[name].flags
+
+    def tick(self) -> None:
+        """What slurmctld does by itself every few seconds."""
+        now = self.clock.now()
+        for name, item in self.state.items():
+            waited = now - item.since
+            if "POWER_DOWN" in item.flags and not item.flags & {"ALLOCATED", "POWERING_UP"}:
+                item.flags = {"IDLE", "CLOUD", "POWERING_DOWN"}
+                item.since = now
+                self.suspended.append(NodeName(name))
+            elif "POWERING_DOWN" in item.flags and waited >= self.suspend_timeout:
+                self._powered_down(name)
+            elif "POWERING_UP" in item.flags and waited >= self.resume_timeout:
+                self._requeue_from(name)
+                item.flags = {"DOWN", "CLOUD", "POWERED_DOWN"}
+                item.reason = f"{item.reason} : " if item.reason else ""
+                item.reason += "ResumeTimeout reached"
+                item.instance_id = ""
+                self.resume_failed.append(NodeName(name))
+
+    def _powered_down(self, name: str) -> None:
+        item = self.state[name]
+        item.flags = (item.flags - {"POWERING_DOWN", "POWER_DOWN"}) | {"POWERED_DOWN"}
+        item.instance_id, item.address = "", name
+
+    def _requeue_from(self, name: str) -> None:
+        for job in self.queue.values():
+            if name in job.nodes:
+                for other in job.nodes:
+                    if other != name and "ALLOCATED" in self.state[other].flags:
+                        self._base(other, "IDLE")
+                job.nodes, job.state, job.restarts = (), "PENDING", job.restarts + 1
+
+    def _base(self, name: str, base: str) -> None:
+        item = self.state[name]
+        item.flags = (item.flags - {"IDLE", "ALLOCATED", "DOWN"}) | {base}
+
+    def _write(self, verb: str, nodes: Sequence[str]) -> None:
+        self._reach()
+        if self.refuse & set(nodes):
+            raise SlurmRefused(f"invalid node in {verb}")
+        self.writes.append(f"{verb} {','.join(nodes)}")
+
+    def _reach(self) -> None:
+        if self.unreachable:
+            raise SlurmUnreachable("connect failure")

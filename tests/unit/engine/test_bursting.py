@@ -1,0 +1,235 @@
+"""resume and suspend on a stateful cloud and slurmctld."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins import bursting, names
+from slurmplugins.cloud import codes
+from slurmplugins.errors import SlurmUnreachable
+from slurmplugins.model import EndCause, JobAsk
+from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+G = names.expand("gpu-[001-008]")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_a_job_gets_one_machine_a_node_in_one_call(bench: Bench):
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:3])])
+    assert [item.node for item in bench.cloud.live()] == list(G[:3])
+    assert len(bench.cloud.requests) == 1
+    assert bench.cloud.requests[0].offering.key == SPOT_A
+
+
+def test_addresses_and_instance_ids_are_written_back(bench: Bench):
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    for machine in bench.cloud.live():
+        assert machine.node is not None
+        assert bench.slurm.state[machine.node].instance_id == machine.id
+        assert bench.slurm.state[machine.node].address == machine.address
+
+
+def test_the_next_offering_is_tried_in_the_same_run(bench: Bench):
+    bench.cloud.capacity = {SPOT_A: 1, SPOT_B: 0}
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert {item.lifecycle.value for item in bench.cloud.live()} == {"on-demand"}
+    assert len(bench.cloud.live()) == 2
+
+
+def test_a_failed_offering_is_skipped_by_later_runs_until_its_time_is_up(bench: Bench):
+    bench.cloud.capacity = {SPOT_A: 0}
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:1])])
+    bench.cloud.calls.clear()
+    bursting.resume(bench.engine, [bench.slurm.start(8, G[1:2])])
+    assert bench.cloud.calls.count("launch") == 1
+    bench.clock.advance(121)
+    bench.cloud.capacity = {}
+    bursting.resume(bench.engine, [bench.slurm.start(9, G[2:3])])
+    assert bench.cloud.requests[-1].offering.key == SPOT_A
+
+
+def test_out_of_offerings_gives_nodes_back_with_a_coded_reason_at_once(bench: Bench):
+    bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0, ON_DEMAND: 0}
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert bench.cloud.live() == []
+    assert bench.slurm.queue[7].state == "PENDING"
+    for node in G[:2]:
+        assert bench.slurm.flags(node) >= {"DOWN", "POWER_DOWN"}
+        reason = bench.slurm.state[node].reason
+        assert reason == "toolkit: no-capacity (InsufficientInstanceCapacity)"
+    assert ON_DEMAND in bench.slurm.queue[7].comment
+
+
+def test_one_job_without_capacity_does_not_fail_another(bench: Bench):
+    bench.cloud.capacity = {SPOT_A: 2, SPOT_B: 0, ON_DEMAND: 0}
+    asks = [bench.slurm.start(7, G[:2]), bench.slurm.start(8, G[2:5])]
+    bursting.resume(bench.engine, asks)
+    assert {item.node for item in bench.cloud.live()} == set(G[:2])
+    assert bench.slurm.queue[8].state == "PENDING"
+    assert bench.slurm.queue[7].state == "RUNNING"
+
+
+def test_a_job_over_two_pools_keeps_nothing_when_one_pool_fails(bench: Bench):
+    bench.cloud.capacity = {"on-demand:m7i.large:us-east-1a": 0}
+    nodes = (*G[:2], *names.expand("cpu-1"))
+    bursting.resume(bench.engine, [bench.slurm.start(7, nodes)])
+    assert bench.cloud.live() == []
+    assert bench.slurm.queue[7].state == "PENDING"
+
+
+def test_a_job_larger_than_one_call_keeps_nothing_when_a_later_call_fails(tmp_path: Path):
+    bench = Bench(tmp_path, nodes="gpu-[0001-1200]")
+    nodes = names.expand("gpu-[0001-0600]")
+    bench.cloud.capacity = {SPOT_A: 550, SPOT_B: 550, ON_DEMAND: 550}
+    bursting.resume(bench.engine, [bench.slurm.start(7, nodes)])
+    assert bench.cloud.live() == []
+
+
+def test_repeating_a_resume_starts_nothing_new(bench: Bench):
+    ask = bench.slurm.start(7, G[:3])
+    bursting.resume(bench.engine, [ask])
+    bursting.resume(bench.engine, [ask])
+    assert len(bench.cloud.live()) == 3
+    assert len(bench.cloud.requests) == 1
+
+
+def test_a_machine_the_cloud_does_not_list_yet_is_not_launched_twice(bench: Bench):
+    bench.cloud.lag = 60
+    ask = bench.slurm.start(7, G[:3])
+    bursting.resume(bench.engine, [ask])
+    bursting.resume(bench.engine, [ask])
+    assert len(bench.cloud.requests) == 1
+
+
+def test_nodes_a_live_run_works_on_are_left_to_it(bench: Bench):
+    ask = bench.slurm.start(7, G[:2])
+    with bench.engine.journal.run() as other:
+        bench.engine.journal.claim(other, lambda _: G[:2])
+        bursting.resume(bench.engine, [ask])
+    assert bench.cloud.requests == []
+    assert bench.slurm.queue[7].state == "RUNNING"
+
+
+def test_a_run_that_died_before_its_answer_makes_the_next_one_wait(bench: Bench):
+    ask = bench.slurm.start(7, G[:1])
+    bench.cloud.lag = 30
+    bench.cloud.lose_answers = 99
+    bursting.resume(bench.engine, [ask])
+    assert len(bench.cloud.live()) == 1, "the call had worked"
+    assert bench.slurm.state[G[0]].reason.startswith("toolkit: cloud-unreachable")
+    bench.cloud.lose_answers = 0
+    bursting.resume(bench.engine, [JobAsk(8, G[:1])])
+    assert len(bench.cloud.requests) == 1
+
+
+def test_a_lost_answer_is_asked_for_again_with_the_same_token(bench: Bench):
+    bench.cloud.lose_answers = 2
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert len(bench.cloud.live()) == 2
+    assert bench.cloud.calls.count("launch") == 3
+
+
+def test_a_throttled_call_is_repeated_after_a_pause(bench: Bench):
+    bench.cloud.next_errors = [codes.error("RequestLimitExceeded", "slow down")] * 2
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert len(bench.cloud.live()) == 2
+    assert len(bench.clock.slept) == 2
+    assert bench.clock.slept[1] > bench.clock.slept[0] * 0.9
+
+
+def test_a_refused_credential_stops_at_the_first_offering(bench: Bench):
+    bench.cloud.next_errors = [codes.error("UnauthorizedOperation", "no")]
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert bench.cloud.calls.count("launch") == 1
+    assert bench.slurm.state[G[0]].reason == "toolkit: denied (UnauthorizedOperation)"
+
+
+def test_different_errors_are_told_apart_and_the_gravest_is_named(bench: Bench):
+    bench.cloud.refusals = {SPOT_A: "InsufficientInstanceCapacity", SPOT_B: "VcpuLimitExceeded"}
+    bench.cloud.capacity = {ON_DEMAND: 0}
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert bench.slurm.state[G[0]].reason == "toolkit: quota (VcpuLimitExceeded)"
+    assert "InsufficientInstanceCapacity" in bench.slurm.queue[7].comment
+
+
+def test_a_cloud_that_can_not_be_read_launches_nothing_and_returns_the_nodes(bench: Bench):
+    bench.cloud.unreadable = True
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert bench.cloud.requests == []
+    assert bench.slurm.state[G[0]].reason == "toolkit: cloud-unreachable (Unreachable)"
+    assert bench.slurm.queue[7].state == "PENDING"
+
+
+def test_a_journal_that_can_not_be_written_launches_nothing(tmp_path: Path):
+    bench = Bench(tmp_path)
+    (tmp_path / "journal.jsonl").mkdir()
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert bench.cloud.requests == []
+    assert bench.slurm.state[G[0]].reason == "toolkit: state"
+
+
+def test_a_node_of_nobody_is_given_back_with_a_reason(bench: Bench):
+    bench.slurm.define(names.expand("other-1"))
+    bursting.resume(bench.engine, [bench.slurm.start(7, names.expand("other-1"))])
+    assert bench.slurm.state["other-1"].reason == "toolkit: unknown-node"
+
+
+def test_a_machine_left_from_long_ago_is_replaced(bench: Bench):
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:1])])
+    old = bench.cloud.live()[0].id
+    bench.clock.advance(3600)
+    bursting.resume(bench.engine, [JobAsk(8, G[:1])])
+    assert [item.id for item in bench.cloud.live()] != [old]
+    assert len(bench.cloud.live()) == 1
+
+
+def test_one_node_slurm_refuses_does_not_spoil_the_others(bench: Bench):
+    bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0, ON_DEMAND: 0}
+    ask = bench.slurm.start(7, G[:3])
+    bench.slurm.refuse = {G[1]}
+    bursting.resume(bench.engine, [ask])
+    assert "DOWN" in bench.slurm.flags(G[0])
+    assert "DOWN" in bench.slurm.flags(G[2])
+
+
+def test_suspend_ends_the_machines_of_nodes_powered_down(bench: Bench):
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    bench.boot()
+    bench.slurm.finish(7)
+    bench.slurm.power_down(list(G[:2]))
+    bench.slurm.tick()
+    bursting.suspend(bench.engine, bench.slurm.suspended, EndCause.SUSPEND)
+    assert bench.cloud.live() == []
+
+
+def test_suspend_keeps_the_machine_of_a_node_that_is_up_again(bench: Bench):
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    bench.boot()
+    bursting.suspend(bench.engine, G[:2], EndCause.SUSPEND)
+    assert len(bench.cloud.live()) == 2
+
+
+def test_suspend_ends_nothing_when_slurm_can_not_be_read(bench: Bench):
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    bench.slurm.unreachable = True
+    with pytest.raises(SlurmUnreachable):
+        bursting.suspend(bench.engine, G[:2], EndCause.SUSPEND)
+    assert len(bench.cloud.live()) == 2
+
+
+def test_suspend_touches_no_machine_without_our_tag(bench: Bench):
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:1])])
+    machine = bench.cloud.live()[0]
+    bench.cloud.machines[machine.id].cluster = "another"
+    bench.slurm.define(G[:1])
+    bursting.suspend(bench.engine, G[:1], EndCause.SUSPEND)
+    assert len(bench.cloud.live()) == 1
