@@ -93,6 +93,7 @@ def run_once(argv: list[str], env: dict[str, str], groups: list[str]) -> int:
 
 def main() -> None:
     """Join, mount, become."""
+    os.chdir("/")
     plan = json.loads(Path(sys.argv[1]).read_bytes())
     if plan["parent"]:
         check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "tie to the parent")

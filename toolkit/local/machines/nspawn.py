@@ -6,19 +6,18 @@ import contextlib
 import fcntl
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.local.machines import launch, plan
+from toolkit.local.machines import plan
 from toolkit.local.machines.cgroups import Groups
 from toolkit.local.machines.disk import Disk
 from toolkit.local.machines.driver import Completed, MachineState, check_instance_id
 from toolkit.local.machines.errors import MachineError, NotRunning
 from toolkit.local.machines.images import Image, ImageStore
+from toolkit.local.machines.launcher import Launcher
 from toolkit.local.machines.network import Network
 from toolkit.local.machines.processes import Processes
 
@@ -51,7 +50,7 @@ class NspawnDriver:
         self._processes = Processes()
         self._locks: dict[str, threading.RLock] = {}
         self._locks_lock = threading.Lock()
-        self._launchers: dict[str, subprocess.Popen[bytes]] = {}
+        self._launchers: dict[str, Launcher] = {}
         self.images = ImageStore(layout.images, host)
 
     def start(
@@ -166,22 +165,14 @@ class NspawnDriver:
         groups = self._groups.make(instance_id)
         launch_plan = plan.launch_plan(argv, overlay=overlay, cgroups=groups)
         path = self._disk(instance_id).write("launch.json", launch_plan)
-        with self._layout.console(instance_id).open("ab") as log:
-            self._launchers[instance_id] = subprocess.Popen(
-                [sys.executable, "-I", "-S", launch.__file__, str(path)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                start_new_session=True,
-            )
+        log = self._layout.console(instance_id)
+        self._launchers[instance_id] = Launcher.spawn(path, log)
         self._await_start(instance_id)
 
     def _await_start(self, instance_id: str) -> None:
         deadline = time.monotonic() + _START_PATIENCE
         while self._init(instance_id) is None:
-            launcher = self._launchers[instance_id]
-            if launcher.poll() is not None or time.monotonic() > deadline:
+            if self._launchers[instance_id].ended() or time.monotonic() > deadline:
                 said = self.console(instance_id)[-1000:].decode(errors="replace").strip()
                 self._end(instance_id)
                 raise MachineError(f"{instance_id} did not start; its console ends: {said}")
@@ -202,7 +193,7 @@ class NspawnDriver:
             self._await_end(instance_id, 2.0)
         if not self._groups.kill(instance_id):
             raise MachineError(f"processes of {instance_id} survive SIGKILL: is the disk stuck?")
-        self._reap(instance_id, wait=True)
+        self._reap(instance_id, within=5.0)
         self._groups.remove(instance_id)
 
     def _init(self, instance_id: str) -> int | None:
@@ -211,14 +202,9 @@ class NspawnDriver:
                 return pid
         return None
 
-    def _reap(self, instance_id: str, *, wait: bool = False) -> None:
+    def _reap(self, instance_id: str, *, within: float = 0.0) -> None:
         launcher = self._launchers.get(instance_id)
-        if launcher is None:
-            return
-        if wait:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                launcher.wait(5)
-        if launcher.poll() is not None:
+        if launcher is not None and launcher.ended(within=within):
             self._launchers.pop(instance_id, None)
 
     @contextlib.contextmanager

@@ -1,0 +1,198 @@
+"""Real machines, without the AWS API: they boot, are entered, imaged, and leave no trace.
+
+They have a state directory of their own below TOOLKIT_LOCAL_DIR, with its images shared: the
+base is built once, and removing everything here cannot touch another test's machines.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from ipaddress import IPv4Interface, IPv4Network
+from pathlib import Path
+
+import pytest
+
+from toolkit.local.machines import cleanup, factory, preflight
+from toolkit.local.machines.driver import MachineSpec, MachineState
+from toolkit.local.machines.layout import Layout
+
+pytestmark = pytest.mark.machines
+SNAPSHOT = "ami-0fffffffffffffff0"
+PATIENCE = 60.0
+
+
+def host_traces() -> dict[str, str]:
+    """What the host shows of machines: mounts, namespaces, links."""
+    commands = {"mount": ["mount"], "netns": ["ip", "netns"], "link": ["ip", "-br", "link"]}
+    return {
+        name: subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        for name, argv in commands.items()
+    }
+
+
+def until(what, condition):
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {PATIENCE:.0f} s"
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def layout():
+    shared = Layout.from_environment()
+    shared.make()
+    mine = Layout(shared.state / "machines-test")
+    mine.state.mkdir(exist_ok=True)
+    if not mine.images.exists():
+        mine.images.symlink_to(shared.images)
+    problems = preflight.check(mine)
+    assert not problems, problems
+    return mine
+
+
+@pytest.fixture(scope="module")
+def base(layout):
+    return factory.base_builder(layout).build(lambda _phase, _detail: None)
+
+
+@pytest.fixture
+def driver(layout, base):
+    cleanup.everything(layout)
+    found = factory.nspawn_driver(layout)
+    yield found
+    cleanup.everything(layout)
+    found.images.remove(SNAPSHOT)
+
+
+@pytest.fixture
+def make_spec(layout, base):
+    def make(number, **changed):
+        values = {
+            "instance_id": f"i-{number:017x}",
+            "hostname": f"ip-10-42-1-{number}.ec2.internal",
+            "image_id": base.id,
+            "address": IPv4Interface(f"10.42.{number % 2}.{number}/24"),
+            "mac": f"02:00:00:00:00:{number:02x}",
+            "fs_root": layout.filesystems,
+            "routes": (IPv4Network("10.42.0.0/16"),),
+        }
+        return MachineSpec(**(values | changed))
+
+    return make
+
+
+def sh(driver, spec, script, code=0):
+    done = driver.execute(spec.instance_id, ["sh", "-c", script], timeout=PATIENCE)
+    assert done.returncode == code, (script, done)
+    return done.stdout.decode().strip()
+
+
+def test_machines_reach_each_other_and_the_host_sees_nothing_afterwards(driver, make_spec, layout):
+    before = host_traces()
+    first, second = make_spec(10), make_spec(11)
+    for spec in (first, second):
+        driver.start(spec)
+        driver.start(spec)
+    assert sh(driver, first, "hostname") == "ip-10-42-1-10"
+    assert sh(driver, first, "hostname -I") == "10.42.0.10"
+    until("a ping", lambda: sh(driver, first, "ping -c1 -W1 10.42.1.11 >/dev/null; echo $?") == "0")
+    assert sh(driver, first, "cat /etc/machine-id") != sh(driver, second, "cat /etc/machine-id")
+    for spec in (first, second):
+        driver.delete(spec.instance_id)
+        driver.delete(spec.instance_id)
+        assert driver.state(spec.instance_id) is MachineState.ABSENT
+    assert driver.list() == ()
+    assert b"systemd" in driver.console(first.instance_id)
+    cleanup.everything(layout)
+    assert host_traces() == before
+
+
+def test_user_data_runs_on_a_builder_and_its_disk_becomes_an_image(driver, make_spec):
+    script = b"#!/bin/sh\necho made > /made\nrm /etc/issue\npoweroff\n"
+    builder = make_spec(12, address=None, host_network=True, mac="", routes=(), user_data=script)
+    driver.start(builder)
+    until("the builder's end", lambda: driver.state(builder.instance_id) is MachineState.EXITED)
+    driver.snapshot(builder.instance_id, SNAPSHOT)
+    driver.delete(builder.instance_id)
+    machine = make_spec(13, image_id=SNAPSHOT)
+    driver.start(machine)
+    assert sh(driver, machine, "cat /made") == "made"
+    sh(driver, machine, "test ! -e /etc/issue")
+    sh(driver, machine, "test ! -e /etc/pip.conf && test ! -s /etc/resolv.conf")
+    assert driver.images_in_use() == {SNAPSHOT}
+
+
+def test_a_disk_survives_a_reboot_and_a_stop(driver, make_spec):
+    spec = make_spec(14)
+    driver.start(spec)
+    sh(driver, spec, "echo kept > /kept")
+    init_started = "stat -c %Y /proc/1"
+    first = sh(driver, spec, init_started)
+    time.sleep(1)
+    os.kill(driver._init(spec.instance_id), signal.SIGRTMIN + 5)  # reboot.target
+
+    def rebooted():
+        running = driver.state(spec.instance_id) is MachineState.RUNNING
+        return running and sh(driver, spec, init_started) != first
+
+    until("the reboot", rebooted)
+    assert sh(driver, spec, "cat /kept") == "kept"
+    driver.stop(spec.instance_id, grace=10)
+    assert driver.state(spec.instance_id) is MachineState.EXITED
+    driver.start(spec)
+    assert sh(driver, spec, "cat /kept") == "kept"
+
+
+def test_lustre_is_mounted_as_on_aws_and_shared(driver, make_spec, layout):
+    (layout.filesystems / "fs-0abc").mkdir(exist_ok=True)
+    mount = "mount -t lustre fs-0abc.fsx.us-east-1.amazonaws.com@tcp:/shared /mnt -o flock"
+    specs = make_spec(15), make_spec(16)
+    for spec in specs:
+        driver.start(spec)
+        sh(driver, spec, mount)
+    sh(driver, specs[0], "echo hello > /mnt/file")
+    assert sh(driver, specs[1], "cat /mnt/file") == "hello"
+
+
+def test_the_copied_python_makes_environments(driver, make_spec):
+    spec = make_spec(17)
+    driver.start(spec)
+    sh(driver, spec, "/opt/python/bin/python3 -m venv --without-pip /opt/v")
+    assert "pip" in sh(driver, spec, "/opt/python/bin/python3 -m pip --version")
+    assert sh(driver, spec, "/opt/v/bin/python -c 'import ssl, sqlite3; print(1)'") == "1"
+
+
+def test_machines_are_found_and_removed_after_a_kill_9_of_all_that_started_them(
+    driver, make_spec, layout
+):
+    before = host_traces()
+    spec = make_spec(18)
+    child = os.fork()
+    if child == 0:
+        factory.nspawn_driver(layout).start(spec)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert driver.list() == (spec.instance_id,)
+    assert sh(driver, spec, "echo alive") == "alive"
+    group = driver._groups
+    for pid in set(group.members(spec.instance_id)) - {driver._init(spec.instance_id)}:
+        status = Path(f"/proc/{pid}/status").read_text()
+        if "\nNSpid:\t" + str(pid) + "\n" in status:  # outside the machine: launcher and nspawn
+            os.kill(pid, signal.SIGKILL)
+    removed = cleanup.everything(layout)
+    assert spec.instance_id in removed.machines
+    assert driver.list() == ()
+    assert host_traces() == before
+    assert not cleanup.everything(layout)
+
+
+def test_a_command_that_takes_too_long_is_ended_inside_the_machine_too(driver, make_spec):
+    spec = make_spec(19)
+    driver.start(spec)
+    done = driver.execute(spec.instance_id, ["sleep", "8642"], timeout=0.5)
+    assert done.returncode == 124
+    # A zombie may wait a moment for the machine's init, which is still booting.
+    sh(driver, spec, "! pgrep --runstates D,R,S,T -x sleep")
