@@ -146,9 +146,9 @@ class StackChanges:
         return {"TemplateURL": self._store_template(template)}
 
     def _deployed(self) -> dict[str, Any]:
-        body = self._cloudformation.get_template(StackName=self._stack, TemplateStage="Original")[
-            "TemplateBody"
-        ]
+        answer = self._cloudformation.get_template(StackName=self._stack, TemplateStage="Original")
+        # Typed as a dict, yet a template that was sent as YAML comes back as text.
+        body: Any = answer["TemplateBody"]
         return resources(body if isinstance(body, str) else json.dumps(body))
 
     def _settled(self) -> str:

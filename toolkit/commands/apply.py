@@ -1,0 +1,30 @@
+"""`toolkit apply`: push settings to the running head node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from toolkit.commands.options import config_option, load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command("apply")
+@config_option
+@click.option("--force", is_flag=True, help="Run the playbook though nothing differs.")
+def command(*, config_path: Path | None, force: bool) -> None:
+    """Push settings to the running head node: slurm.conf, hooks, users, job scripts.
+
+    The quick part of deploy; it touches neither images nor the stack.
+    """
+    from toolkit.deploy.cluster import Cluster
+    from toolkit.deploy.session import connected
+    from toolkit.output import reporter
+
+    config = load(config_path)
+    with connected(config) as clients:
+        changed = Cluster(config, clients, reporter()).apply(force=force)
+    click.echo("applied" if changed else "no changes")

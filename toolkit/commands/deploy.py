@@ -1,0 +1,44 @@
+"""`toolkit deploy`: bring the cluster to what cluster.yaml says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from toolkit.commands.options import config_option, dry_run_option, load, yes_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command("deploy")
+@config_option
+@dry_run_option
+@yes_option
+def command(*, config_path: Path | None, dry_run: bool, yes: bool) -> int:
+    """Bring the cluster to what cluster.yaml says.
+
+    Builds missing images, shows and carries out the stack's changes, sets up the head node and
+    waits until the cluster is healthy. With nothing to change it says so and changes nothing.
+    """
+    from toolkit.deploy.cluster import Cluster
+    from toolkit.deploy.session import connected
+    from toolkit.deploy.status import gather
+    from toolkit.output import reporter
+
+    config = load(config_path)
+    with connected(config) as clients:
+        cluster = Cluster(config, clients, reporter())
+        if dry_run:
+            click.echo(cluster.preview().text())
+            return 0
+        done = cluster.deploy(yes=yes)
+        status = gather(config, clients)
+    if done.nothing:
+        click.echo("no changes")
+    for reason in status.reasons:
+        click.echo(f"unhealthy: {reason}", err=True)
+    if status.healthy:
+        click.echo(f"cluster {config.cluster} is healthy")
+    return 0 if status.healthy else 1

@@ -1,0 +1,46 @@
+"""`toolkit destroy`: delete the cluster and everything in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from toolkit.commands.options import config_option, dry_run_option, load, yes_option
+from toolkit.errors import NotConfirmed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command("destroy")
+@config_option
+@dry_run_option
+@yes_option
+@click.option(
+    "--images", "with_images", is_flag=True, help="Delete machine images too (all clusters' here)."
+)
+def command(*, config_path: Path | None, dry_run: bool, yes: bool, with_images: bool) -> int:
+    """Delete the cluster and everything in it: machines, files, accounting, artifacts.
+
+    Looks afterwards, service by service, that nothing is left. Run it again if it was cut off.
+    """
+    from toolkit.deploy.destroy import Destroyer
+    from toolkit.deploy.session import connected
+    from toolkit.output import reporter
+
+    config = load(config_path)
+    with connected(config) as clients:
+        destroyer = Destroyer(config, clients, reporter())
+        found = destroyer.inventory(with_images=with_images)
+        if dry_run or found.nothing:
+            click.echo(found.text())
+            return 0
+        if not yes:
+            raise NotConfirmed(
+                f"this deletes cluster {config.cluster} for good:\n{found.text()}",
+                next_step="say so with --yes",
+            )
+        destroyer.destroy(with_images=with_images)
+    click.echo(f"cluster {config.cluster} is gone")
+    return 0

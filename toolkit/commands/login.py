@@ -1,0 +1,54 @@
+"""`toolkit login`: a shell on the head node."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from toolkit.commands.options import config_option, load
+from toolkit.errors import DeployError
+
+if TYPE_CHECKING:
+    from toolkit.config import ClusterConfig
+
+
+@click.command("login", context_settings={"ignore_unknown_options": True})
+@config_option
+@click.argument("argv", nargs=-1, type=click.UNPROCESSED)
+def command(*, config_path: Path | None, argv: tuple[str, ...]) -> None:
+    """Open a shell on the head node, the way access.login in cluster.yaml says.
+
+    Words after the command are passed on, for ways of access that take a command.
+    """
+    from toolkit.deploy.head import Head
+    from toolkit.deploy.session import connected
+
+    config = load(config_path)
+    with connected(config) as clients:
+        instance = Head(clients, config).instance_id
+    words = [*login_argv(config, instance), *argv]
+    program = _program(words[0])
+    # S606: without a shell is the point; this process becomes the session.
+    os.execv(program, words)  # noqa: S606
+
+
+def login_argv(config: ClusterConfig, instance: str) -> list[str]:
+    """The words of access.login with their placeholders filled in."""
+    return [
+        word.format(instance_id=instance, region=config.aws.region, cluster=config.cluster)
+        for word in config.access.login
+    ]
+
+
+def _program(name: str) -> str:
+    """Where a program is: on PATH, or beside this Python (an environment that isn't activated)."""
+    beside = Path(sys.executable).parent
+    found = shutil.which(name) or shutil.which(name, path=str(beside))
+    if found is None:
+        raise DeployError(f"{name} is not on PATH", next_step="install it, or change access.login")
+    return found

@@ -1,0 +1,36 @@
+"""`toolkit plan`: what deploy would change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from toolkit.commands.options import config_option, json_option, load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command("plan")
+@config_option
+@json_option
+def command(*, config_path: Path | None, as_json: bool) -> None:
+    """Show what deploy would change; change nothing."""
+    from toolkit.deploy.cluster import Cluster
+    from toolkit.deploy.session import connected
+    from toolkit.output import print_json, reporter
+
+    config = load(config_path)
+    with connected(config) as clients:
+        intent = Cluster(config, clients, reporter()).preview()
+    if as_json:
+        print_json(
+            {
+                "changes": intent.plan.changes,
+                "missing_images": intent.missing_images,
+                "new_bundle": intent.new_bundle,
+            }
+        )
+    else:
+        click.echo(intent.text())

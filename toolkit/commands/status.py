@@ -1,0 +1,58 @@
+"""`toolkit status`: whether the cluster is healthy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from toolkit.commands.options import config_option, json_option, load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from toolkit.deploy.status import Status
+
+
+@click.command("status")
+@config_option
+@json_option
+def command(*, config_path: Path | None, as_json: bool) -> int:
+    """Say whether the cluster is healthy. Exit code 0: it is; 1: it isn't, and why."""
+    from dataclasses import asdict
+
+    from toolkit.deploy.session import connected
+    from toolkit.deploy.status import gather
+    from toolkit.output import print_json
+
+    config = load(config_path)
+    with connected(config) as clients:
+        status = gather(config, clients)
+    if as_json:
+        print_json({**asdict(status), "healthy": status.healthy, "reasons": status.reasons})
+    else:
+        _print(status)
+    return 0 if status.healthy else 1
+
+
+def _print(status: Status) -> None:
+    from toolkit.output import table
+
+    rows = [
+        ("stack", status.stack.lower().replace("_", " ") or "none"),
+        ("head", f"{status.head_instance or 'none'} {status.head_state}".strip()),
+        ("set-up", status.setup or "-"),
+        ("services", _counts(status.services) or "-"),
+        ("nodes", _counts(status.nodes) or "-"),
+        ("instances", _counts(status.instances) or "none"),
+    ]
+    click.echo(table(("CLUSTER", status.cluster), rows))
+    for reason in status.reasons:
+        click.echo(f"unhealthy: {reason}")
+    if status.healthy:
+        click.echo("healthy")
+
+
+def _counts(values: Mapping[str, int] | Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())

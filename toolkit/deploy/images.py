@@ -1,0 +1,119 @@
+"""Machine images: which ones a cluster needs, and which of them are there.
+
+An image's name holds the hash of all that goes into it, so one that is there is the right one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from toolkit.deploy import names
+from toolkit.deploy.bundle import image_bundle
+from toolkit.deploy.stack import builder_script
+from toolkit.errors import BaseImageMissing
+from toolkit.render import image_vars
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mypy_boto3_ec2 import EC2Client
+
+    from toolkit.config import ClusterConfig
+    from toolkit.deploy.bundle import Bundle
+
+
+@dataclass(frozen=True, slots=True)
+class BaseImage:
+    """What images are built on."""
+
+    id: str
+    name: str
+    root_device: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSpec:
+    """One image to have: its kind, its name, and what a builder makes it from."""
+
+    kind: str
+    name: str
+    bundle: Bundle
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One image that is there."""
+
+    id: str
+    name: str
+    state: str
+    created: str
+    snapshots: tuple[str, ...]
+
+
+def find_base(ec2: EC2Client, config: ClusterConfig) -> BaseImage:
+    """The newest image of `images.base`; BaseImageMissing when nothing matches."""
+    base = config.images.base
+    found = ec2.describe_images(
+        Owners=[base.owner],
+        Filters=[
+            {"Name": "name", "Values": [base.name]},
+            {"Name": "state", "Values": ["available"]},
+            {"Name": "architecture", "Values": ["x86_64"]},
+        ],
+    )["Images"]
+    if not found:
+        raise BaseImageMissing(
+            f"no image of owner {base.owner} is named {base.name} in {config.aws.region}",
+            next_step="see images.base in cluster.yaml",
+        )
+    newest = max(found, key=lambda image: (image["CreationDate"], image["ImageId"]))
+    return BaseImage(newest["ImageId"], newest["Name"], newest["RootDeviceName"])
+
+
+def wanted(config: ClusterConfig, base: BaseImage) -> tuple[ImageSpec, ...]:
+    """The images this configuration needs. Pure: the same files and base give the same names."""
+    specs = []
+    for kind in names.IMAGE_KINDS:
+        bundle = image_bundle({"vars.json": image_vars(config, kind)})
+        # The script is part of what makes the image; whose bucket it reads from is not.
+        script = builder_script(config, bucket="", image="", sha=bundle.sha)
+        parts = hashlib.sha256(f"{kind}\0{base.id}\0{bundle.sha}\0{script}".encode())
+        name = names.image(kind, parts.hexdigest())
+        specs.append(ImageSpec(kind, name, bundle))
+    return tuple(specs)
+
+
+def find(ec2: EC2Client, wanted_names: Iterable[str]) -> dict[str, Image]:
+    """Our own images of these names (wildcards allowed), by name."""
+    pages = ec2.get_paginator("describe_images").paginate(
+        Owners=["self"],
+        Filters=[
+            {"Name": "name", "Values": list(wanted_names)},
+            {"Name": "state", "Values": ["available", "pending"]},
+        ],
+    )
+    return {
+        item["Name"]: Image(
+            id=item["ImageId"],
+            name=item["Name"],
+            state=str(item["State"]),
+            created=item["CreationDate"],
+            snapshots=tuple(
+                mapping["Ebs"]["SnapshotId"]
+                for mapping in item.get("BlockDeviceMappings", ())
+                if mapping.get("Ebs", {}).get("SnapshotId")
+            ),
+        )
+        for page in pages
+        for item in page["Images"]
+    }
+
+
+def delete(ec2: EC2Client, image: Image) -> None:
+    """Deregister an image and delete what its disks were copied to."""
+    ec2.deregister_image(ImageId=image.id)
+    for snapshot in image.snapshots:
+        ec2.delete_snapshot(SnapshotId=snapshot)

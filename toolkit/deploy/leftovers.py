@@ -1,0 +1,112 @@
+"""What still carries a cluster's tag or name: asked of each service, not of the stack."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from slurmplugins import tags
+from toolkit.deploy import names
+from toolkit.deploy.storage import Bucket
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from toolkit.config import ClusterConfig
+    from toolkit.deploy.session import Clients
+
+# What EC2 lists by tag: (what people call it, operation, the key of the list, the key of the id).
+KINDS = (
+    ("instance", "describe_instances", "Instances", "InstanceId"),
+    ("volume", "describe_volumes", "Volumes", "VolumeId"),
+    (
+        "network interface",
+        "describe_network_interfaces",
+        "NetworkInterfaces",
+        "NetworkInterfaceId",
+    ),
+    ("launch template", "describe_launch_templates", "LaunchTemplates", "LaunchTemplateId"),
+    ("security group", "describe_security_groups", "SecurityGroups", "GroupId"),
+    ("NAT gateway", "describe_nat_gateways", "NatGateways", "NatGatewayId"),
+    ("subnet", "describe_subnets", "Subnets", "SubnetId"),
+    ("VPC", "describe_vpcs", "Vpcs", "VpcId"),
+)
+GONE = {"terminated", "deleted", "deleting"}
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """One thing of the cluster that is there."""
+
+    kind: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id}"
+
+
+def leftovers(clients: Clients, config: ClusterConfig) -> tuple[Leftover, ...]:
+    """Everything of the cluster that some service still lists."""
+    return (
+        *_tagged(clients.client("ec2"), config.cluster),
+        *_filesystems(clients, config),
+        *_secrets(clients, config),
+        *_bucket(clients, config),
+    )
+
+
+def remove(clients: Clients, item: Leftover) -> None:
+    """Delete what no stack deletes: disks and interfaces that lost their machine.
+
+    What can't be deleted yet stays, and is found again.
+    """
+    ec2 = clients.client("ec2")
+    with suppress(ClientError):
+        if item.kind == "volume":
+            ec2.delete_volume(VolumeId=item.id)
+        elif item.kind == "network interface":
+            ec2.delete_network_interface(NetworkInterfaceId=item.id)
+
+
+def _tagged(ec2: Any, cluster: str) -> Iterator[Leftover]:
+    wanted = [{"Name": f"tag:{tags.CLUSTER}", "Values": [cluster]}]
+    for kind, operation, items, key in KINDS:
+        for page in ec2.get_paginator(operation).paginate(Filters=wanted):
+            groups = page["Reservations"] if kind == "instance" else [page]
+            for item in (item for group in groups for item in group[items]):
+                if _state(item) not in GONE:
+                    yield Leftover(kind, item[key])
+
+
+def _state(item: Any) -> str:
+    state = item.get("State", item.get("Status", ""))
+    return str(state.get("Name", "")) if isinstance(state, dict) else str(state)
+
+
+def _filesystems(clients: Clients, config: ClusterConfig) -> Iterator[Leftover]:
+    for page in clients.client("fsx").get_paginator("describe_file_systems").paginate():
+        for item in page["FileSystems"]:
+            label = {tag["Key"]: tag["Value"] for tag in item.get("Tags", ())}
+            if label.get(tags.CLUSTER) == config.cluster:
+                yield Leftover("filesystem", item["FileSystemId"])
+
+
+def _secrets(clients: Clients, config: ClusterConfig) -> Iterator[Leftover]:
+    name = names.secret(config)
+    pages = (
+        clients.client("secretsmanager")
+        .get_paginator("list_secrets")
+        .paginate(Filters=[{"Key": "name", "Values": [name]}])
+    )
+    for page in pages:
+        # The filter is by prefix.
+        yield from (Leftover("secret", name) for item in page["SecretList"] if item["Name"] == name)
+
+
+def _bucket(clients: Clients, config: ClusterConfig) -> Iterator[Leftover]:
+    bucket = Bucket(clients.client("s3"), names.bucket(config, clients.account))
+    if bucket.exists():
+        yield Leftover("bucket", bucket.name)

@@ -1,0 +1,50 @@
+"""What a finished stack is made of, by logical id: the ids that AWS chose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolkit.deploy import names
+from toolkit.deploy.stack import subnet_logical
+from toolkit.errors import StackMissing
+from toolkit.render import StackFacts
+
+if TYPE_CHECKING:
+    from toolkit.config import ClusterConfig
+    from toolkit.deploy.session import Clients
+
+
+def stack_resources(clients: Clients, stack: str) -> dict[str, str]:
+    """Logical id → physical id of everything that has one."""
+    pages = (
+        clients.client("cloudformation")
+        .get_paginator("list_stack_resources")
+        .paginate(StackName=stack)
+    )
+    return {
+        item["LogicalResourceId"]: item["PhysicalResourceId"]
+        for page in pages
+        for item in page["StackResourceSummaries"]
+        if item.get("LogicalResourceId") and item.get("PhysicalResourceId")
+    }
+
+
+def stack_facts(config: ClusterConfig, clients: Clients) -> StackFacts:
+    """What the renderer has to know of the stack; StackMissing while it isn't whole."""
+    found = stack_resources(clients, names.stack(config))
+    try:
+        filesystem = found["SharedFilesystem"]
+        subnets = {zone: found[subnet_logical(zone)] for zone in config.network.zones}
+    except KeyError as error:
+        raise StackMissing(
+            f"stack {names.stack(config)} has no {error.args[0]}",
+            next_step="`toolkit deploy` makes the stack whole",
+        ) from error
+    shared = clients.client("fsx").describe_file_systems(FileSystemIds=[filesystem])["FileSystems"]
+    return StackFacts(
+        bucket=names.bucket(config, clients.account),
+        secret_id=names.secret(config),
+        subnets=subnets,
+        shared_dns=shared[0]["DNSName"],
+        shared_mount=shared[0]["LustreConfiguration"]["MountName"],
+    )

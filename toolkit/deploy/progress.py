@@ -1,0 +1,86 @@
+"""The status object that a machine writes while its playbook runs, and phases for several."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolkit.output import Phase
+
+LOG_LINES_SHOWN = 25
+
+
+@dataclass(frozen=True, slots=True)
+class BootStatus:
+    """How far a machine's playbook is, as slurmplugins.head_boot writes it."""
+
+    state: str
+    task: str
+    done: int
+    total: int
+    error: str
+    log_tail: str
+    bundle: str
+    at: float
+
+    @classmethod
+    def parse(cls, value: Mapping[str, Any] | None) -> BootStatus | None:
+        """Read the object; None when there is none."""
+        if value is None:
+            return None
+        return cls(
+            state=str(value.get("state", "")),
+            task=str(value.get("task") or value.get("phase") or ""),
+            done=int(value.get("done") or 0),
+            total=int(value.get("total") or 0),
+            error=str(value.get("error") or ""),
+            log_tail=_text(value.get("log_tail")),
+            bundle=str(value.get("bundle") or ""),
+            at=float(value.get("at") or 0),
+        )
+
+    @property
+    def failure(self) -> str:
+        """What went wrong, with the end of the log."""
+        tail = "\n".join(f"  {line}" for line in self.log_tail.splitlines()[-LOG_LINES_SHOWN:])
+        where = f" in '{self.task}'" if self.task else ""
+        return f"the playbook failed{where}: {self.error}\n{tail}".rstrip()
+
+
+def _text(value: object) -> str:
+    return "\n".join(map(str, value)) if isinstance(value, list) else str(value or "")
+
+
+class Shared:
+    """One phase for several things that go on at the same time."""
+
+    def __init__(self, phase: Phase) -> None:
+        self._phase = phase
+        self._lock = threading.Lock()
+        self._said: dict[str, str] = {}
+
+    def part(self, name: str) -> Phase:
+        """The phase as one of them sees it."""
+        return _Part(self, name)
+
+    def say(self, name: str, text: str) -> None:
+        """Show what one of them is doing beside the others."""
+        with self._lock:
+            self._said[name] = text
+            self._phase.update("  ·  ".join(f"{key}: {said}" for key, said in self._said.items()))
+
+
+class _Part:
+    def __init__(self, shared: Shared, name: str) -> None:
+        self._shared = shared
+        self._name = name
+
+    def update(self, detail: str, *, done: int = 0, total: int = 0) -> None:
+        self._shared.say(self._name, f"[{done}/{total}] {detail}" if total else detail)
+
+    def result(self, text: str) -> None:
+        self._shared.say(self._name, text)
