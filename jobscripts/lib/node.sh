@@ -19,4 +19,4 @@ exec "$TOOLKIT_ENV/bin/torchrun" \
   --nnodes="$SLURM_JOB_NUM_NODES" --node-rank="$SLURM_NODEID" --nproc-per-node="$processes" \
   --rdzv-backend=static --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" \
   --local-addr="$address" --rdzv-id="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}" \
-  --max-restarts=0 --shutdown-timeout=90 -- "$@"
+  --max-restarts=0 --shutdown-timeout=60 -- "$@"

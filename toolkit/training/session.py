@@ -21,8 +21,10 @@ from toolkit.training.mlflow_server import MlflowServer, flat
 from toolkit.training.provenance import code_tags
 from toolkit.training.record import Books, Host, TrackerLike, read_verdict, say
 from toolkit.training.run import RunDir
+from toolkit.training.state import Codec
 from toolkit.training.steplog import StepRecord
 from toolkit.training.stop import StopFiles, StopRequest
+from toolkit.training.termination import OnTerminate
 from toolkit.training.tracking import NoTracker, Tracker, numbers
 from toolkit.training.verdict import Verdict
 from toolkit.training.world import World, join
@@ -52,6 +54,7 @@ class Run:
         keep: int = 2,
         attempt: Attempt | None = None,
         world: World | None = None,
+        codec: Codec | None = None,
         tracker: TrackerLike | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -63,13 +66,14 @@ class Run:
         self._params, self._seed, self._clock = params, seed, clock
         self._save_every, self._print_every = checkpoint_every, print_every
         self._stop = StopFiles(self.attempt.stop_files, clock=clock)
-        self._checkpoints = Checkpointer(self.dir.checkpoints, self.world, keep=keep)
+        self._checkpoints = Checkpointer(self.dir.checkpoints, self.world, keep=keep, codec=codec)
         self._parts: Mapping[str, Any] = {}
         self._saved_step: int | None = None
         self._pending: Callable[[], bool] | None = None
         self._ended = False
         self._books: Books | None = None  # rank 0's
         self._tracker = tracker
+        self._on_terminate = OnTerminate()
 
     # -- for the script ---------------------------------------------------------------------------
 
@@ -158,6 +162,7 @@ class Run:
     # -- the context ------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
+        self._on_terminate.begin()
         here = Host(self.attempt.node, instance_facts()) if self.world.local_rank == 0 else None
         hosts = [host for host in self.world.gather(here) if host]
         if self.world.rank == 0:
@@ -178,12 +183,14 @@ class Run:
     def __exit__(
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
+        if error is None and not self._ended:
+            self.finish()
+        self._on_terminate.shield()
         if error is None:
-            if not self._ended:
-                self.finish()
             self.world.close()
         elif not self._ended:
             self._fail(error)
+        self._on_terminate.end()
 
     # -- behind them ------------------------------------------------------------------------------
 
