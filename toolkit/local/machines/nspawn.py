@@ -210,6 +210,7 @@ class NspawnDriver:
     @contextlib.contextmanager
     def _lock(self, instance_id: str) -> Iterator[None]:
         """One at a time for each instance: threads by a lock, processes by a file."""
+        self._layout.run.mkdir(exist_ok=True)  # a clean-up may have been here since
         with self._locks_lock:
             lock = self._locks.setdefault(check_instance_id(instance_id), threading.RLock())
         with lock, (self._layout.run / f"{instance_id}.lock").open("w") as file:
