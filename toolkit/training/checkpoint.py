@@ -56,10 +56,17 @@ class Checkpointer:
         Raises CheckpointFailed on every rank when it is not; the older ones are then untouched.
         """
         folder = self._root / self._on_rank_0(lambda: self._new_folder(step))
-        entries = self._everywhere(lambda: self._codec.write(folder, parts, rank=self._world.rank))
-        files = [entry for share in entries for entry in share]
         stated = {**facts, "step": step, "world_size": self._world.size}
-        self._on_rank_0(lambda: self._finish(folder, files, stated))
+        try:
+            shares = self._everywhere(
+                lambda: self._codec.write(folder, parts, rank=self._world.rank)
+            )
+            files = [entry for share in shares for entry in share]
+            self._on_rank_0(lambda: self._finish(folder, files, stated))
+        except CheckpointFailed:
+            if self._world.rank == 0 and not manifest.is_committed(folder):
+                shutil.rmtree(folder, ignore_errors=True)  # a full disk needs the space back
+            raise
         return folder.name
 
     def load(self, parts: Parts) -> Loaded | None:

@@ -1,11 +1,13 @@
 """MLflow as a tracking server, through mlflow-skinny's client."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeVar
 
-from toolkit.training.tracking import Record, Rejected
+from toolkit.training.attempt import Attempt, site_facts
+from toolkit.training.run import RunDir
+from toolkit.training.tracking import NoTracker, Record, Rejected, Tracker
 
 T = TypeVar("T")
 
@@ -85,6 +87,31 @@ class MlflowServer:
             [self._experiment_id()], f"tags.`toolkit.run_key` = '{self._key}'", max_results=1
         )
         return str(found[0].info.run_id) if found else None
+
+
+def tracker_for(
+    attempt: Attempt,
+    run_dir: RunDir,
+    warn: Callable[[str], None],
+    environment: Mapping[str, str] = os.environ,
+) -> Tracker | NoTracker:
+    """The cluster's MLflow, or the one MLFLOW_TRACKING_URI names; none where there is neither."""
+    uri = environment.get("MLFLOW_TRACKING_URI") or site_facts(environment).get(
+        "mlflow_tracking_uri"
+    )
+    if not uri:
+        return NoTracker()
+
+    def connect() -> MlflowServer:
+        return MlflowServer(
+            str(uri),
+            experiment=environment.get("TOOLKIT_EXPERIMENT") or attempt.account or "default",
+            name=f"{attempt.job_name} {attempt.job_id}",
+            key=run_dir.key,
+            user=attempt.user,
+        )
+
+    return Tracker(connect, run_dir.path, warn)
 
 
 def flat(params: Mapping[str, Any]) -> dict[str, str]:

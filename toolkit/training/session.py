@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from toolkit.training import faults, verdict
-from toolkit.training.attempt import Attempt, current, instance_facts, site_facts
+from toolkit.training.attempt import Attempt, current, instance_facts
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.data import Batch, SampleOrder, fingerprint
 from toolkit.training.files import write_json
-from toolkit.training.mlflow_server import MlflowServer, flat
+from toolkit.training.mlflow_server import flat, tracker_for
 from toolkit.training.provenance import code_tags
 from toolkit.training.record import Books, Host, TrackerLike, read_verdict, say
 from toolkit.training.run import RunDir
@@ -25,7 +25,7 @@ from toolkit.training.state import Codec
 from toolkit.training.steplog import StepRecord
 from toolkit.training.stop import StopFiles, StopRequest
 from toolkit.training.termination import OnTerminate
-from toolkit.training.tracking import NoTracker, Tracker, numbers
+from toolkit.training.tracking import Status, numbers
 from toolkit.training.verdict import Verdict
 from toolkit.training.world import World, join
 
@@ -167,7 +167,7 @@ class Run:
         hosts = [host for host in self.world.gather(here) if host]
         if self.world.rank == 0:
             self.dir.create()
-            tracker = self._tracker or _tracker(self.attempt, self.dir)
+            tracker = self._tracker or tracker_for(self.attempt, self.dir, say)
             self._books = Books(
                 self.attempt,
                 self.dir,
@@ -264,7 +264,7 @@ class Run:
             say(f"stopping after {self.step_count} steps: {request.cause} {request.node}")
         self._end(verdict.resume(self._saved_step or 0, request.cause, problem), None)
 
-    def _end(self, word: Verdict, status: Any) -> None:
+    def _end(self, word: Verdict, status: Status | None) -> None:
         self._close(word, status, [], _PATIENCE_STOP)
         raise Stopped(word)
 
@@ -274,10 +274,12 @@ class Run:
             word.write_first(self.attempt.verdict_file)
             return
         word = read_verdict(self.attempt) or word
-        status: Any = "FAILED" if word.verdict == "failed" else None
+        status: Status | None = "FAILED" if word.verdict == "failed" else None
         self._close(word, status, [], _PATIENCE_STOP)
 
-    def _close(self, word: Verdict, status: Any, artifacts: list[Path], patience: float) -> None:
+    def _close(
+        self, word: Verdict, status: Status | None, artifacts: list[Path], patience: float
+    ) -> None:
         self._ended = True
         if self._books:
             self._books.end(word, status=status, artifacts=artifacts, patience=patience)
@@ -285,20 +287,3 @@ class Run:
 
 def _deadline(request: StopRequest) -> float:
     return request.deadline if request.deadline is not None else float("inf")
-
-
-def _tracker(attempt: Attempt, run_dir: RunDir) -> TrackerLike:
-    """The cluster's MLflow, or the one MLFLOW_TRACKING_URI names; none where there is neither."""
-    import os
-
-    uri = os.environ.get("MLFLOW_TRACKING_URI") or site_facts().get("mlflow_tracking_uri")
-    if not uri:
-        return NoTracker()
-    experiment = os.environ.get("TOOLKIT_EXPERIMENT") or attempt.account or "default"
-    name = f"{attempt.job_name} {attempt.job_id}"
-
-    def connect() -> MlflowServer:
-        key = run_dir.key
-        return MlflowServer(uri, experiment=experiment, name=name, key=key, user=attempt.user)
-
-    return Tracker(connect, run_dir.path, say)
