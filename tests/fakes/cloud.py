@@ -49,6 +49,8 @@ class FakeCloud:
         self.next_errors: list[CloudError] = []
         self.lose_answers = 0
         self.unreadable = False
+        self.launch_templates: set[str] = set()
+        self.subnets: set[str] = set()
         self._tokens: dict[str, list[str]] = {}
         self._ids = itertools.count(1)
 
@@ -59,6 +61,10 @@ class FakeCloud:
         spec.run_instances(request)
         if self.next_errors:
             raise self.next_errors.pop(0)
+        if self.launch_templates and request.launch_template not in self.launch_templates:
+            raise codes.error("InvalidLaunchTemplateName.NotFoundException", "no such template")
+        if self.subnets and request.subnet not in self.subnets:
+            raise codes.error("InvalidSubnetID.NotFound", "no such subnet")
         token = spec.client_token(request.attempt)
         if token not in self._tokens:
             self.requests.append(request)

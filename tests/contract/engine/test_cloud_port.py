@@ -1,0 +1,221 @@
+"""One suite for everything that claims to be the cloud port: the fake, and EC2 as moto has it.
+
+`CLOUDS` is the list to extend: a name, and a context manager that yields a function, which for
+each test makes an `Offered` of a cluster nobody else has. What an implementation is known to lack
+is in `gaps`, by test name, and must then fail: a gap that closes is noticed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from slurmplugins import names
+from slurmplugins.cloud.ec2 import Ec2
+from slurmplugins.errors import CloudError, NotFound
+from slurmplugins.model import InstanceState, LaunchRequest, Lifecycle, Offering
+from tests.fakes.clock import FakeClock
+from tests.fakes.cloud import FakeCloud
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from slurmplugins.cloud.base import Cloud
+
+NODES = names.expand("gpu-[001-003]")
+
+
+@dataclass(frozen=True)
+class Offered:
+    """An implementation under test. `subnet` and `zone` exist, `settle` lets late things happen."""
+
+    cluster: str
+    cloud: Cloud
+    other_cluster: Cloud
+    subnet: str
+    zone: str
+    settle: Callable[[], None] = lambda: None
+    gaps: dict[str, str] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def fake() -> Iterator[Callable[[str], Offered]]:
+    def offer(cluster: str) -> Offered:
+        clock = FakeClock()
+        one, two = FakeCloud(cluster, clock), FakeCloud("other", clock)
+        two.machines = one.machines
+        one.launch_templates, one.subnets = {"demo-gpu"}, {"subnet-1"}
+        return Offered(
+            cluster, one, two, "subnet-1", "us-east-1a", settle=lambda: clock.advance(60)
+        )
+
+    yield offer
+
+
+@contextlib.contextmanager
+def moto() -> Iterator[Callable[[str], Offered]]:
+    import boto3
+    from moto import mock_aws
+
+    with mock_aws(), pytest.MonkeyPatch.context() as patch:
+        for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(key, "testing")
+        client = boto3.client("ec2", region_name="us-east-1")
+        subnet = client.describe_subnets()["Subnets"][0]
+        launch_template(client, client.describe_images()["Images"][0]["ImageId"])
+
+        def offer(cluster: str) -> Offered:
+            return Offered(
+                cluster,
+                Ec2(cluster, lambda: client),
+                Ec2("other", lambda: client),
+                subnet["SubnetId"],
+                subnet["AvailabilityZone"],
+                gaps={
+                    "test_repeating_an_attempt_returns_the_same_machines": "no ClientToken in moto",
+                },
+            )
+
+        yield offer
+
+
+def launch_template(client: Any, image: str) -> None:
+    """What the stack would have made."""
+    client.create_launch_template(
+        LaunchTemplateName="demo-gpu",
+        LaunchTemplateData={"ImageId": image, "MetadataOptions": {"HttpTokens": "required"}},
+    )
+
+
+CLOUDS = {"fake": fake, "moto": moto}
+numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module", params=CLOUDS)
+def offer(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Offered]]:
+    """An implementation, started once: moto takes seconds to load its catalogue."""
+    with CLOUDS[request.param]() as found:
+        yield found
+
+
+@pytest.fixture
+def offered(request: pytest.FixtureRequest, offer: Callable[[str], Offered]) -> Offered:
+    found = offer(f"demo{next(numbers)}")
+    name = request.node.originalname
+    if name in found.gaps:
+        request.applymarker(pytest.mark.xfail(reason=found.gaps[name], strict=True))
+    return found
+
+
+def ask(offered: Offered, attempt: str = "a1", **more: Any) -> LaunchRequest:
+    offering = Offering("g5.xlarge", Lifecycle.SPOT, offered.zone, "0.4024")
+    request = LaunchRequest(
+        attempt=attempt,
+        cluster=offered.cluster,
+        pool="gpu",
+        partition="spot",
+        launch_template="demo-gpu",
+        subnet=offered.subnet,
+        offering=offering,
+        nodes=NODES,
+    )
+    return replace(request, **more)
+
+
+def test_a_launch_returns_one_machine_a_node_in_order(offered: Offered):
+    machines = offered.cloud.launch(ask(offered))
+    assert [item.node for item in machines] == list(NODES)
+    assert len({item.id for item in machines}) == 3
+    assert all(item.address for item in machines)
+
+
+def test_a_machine_carries_its_whole_map_in_its_tags(offered: Offered):
+    offered.cloud.launch(ask(offered))
+    offered.settle()
+    for machine in offered.cloud.instances():
+        assert machine.node in NODES
+        assert (machine.role, machine.pool, machine.partition) == ("compute", "gpu", "spot")
+        assert (machine.attempt, machine.price) == ("a1", "0.4024")
+        assert (machine.type, machine.zone) == ("g5.xlarge", offered.zone)
+        assert machine.launched_at > 0
+
+
+def test_the_offering_decides_between_spot_and_on_demand(offered: Offered):
+    request = ask(offered)
+    spot = offered.cloud.launch(request)
+    other = replace(request.offering, lifecycle=Lifecycle.ON_DEMAND)
+    demand = offered.cloud.launch(ask(offered, "a2", offering=other))
+    assert {item.lifecycle for item in spot} == {Lifecycle.SPOT}
+    assert {item.lifecycle for item in demand} == {Lifecycle.ON_DEMAND}
+
+
+def test_launched_machines_are_listed_as_live(offered: Offered):
+    launched = offered.cloud.launch(ask(offered))
+    offered.settle()
+    listed = offered.cloud.instances()
+    assert {item.id for item in listed} == {item.id for item in launched}
+    assert all(item.state.live for item in listed)
+
+
+def test_repeating_an_attempt_returns_the_same_machines(offered: Offered):
+    first = offered.cloud.launch(ask(offered))
+    again = offered.cloud.launch(ask(offered))
+    assert [item.id for item in first] == [item.id for item in again]
+
+
+def test_another_attempt_starts_other_machines(offered: Offered):
+    first = offered.cloud.launch(ask(offered))
+    second = offered.cloud.launch(ask(offered, "a2"))
+    assert not {item.id for item in first} & {item.id for item in second}
+
+
+def test_terminated_machines_are_over_and_stay_listed_as_such(offered: Offered):
+    machines = offered.cloud.launch(ask(offered))
+    offered.settle()
+    ids = [item.id for item in machines]
+    assert offered.cloud.terminate(ids) == set(ids)
+    offered.settle()
+    listed = {item.id: item for item in offered.cloud.instances()}
+    assert {listed[item].state for item in ids} == {InstanceState.TERMINATED}
+    assert all(listed[item].ended_at for item in ids)
+
+
+def test_terminating_twice_is_no_error(offered: Offered):
+    ids = [item.id for item in offered.cloud.launch(ask(offered))]
+    offered.settle()
+    offered.cloud.terminate(ids)
+    assert offered.cloud.terminate(ids) == set(ids)
+
+
+def test_an_unknown_id_does_not_keep_others_from_ending(offered: Offered):
+    ids = [item.id for item in offered.cloud.launch(ask(offered))]
+    offered.settle()
+    over = offered.cloud.terminate([*ids, "i-0123456789abcdef0"])
+    assert over == set(ids)
+
+
+def test_another_cluster_neither_sees_nor_ends_our_machines(offered: Offered):
+    ids = [item.id for item in offered.cloud.launch(ask(offered))]
+    offered.settle()
+    assert offered.other_cluster.instances() == ()
+    assert offered.other_cluster.terminate(ids) == frozenset()
+    assert all(item.state.live for item in offered.cloud.instances())
+
+
+def test_terminating_nothing_asks_nothing(offered: Offered):
+    assert offered.cloud.terminate([]) == frozenset()
+
+
+def test_an_absent_launch_template_is_not_found(offered: Offered):
+    with pytest.raises(NotFound):
+        offered.cloud.launch(ask(offered, launch_template="nonesuch"))
+
+
+def test_every_refusal_is_one_of_our_errors(offered: Offered):
+    with pytest.raises(CloudError) as caught:
+        offered.cloud.launch(ask(offered, subnet="subnet-00000000"))
+    assert caught.value.code
