@@ -64,7 +64,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One node and its machines."""
+    """One node and its machines. `expected`: one was launched that the cloud does not list yet."""
 
     name: NodeName
     node: Node
@@ -85,10 +85,12 @@ def plan(world: World) -> Plan:
     actions += _strangers(world)
     unbacked: dict[NodeName, float] = {}
     machines = machines_by_node(world.instances)
+    listed = {machine.id for machine in world.instances}
+    expected = {m.node for m in world.claims.launched.values() if m.instance_id not in listed}
     for name in known:
         if name in world.claims.busy:
             continue
-        case = _case(world, name, machines.get(name, ()))
+        case = _case(world, name, machines.get(name, ()), expected=name in expected)
         if case.node.off:
             actions += _off(world, case)
             continue
@@ -98,12 +100,11 @@ def plan(world: World) -> Plan:
     return Plan(tuple(actions), unbacked)
 
 
-def _case(world: World, name: NodeName, machines: Sequence[Instance]) -> _Case:
+def _case(world: World, name: NodeName, machines: Sequence[Instance], *, expected: bool) -> _Case:
     node = world.nodes[name]
     live = tuple(m for m in machines if m.state.live and m.id not in world.claims.ended)
     present = tuple(m for m in machines if m.state is not InstanceState.TERMINATED)
     gone = [m for m in machines if not m.state.live and m.id == node.instance_id]
-    expected = any(item.node == name for item in world.claims.launched.values())
     return _Case(name, node, live, present, gone[0] if gone else None, expected)
 
 

@@ -59,7 +59,8 @@ def resume(
     replace: list[Instance] = []
     failures: list[Failure] = []
     busy: list[NodeName] = []
-    launched = {item.node: item for item in claims.launched.values()}
+    ids = {item.id for item in listed}
+    unlisted = {m.node: m for m in claims.launched.values() if m.instance_id not in ids}
     for ask in asks:
         missing: list[NodeName] = []
         problem = _problem(ask, machines, claims, config)
@@ -74,8 +75,8 @@ def resume(
             replace += stale
             if fresh:
                 adopt.append(_assignment(node, fresh[0]))
-            elif node in launched and _unlisted(launched[node], listed):
-                adopt.append(launched[node])
+            elif node in unlisted:
+                adopt.append(unlisted[node])
             else:
                 missing.append(node)
         if missing:
@@ -151,10 +152,6 @@ def _sort(
 
 def _assignment(node: NodeName, machine: Instance) -> Assignment:
     return Assignment(node, machine.id, machine.address, machine.type)
-
-
-def _unlisted(assignment: Assignment, listed: Iterable[Instance]) -> bool:
-    return all(item.id != assignment.instance_id for item in listed)
 
 
 def _by_pool(nodes: Iterable[NodeName], config: BurstConfig) -> tuple[PoolAsk, ...]:

@@ -1,0 +1,265 @@
+"""The whole table of reconcile: state of the node, state of its machines → actions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from slurmplugins import config, converge, names
+from slurmplugins.actions import MarkDown, PowerDown, Reopen, Terminate
+from slurmplugins.model import (
+    Assignment,
+    Claims,
+    EndCause,
+    Instance,
+    InstanceState,
+    Lifecycle,
+    Node,
+)
+from tests.fakes.engine import burst
+
+NOW = 1_795_000_000.0
+CONFIG = config.parse(burst())
+NODE = names.parse("gpu-001")
+S = InstanceState
+TAKEN = "Server.SpotInstanceTermination"
+
+
+def machine(state: InstanceState = S.RUNNING, *, age: float = 600, **more: Any) -> Instance:
+    base = Instance(
+        id="i-1",
+        state=state,
+        role="compute",
+        node=NODE,
+        pool="gpu",
+        partition="spot",
+        attempt="a",
+        type="g5.xlarge",
+        zone="us-east-1a",
+        lifecycle=Lifecycle.SPOT,
+        address="10.42.1.11",
+        price="0.4",
+        launched_at=NOW - age,
+    )
+    return replace(base, **more)
+
+
+def world(flags: str, *machines: Instance, reason: str = "", **more: Any) -> converge.World:
+    nodes = {
+        name: Node(name, frozenset({"IDLE", "CLOUD", "POWERED_DOWN"}))
+        for name in CONFIG.pool_by_node
+    }
+    nodes[NODE] = Node(
+        NODE, frozenset(flags.split("+")), reason, more.pop("instance_id", "i-1"), "10.42.1.11"
+    )
+    given: dict[str, Any] = {"claims": Claims(), "now": NOW, **more}
+    return converge.World(config=CONFIG, instances=machines, nodes=nodes, **given)
+
+
+def told(found: converge.Plan) -> list[str]:
+    """The plan in words: what, and to what."""
+    words = {Terminate: "end", MarkDown: "down", PowerDown: "power-down", Reopen: "reopen"}
+    return [
+        f"{words[type(item)]} {item.instance.id}:{item.cause}"
+        if isinstance(item, Terminate)
+        else f"{words[type(item)]}" + (f" {item.reason}" if isinstance(item, MarkDown) else "")
+        for item in found.actions
+    ]
+
+
+TAKEN_MACHINE = machine(S.TERMINATED, end_code=TAKEN)
+LOST = ["down toolkit: interrupted (Server.SpotInstanceTermination)", "power-down"]
+LONG_AGO = {NODE: NOW - 61}
+TABLE: dict[str, tuple[converge.World, list[str]]] = {
+    # Slurm has let go
+    "powered down, no machine": (world("IDLE+POWERED_DOWN"), []),
+    "powered down, old machine": (world("IDLE+POWERED_DOWN", machine()), ["end i-1:orphan"]),
+    "powered down, young machine": (world("IDLE+POWERED_DOWN", machine(age=30)), []),
+    "powered down, machine ending": (world("IDLE+POWERED_DOWN", machine(S.SHUTTING_DOWN)), []),
+    "powering down, machine lives": (world("IDLE+POWERING_DOWN", machine()), ["end i-1:suspend"]),
+    "powering down, machine ending": (world("IDLE+POWERING_DOWN", machine(S.SHUTTING_DOWN)), []),
+    "powering down, machine ended": (world("IDLE+POWERING_DOWN", TAKEN_MACHINE), ["reopen"]),
+    "powering down, no machine": (world("IDLE+POWERING_DOWN"), ["reopen"]),
+    "powering down, drained by an admin": (
+        world("IDLE+DRAIN+POWERING_DOWN", reason="bad disk"),
+        [],
+    ),
+    "powering down, drained by us": (
+        world("IDLE+DRAIN+POWERING_DOWN", reason="toolkit: spot interruption"),
+        ["reopen"],
+    ),
+    "timed out, no machine": (
+        world("DOWN+POWERED_DOWN", reason="ResumeTimeout reached"),
+        ["reopen"],
+    ),
+    "timed out, machine lives": (
+        world("DOWN+POWERED_DOWN", machine(age=10), reason="x : ResumeTimeout reached"),
+        ["end i-1:resume-failed"],
+    ),
+    "down and powered down by an admin": (world("DOWN+POWERED_DOWN", reason="flood"), []),
+    # Slurm wants it up
+    "up and backed": (world("ALLOCATED", machine()), []),
+    "up and starting": (world("ALLOCATED+POWERING_UP", machine(S.PENDING, age=5)), []),
+    "up, machine taken": (world("ALLOCATED", TAKEN_MACHINE), LOST),
+    "up, machine being taken": (
+        world("ALLOCATED", machine(S.SHUTTING_DOWN, end_code=TAKEN)),
+        LOST,
+    ),
+    "drained by us, machine taken": (
+        world("ALLOCATED+DRAIN", TAKEN_MACHINE, reason="toolkit: spot interruption"),
+        LOST,
+    ),
+    "drained by us, told to power down, machine taken": (
+        world("ALLOCATED+DRAIN+POWER_DOWN", TAKEN_MACHINE, reason="toolkit: spot interruption"),
+        LOST[:1],
+    ),
+    "drained by an admin, machine taken": (
+        world("ALLOCATED+DRAIN", TAKEN_MACHINE, reason="testing"),
+        [],
+    ),
+    "up, machine ended by someone": (
+        world("IDLE", machine(S.TERMINATED, end_code="Client.UserInitiatedShutdown")),
+        ["down toolkit: machine-ended (Client.UserInitiatedShutdown)", "power-down"],
+    ),
+    "up, machine powered itself off": (
+        world("IDLE", machine(S.STOPPED)),
+        ["end i-1:unknown", "down toolkit: machine-ended", "power-down"],
+    ),
+    "powering up, its own machine died": (world("ALLOCATED+POWERING_UP", TAKEN_MACHINE), LOST),
+    "powering up, an earlier machine died": (
+        world("ALLOCATED+POWERING_UP", TAKEN_MACHINE, instance_id=""),
+        [],
+    ),
+    "up, no machine seen for the first time": (world("IDLE"), []),
+    "up, no machine for a minute": (
+        world("IDLE", unbacked_since=LONG_AGO),
+        ["down toolkit: no-machine", "power-down"],
+    ),
+    "powering up, no machine for a minute": (
+        world("ALLOCATED+POWERING_UP", unbacked_since=LONG_AGO),
+        ["down toolkit: no-machine", "power-down"],
+    ),
+    "fell silent, no machine for a minute": (
+        world("DOWN", reason="Not responding", unbacked_since=LONG_AGO),
+        ["power-down"],
+    ),
+    "downed by an admin, no machine": (
+        world("DOWN", reason="flood", unbacked_since=LONG_AGO),
+        [],
+    ),
+    "given back, resume died in between": (
+        world("DOWN+POWERING_UP", machine(), reason="toolkit: no-capacity"),
+        ["power-down"],
+    ),
+    "given back, powering down asked": (
+        world("DOWN+POWER_DOWN", machine(), reason="toolkit: no-capacity"),
+        [],
+    ),
+    "drained by us, jobs still there": (
+        world("ALLOCATED+DRAIN", machine(), reason="toolkit: spot interruption"),
+        ["power-down"],
+    ),
+    "drained by us, idle": (
+        world("IDLE+DRAIN", machine(), reason="toolkit: spot interruption"),
+        ["power-down"],
+    ),
+    "drained by us, power down asked": (
+        world("IDLE+DRAIN+POWER_DOWN", machine(), reason="toolkit: spot interruption"),
+        [],
+    ),
+    "drained by us while it booted": (
+        world("IDLE+DRAIN+POWERING_UP", machine(), reason="toolkit: spot interruption"),
+        [],
+    ),
+    "drained by an admin": (world("IDLE+DRAIN", machine(), reason="bad disk"), []),
+    "two machines": (
+        world("ALLOCATED", machine(age=900, id="i-0", address="10.42.1.9"), machine()),
+        ["end i-0:orphan"],
+    ),
+    "two machines, Slurm knows neither": (
+        world("ALLOCATED+POWERING_UP", machine(age=5, id="i-2", address=""), machine(age=9)),
+        ["end i-2:orphan"],
+    ),
+    # What the journal knows
+    "a run is at it": (
+        world(
+            "ALLOCATED+POWERING_UP",
+            machine(age=900, id="i-0"),
+            machine(),
+            claims=Claims(busy=frozenset({NODE})),
+        ),
+        [],
+    ),
+    "just launched, not listed": (
+        world(
+            "ALLOCATED+POWERING_UP",
+            unbacked_since=LONG_AGO,
+            claims=Claims(launched={"i-9": Assignment(NODE, "i-9", "10.42.1.9", "g5.xlarge")}),
+        ),
+        [],
+    ),
+    "powering down, launched and not listed": (
+        world(
+            "IDLE+POWERING_DOWN",
+            claims=Claims(launched={"i-9": Assignment(NODE, "i-9", "10.42.1.9", "g5.xlarge")}),
+        ),
+        [],
+    ),
+    "condemned and alive": (
+        world("IDLE+POWERED_DOWN", machine(), claims=Claims(ended={"i-1": EndCause.SUSPEND})),
+        ["end i-1:suspend"],
+    ),
+    # Machines without a node
+    "no such node, old": (
+        world("IDLE", machine(), machine(id="i-2", node=names.parse("gone-1"))),
+        ["end i-2:orphan"],
+    ),
+    "no such node, young": (
+        world("IDLE", machine(), machine(id="i-2", node=names.parse("gone-1"), age=5)),
+        [],
+    ),
+    "tags that can't be read, old": (
+        world("IDLE", machine(), machine(id="i-2", node=None)),
+        ["end i-2:orphan"],
+    ),
+    "the head": (world("IDLE", machine(), machine(id="i-h", role="head", node=None)), []),
+    "a builder": (world("IDLE", machine(), machine(id="i-b", role="builder", node=None)), []),
+}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_table(name: str):
+    """Each state of a node and its machines has exactly the actions in the table."""
+    given, expected = TABLE[name]
+    assert told(converge.plan(given)) == expected
+
+
+def test_nodes_that_burst_json_does_not_name_are_never_touched():
+    given = world("IDLE", machine())
+    nodes = {**given.nodes, "onprem-1": Node("onprem-1", frozenset({"DOWN"}), "toolkit: x")}
+    assert converge.plan(replace(given, nodes=nodes)).actions == ()
+
+
+def test_a_machine_of_a_node_slurm_knows_and_we_do_not_is_left_alone():
+    stranger = names.parse("onprem-1")
+    given = world("IDLE", machine(), machine(id="i-2", node=stranger))
+    nodes = {**given.nodes, stranger: Node(stranger, frozenset({"IDLE"}))}
+    assert converge.plan(replace(given, nodes=nodes)).actions == ()
+
+
+def test_a_slurm_that_lists_too_few_nodes_is_not_believed():
+    given = replace(world("IDLE+POWERED_DOWN", machine()), nodes={})
+    found = converge.plan(given)
+    assert found.actions == ()
+    assert "not believed" in found.note
+
+
+def test_how_long_a_node_has_no_machine_is_remembered_and_forgotten():
+    first = converge.plan(world("IDLE"))
+    assert first.unbacked_since == {NODE: NOW}
+    later = converge.plan(world("IDLE", unbacked_since=first.unbacked_since, now=NOW + 30))
+    assert later.unbacked_since == {NODE: NOW}
+    backed = converge.plan(world("IDLE", machine(), unbacked_since=later.unbacked_since))
+    assert backed.unbacked_since == {}

@@ -1,0 +1,63 @@
+"""Node names and hostlists."""
+
+from __future__ import annotations
+
+import pytest
+
+from slurmplugins import names
+from slurmplugins.errors import BadName
+
+
+@pytest.mark.parametrize("text", ["gpu-001", "a-1", "big-gpu-2x-000123"])
+def test_names_of_ours_are_taken(text: str):
+    assert names.parse(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "gpu", "gpu-", "-1", "GPU-1", "gpu-1234567", "gpu-1;id", "gpu-1\n", "gpu-\u0661", "g$(x)-1"],
+)
+def test_anything_else_is_refused(text: str):
+    with pytest.raises(BadName):
+        names.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("hostlist", "expected"),
+    [
+        ("", []),
+        ("gpu-7", ["gpu-7"]),
+        ("gpu-[001-003]", ["gpu-001", "gpu-002", "gpu-003"]),
+        ("gpu-[001,003-004],cpu-1", ["gpu-001", "gpu-003", "gpu-004", "cpu-1"]),
+        ("gpu-[8-11]", ["gpu-8", "gpu-9", "gpu-10", "gpu-11"]),
+    ],
+)
+def test_hostlists_expand_in_the_order_written(hostlist: str, expected: list[str]):
+    assert list(names.expand(hostlist)) == expected
+
+
+@pytest.mark.parametrize(
+    "hostlist",
+    [
+        "gpu-[1-",
+        "gpu-[]",
+        "gpu-[3-1]",
+        "gpu-[1-2",
+        "a,b",
+        "gpu-[1-2]x",
+        "gpu-[[1]]",
+        "gpu-1,,gpu-2",
+    ],
+)
+def test_malformed_hostlists_are_refused(hostlist: str):
+    with pytest.raises(BadName):
+        names.expand(hostlist)
+
+
+def test_expansion_is_bounded():
+    with pytest.raises(BadName, match="more than"):
+        names.expand("gpu-[000000-999999]")
+
+
+def test_pool_is_the_part_before_the_number():
+    assert names.pool_of(names.parse("big-gpu-007")) == "big-gpu"

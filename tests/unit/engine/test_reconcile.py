@@ -1,0 +1,194 @@
+"""Passes of reconcile on the stateful fakes, over time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins import bursting, ledger, names, reconcile
+from slurmplugins.errors import CloudUnreachable, SlurmUnreachable
+from slurmplugins.model import EndCause, Instance, InstanceState, Lifecycle
+from tests.fakes.engine import Bench
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+G = names.expand("gpu-[001-008]")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def up(bench: Bench, job: int = 7, nodes: tuple[names.NodeName, ...] = G[:2]) -> None:
+    bursting.resume(bench.engine, [bench.slurm.start(job, nodes)])
+    bench.clock.advance(10)
+    bench.boot()
+
+
+def passes(bench: Bench, seconds: float) -> None:
+    """Reconcile every 15 seconds, slurmctld and its programs in between."""
+    for _ in range(int(seconds // 15)):
+        bench.clock.advance(15)
+        bench.slurm.tick()
+        suspended, bench.slurm.suspended = bench.slurm.suspended, []
+        if suspended:
+            bursting.suspend(bench.engine, suspended, EndCause.SUSPEND)
+        reconcile.run(bench.engine)
+
+
+def entries(bench: Bench) -> list[dict[str, object]]:
+    return list(bench.store.objects.values())
+
+
+def test_a_healthy_cluster_is_left_alone(bench: Bench):
+    up(bench)
+    passes(bench, 300)
+    assert len(bench.cloud.live()) == 2
+    assert [line for line in bench.slurm.writes if not line.startswith("assign")] == []
+
+
+def test_an_interrupted_machine_gives_its_job_back_within_one_pass(bench: Bench):
+    up(bench)
+    bench.cloud.interrupt(bench.cloud.live()[0].id)
+    passes(bench, 15)
+    job = bench.slurm.queue[7]
+    assert (job.state, job.restarts) == ("PENDING", 1)
+
+
+def test_after_an_interruption_the_node_is_usable_again_within_a_minute(bench: Bench):
+    up(bench)
+    bench.cloud.interrupt(bench.cloud.live()[0].id)
+    passes(bench, 60)
+    assert bench.slurm.flags(G[0]) == {"IDLE", "CLOUD", "POWERED_DOWN"}
+    up(bench, 8, (G[0],))
+    passes(bench, 60)
+    assert bench.slurm.queue[8].state == "RUNNING"
+
+
+def test_a_node_drained_by_us_is_ended_once_its_job_has_left(bench: Bench):
+    up(bench)
+    bench.slurm.drain([G[0]], "toolkit: spot interruption")
+    passes(bench, 30)
+    assert len(bench.cloud.live()) == 2, "its job still runs"
+    bench.slurm.finish(7)
+    passes(bench, 45)
+    assert [item.node for item in bench.cloud.live()] == [G[1]]
+
+
+def test_a_machine_slurm_does_not_want_ends_after_the_grace(bench: Bench):
+    up(bench)
+    bench.slurm.finish(7)
+    for node in G[:2]:
+        bench.slurm.state[node].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
+    passes(bench, 105)
+    assert bench.cloud.live() == []
+
+
+def test_a_resume_that_died_before_its_launch_returns_its_job(bench: Bench):
+    bench.slurm.start(7, G[:2])
+    passes(bench, 90)
+    assert bench.slurm.queue[7].state == "PENDING"
+    assert bench.slurm.state[G[0]].reason == "toolkit: no-machine"
+
+
+@pytest.mark.parametrize("blind", ["cloud", "slurm"])
+def test_half_a_view_ends_nothing(bench: Bench, blind: str):
+    up(bench)
+    bench.slurm.finish(7)
+    bench.slurm.power_down(list(G[:2]))
+    bench.slurm.tick()
+    bench.cloud.unreadable = blind == "cloud"
+    bench.slurm.unreachable = blind == "slurm"
+    with pytest.raises((CloudUnreachable, SlurmUnreachable)):
+        reconcile.run(bench.engine)
+    assert len(bench.cloud.live()) == 2
+
+
+def test_a_machine_claimed_between_view_and_act_is_not_ended(bench: Bench):
+    up(bench)
+    bench.slurm.finish(7)
+    for node in G[:2]:
+        bench.slurm.state[node].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
+    bench.clock.advance(100)
+    view = reconcile._world(bench.engine, reconcile._Memory.load(bench.engine.state))
+    with bench.engine.journal.run() as other:
+        bench.engine.journal.claim(other, lambda _: G[:1])
+        found = reconcile._agreed(bench.engine, reconcile.converge.plan(view).actions)
+    assert [item.instance.node for item in found] == [G[1]]
+
+
+def test_the_ledger_has_every_machine_from_birth_to_end(bench: Bench):
+    up(bench)
+    passes(bench, 15)
+    assert [item["ended_at"] for item in entries(bench)] == [None, None]
+    assert all(item["running_at"] for item in entries(bench))
+    gone = bench.cloud.live()[0].id
+    bench.cloud.interrupt(gone)
+    passes(bench, 15)
+    entry = bench.store.objects[ledger.key(gone)]
+    assert entry["end_cause"] == "interruption"
+    assert entry["price"] == "0.4024"
+    assert (entry["node"], entry["pool"], entry["partition"]) == ("gpu-001", "gpu", "spot")
+
+
+def test_the_ledger_knows_why_a_machine_was_ended(bench: Bench):
+    up(bench)
+    bench.slurm.finish(7)
+    bench.slurm.power_down(list(G[:2]))
+    passes(bench, 60)
+    assert {item["end_cause"] for item in entries(bench)} == {"suspend"}
+
+
+def test_the_ledger_has_the_head(bench: Bench):
+    head = Instance(
+        id="i-head",
+        state=InstanceState.RUNNING,
+        role="head",
+        node=None,
+        pool="",
+        partition="",
+        attempt="",
+        type="m7i.large",
+        zone="us-east-1a",
+        lifecycle=Lifecycle.ON_DEMAND,
+        address="10.42.1.10",
+        price="0.1008",
+        launched_at=bench.clock.now() - 60,
+    )
+    bench.cloud.add(head)
+    passes(bench, 15)
+    entry = bench.store.objects[ledger.key("i-head")]
+    assert (entry["pool"], entry["node"], entry["price"]) == ("head", "head", "0.1008")
+
+
+def test_an_unchanged_machine_is_written_once(bench: Bench):
+    up(bench)
+    passes(bench, 15)
+    before = bench.store.puts
+    passes(bench, 60)
+    assert bench.store.puts == before
+
+
+def test_what_could_not_be_written_is_written_later(bench: Bench):
+    bench.store.broken = True
+    up(bench)
+    passes(bench, 30)
+    bench.store.broken = False
+    passes(bench, 15)
+    assert len(bench.store.objects) == 2
+
+
+def test_losing_the_state_directory_loses_no_fact_of_the_ledger(bench: Bench, tmp_path: Path):
+    up(bench)
+    passes(bench, 15)
+    bench.slurm.finish(7)
+    bench.slurm.power_down(list(G[:2]))
+    passes(bench, 45)
+    before = dict(bench.store.objects)
+    for name in ("reconcile.json", "journal.jsonl"):
+        (tmp_path / name).unlink()
+    passes(bench, 15)
+    assert bench.store.objects == before

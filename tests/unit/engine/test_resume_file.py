@@ -1,0 +1,83 @@
+"""SLURM_RESUME_FILE, honest and odd."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from slurmplugins import resume_file
+from slurmplugins.model import JobAsk
+from slurmplugins.names import NodeName
+
+N = [NodeName(f"gpu-00{number}") for number in range(1, 5)]
+
+
+def written(*jobs: object) -> bytes:
+    return json.dumps({"jobs": list(jobs), "all_nodes_resume": "gpu-[001-004]"}).encode()
+
+
+def test_the_file_of_24_11_as_a_real_slurmctld_wrote_it():
+    job = {
+        "extra": None,
+        "job_id": 1,
+        "features": None,
+        "nodes_alloc": "gpu-[001-002]",
+        "nodes_resume": "gpu-[001-002]",
+        "oversubscribe": "OK",
+        "partition": "p",
+        "reservation": None,
+    }
+    assert resume_file.asks(written(job), "gpu-[001-002]") == (JobAsk(1, (N[0], N[1])),)
+
+
+def test_the_file_of_22_05():
+    job = {"job_id": 1, "nodes": "gpu-001"}
+    assert resume_file.asks(written(job), "gpu-001") == (JobAsk(1, (N[0],)),)
+
+
+def test_nodes_no_job_lists_are_asked_for_one_by_one():
+    job = {"job_id": 1, "nodes_resume": "gpu-001"}
+    found = resume_file.asks(written(job), "gpu-[001-003]")
+    assert found == (JobAsk(1, (N[0],)), JobAsk(None, (N[1],)), JobAsk(None, (N[2],)))
+
+
+def test_a_node_two_jobs_wait_for_is_launched_once():
+    jobs = (
+        {"job_id": 1, "nodes_resume": "gpu-001"},
+        {"job_id": 2, "nodes_resume": "gpu-[001-002]"},
+    )
+    found = resume_file.asks(written(*jobs), "gpu-[001-002]")
+    assert found == (JobAsk(1, (N[0],)), JobAsk(2, (N[1],)))
+
+
+def test_nodes_of_the_file_that_the_argument_lacks_are_not_launched():
+    job = {"job_id": 1, "nodes_resume": "gpu-[001-002]"}
+    assert resume_file.asks(written(job), "gpu-001") == (JobAsk(1, (N[0],)),)
+
+
+def test_without_an_argument_the_file_alone_counts():
+    job = {"job_id": 1, "nodes_resume": "gpu-[001-002]"}
+    assert resume_file.asks(written(job), "") == (JobAsk(1, (N[0], N[1])),)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        b"",
+        b"{",
+        b"[]",
+        b'{"jobs": 3}',
+        b'{"jobs": [3, null, {}]}',
+        b'{"jobs": [{"job_id": "1", "nodes_resume": "gpu-001"}]}',
+        b'{"jobs": [{"job_id": true, "nodes_resume": "gpu-001"}]}',
+        b'{"jobs": [{"job_id": 1, "nodes_resume": "$(id)"}]}',
+        b"\xff\xfe",
+    ],
+)
+def test_an_odd_file_still_gets_every_node_launched(content: bytes | None):
+    assert resume_file.asks(content, "gpu-[001-002]") == (
+        JobAsk(None, (N[0],)),
+        JobAsk(None, (N[1],)),
+    )
