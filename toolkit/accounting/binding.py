@@ -65,9 +65,15 @@ def bind(
             usage = _usage(attempt, home, shapes.get(home.instance_id), now)
             if usage is not None:
                 usages[home.instance_id].append(usage)
-        if None in homes and attempt.ended != attempt.started:
+        if None in homes and _ran(attempt):
             unbacked.append(attempt.key)
     return Bound({key: tuple(value) for key, value in usages.items()}, tuple(unbacked))
+
+
+def _ran(attempt: Attempt) -> bool:
+    """Whether it certainly ran; any other attempt may have ended for want of machines."""
+    ran = attempt.state in {"COMPLETED", "FAILED", "OUT_OF_MEMORY", "TIMEOUT"}
+    return (ran or attempt.asked_to_come_back) and attempt.ended != attempt.started
 
 
 def _home(attempt: Attempt, candidates: Sequence[Instance], now: int) -> Instance | None:
@@ -88,11 +94,12 @@ def _home(attempt: Attempt, candidates: Sequence[Instance], now: int) -> Instanc
 
 
 def _usage(attempt: Attempt, home: Instance, shape: Shape | None, now: int) -> Usage | None:
-    first = max(home.launched, home.running or 0)
+    start = attempt.started or 0
     last = now if home.ended is None else home.ended
-    start = max(attempt.started or 0, first)
     end = min(now if attempt.ended is None else attempt.ended, last)
-    if start >= end:
+    # Slurm sets the start anew when the last node is up. One from before the launch means that the
+    # attempt is still waiting for its machines, or ended so: what it cost is boot, not work.
+    if start < home.launched or start >= end:
         return None
     return Usage(attempt.key, start, end, share(attempt, shape), attempt.lost_from())
 

@@ -136,7 +136,8 @@ def _charge(charge: Charge, report: Report) -> dict[str, Any]:
         "account": attempt.account if attempt else None,
         "user": attempt.user if attempt else None,
         "job": attempt.job_id if attempt else None,
-        "attempt": charge.attempt,
+        # A DBIndex has 63 bits; as a number it would be rounded by most readers of JSON.
+        "attempt": None if charge.attempt is None else str(charge.attempt),
         "instance": charge.instance_id,
         "node": instance.node or None,
         "type": instance.instance_type,
@@ -147,7 +148,7 @@ def _charge(charge: Charge, report: Report) -> dict[str, Any]:
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:
     return {
-        "attempt": attempt.key,
+        "attempt": str(attempt.key),
         "job": attempt.job_id,
         "job_text": attempt.job,
         "name": attempt.name,

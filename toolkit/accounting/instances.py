@@ -31,7 +31,6 @@ class Instance:
     zone: str
     spot: bool
     launched: int
-    running: int | None
     ended: int | None
     end_cause: str
     believed: Decimal | None

@@ -17,6 +17,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from slurmplugins import tags
+from slurmplugins.converge import SPOT_TAKEN
 from slurmplugins.errors import BadName
 from slurmplugins.names import expand
 from toolkit.accounting.errors import LedgerError
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 PREFIX = "ledger/instances/"
 _READERS = 8
 _GONE = frozenset({"shutting-down", "terminated", "stopping", "stopped"})
-_RECLAIMED = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
 _ENDED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 
 
@@ -114,7 +114,6 @@ def parse(text: str, key: str) -> Instance:
             zone=data.get("zone") or "",
             spot=data["lifecycle"] == "spot",
             launched=math.floor(data["launched_at"]),
-            running=_floor(data.get("running_at")),
             ended=None if data.get("ended_at") is None else math.ceil(data["ended_at"]),
             end_cause=data.get("end_cause") or "",
             believed=_price(data.get("price")),
@@ -133,7 +132,7 @@ def described(item: Mapping[str, Any]) -> Instance:
     gone = item["State"]["Name"] in _GONE
     ended = _ended_at(item.get("StateTransitionReason", "")) if gone else None
     launched = math.floor(item["LaunchTime"].timestamp())
-    reclaimed = item.get("StateReason", {}).get("Code") in _RECLAIMED
+    reclaimed = item.get("StateReason", {}).get("Code") in SPOT_TAKEN
     return Instance(
         instance_id=item["InstanceId"],
         node=_node(kept, int(item.get("AmiLaunchIndex", 0))),
@@ -142,7 +141,6 @@ def described(item: Mapping[str, Any]) -> Instance:
         zone=item.get("Placement", {}).get("AvailabilityZone", ""),
         spot=item.get("InstanceLifecycle") == "spot",
         launched=launched,
-        running=None,
         ended=max(ended or launched, launched) if gone else None,
         end_cause=INTERRUPTION if reclaimed else "",
         believed=_price(kept.get(tags.PRICE)),
@@ -166,10 +164,6 @@ def _ended_at(reason: str) -> int | None:
     if at is None:
         return None
     return int(datetime.strptime(at[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp())
-
-
-def _floor(value: float | None) -> int | None:
-    return None if value is None else math.floor(value)
 
 
 def _price(text: str | None) -> Decimal | None:

@@ -2,7 +2,7 @@
 
 The tracking server listens on the head node only, so the call is made there: `mlflow_tags` is
 sent as text and run by the head's own Python. A run belongs to a job by its tag
-`slurm_job_id`; the job's cost is that of all its attempts, with the boot and idle time it caused.
+`toolkit.job_id`; the job's cost is that of all its attempts, with the boot and idle time it caused.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
+TAG = "toolkit.job_id"  # what toolkit.training writes on every run
 EXPERIMENTS_A_QUERY = 100
 
 
@@ -45,7 +46,7 @@ class Server:
 
 
 def tag(server: Server, jobs: dict[str, dict[str, str]]) -> list[str]:
-    """Set the tags on every run that says `slurm_job_id` is one of the jobs."""
+    """Set the tags on every run that is tagged with one of the job ids."""
     found = server.pages("experiments/search", {"max_results": 1000}, "experiments")
     experiments = [one["experiment_id"] for one in found]
     done = []
@@ -53,7 +54,7 @@ def tag(server: Server, jobs: dict[str, dict[str, str]]) -> list[str]:
         for job, tags in jobs.items():
             query = {
                 "experiment_ids": experiments[start : start + EXPERIMENTS_A_QUERY],
-                "filter": f"tags.slurm_job_id = '{int(job)}'",
+                "filter": f"tags.`{TAG}` = '{int(job)}'",
                 "max_results": 100,
             }
             for run in server.pages("runs/search", query, "runs"):

@@ -1,0 +1,159 @@
+"""What each second of a machine is charged to."""
+
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+
+from tests.unit.accounting.samples import T0, a_book, an_instance
+from toolkit.accounting.allocation import Policy, Window, allocate
+from toolkit.accounting.binding import Usage
+from toolkit.accounting.charges import Component
+from toolkit.prices import PriceSource
+
+EVER = Window(0, T0 + 100_000)
+WHOLE = Fraction(1)
+# 0.36 USD an hour is 100 micro-dollars a second.
+RATE = 100
+
+
+def use(start, end, attempt=1, share=WHOLE, lost_from=None):
+    lost = None if lost_from is None else T0 + lost_from
+    return Usage(attempt, T0 + start, T0 + end, share, lost)
+
+
+def lines(instance, *usages, window=EVER, policy=None, book=None):
+    cost = allocate(instance, usages, book or a_book(), window, policy or Policy())
+    assert cost is not None
+    assert cost.gross == sum(c.micro for c in cost.charges if c.component is not Component.REFUND)
+    assert cost.net == sum(charge.micro for charge in cost.charges)
+    return {(charge.component, charge.attempt): charge.micro for charge in cost.charges}
+
+
+def test_boot_gap_and_tail_are_charged_to_the_job_next_to_them():
+    assert lines(an_instance(ended=T0 + 1000), use(100, 300, 1), use(400, 900, 2)) == {
+        (Component.BOOT, 1): 100 * RATE,
+        (Component.WORK, 1): 200 * RATE,
+        (Component.IDLE_GAP, 1): 100 * RATE,
+        (Component.WORK, 2): 500 * RATE,
+        (Component.IDLE_TAIL, 2): 100 * RATE,
+    }
+
+
+def test_work_after_the_last_checkpoint_of_a_broken_attempt_is_lost():
+    assert lines(an_instance(ended=T0 + 1000), use(0, 1000, lost_from=700)) == {
+        (Component.WORK, 1): 700 * RATE,
+        (Component.LOST, 1): 300 * RATE,
+    }
+
+
+def test_the_part_of_a_busy_machine_that_nobody_has_is_unallocated():
+    assert lines(an_instance(ended=T0 + 100), use(0, 100, share=Fraction(1, 4))) == {
+        (Component.WORK, 1): 25 * RATE,
+        (Component.UNALLOCATED, None): 75 * RATE,
+    }
+
+
+def test_shares_that_exceed_the_machine_are_scaled_down_to_it():
+    two = [use(0, 100, 1, Fraction(3, 4)), use(0, 100, 2, Fraction(3, 4))]
+    assert lines(an_instance(ended=T0 + 100), *two) == {
+        (Component.WORK, 1): 50 * RATE,
+        (Component.WORK, 2): 50 * RATE,
+    }
+
+
+def test_a_machine_that_ended_without_a_job_is_a_failed_launch():
+    assert lines(an_instance(ended=T0 + 100)) == {(Component.FAILED_LAUNCH, None): 100 * RATE}
+
+
+def test_a_machine_that_has_no_job_yet_is_booting():
+    result = lines(an_instance(ended=None), window=Window(T0, T0 + 100))
+    assert result == {(Component.BOOT, None): 100 * RATE}
+
+
+def test_what_still_runs_is_counted_up_to_the_end_of_the_window():
+    result = lines(an_instance(ended=None), use(100, 200), window=Window(T0, T0 + 250))
+    assert result[Component.IDLE_TAIL, 1] == 50 * RATE
+
+
+def test_the_head_node_is_a_line_of_its_own():
+    head = an_instance(pool="head", node="demo-head", spot=False, instance_type="m7i.large")
+    assert lines(head) == {(Component.HEAD, None): 2 * 100_800}
+
+
+def test_a_machine_that_is_no_node_is_other():
+    assert lines(an_instance(node="", pool="", ended=T0 + 100)) == {
+        (Component.OTHER, None): 100 * RATE
+    }
+
+
+def test_less_than_a_minute_is_billed_as_one_minute():
+    assert lines(an_instance(ended=T0 + 20), use(5, 20)) == {
+        (Component.BOOT, 1): 5 * RATE,
+        (Component.WORK, 1): 15 * RATE,
+        (Component.MINIMUM, 1): 40 * RATE,
+    }
+    assert lines(an_instance(ended=T0 + 20), policy=Policy(minimum_seconds=0)) == {
+        (Component.FAILED_LAUNCH, None): 20 * RATE
+    }
+
+
+def test_spot_that_ec2_took_back_in_its_first_hour_costs_nothing_and_shows_it():
+    instance = an_instance(ended=T0 + 3599, end_cause="interruption")
+    assert lines(instance, use(99, 3599, share=Fraction(1, 2))) == {
+        (Component.BOOT, 1): 99 * RATE,
+        (Component.WORK, 1): 1750 * RATE,
+        (Component.UNALLOCATED, None): 1750 * RATE,
+        (Component.REFUND, 1): -1849 * RATE,
+        (Component.REFUND, None): -1750 * RATE,
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ended": T0 + 3600, "end_cause": "interruption"},  # an hour is not within the hour
+        {"ended": T0 + 100, "end_cause": "suspend"},  # we ended it ourselves
+        {"ended": T0 + 100, "end_cause": "interruption", "spot": False},
+        {"ended": T0 + 100, "end_cause": "interruption", "end_seen": False},
+    ],
+)
+def test_there_is_no_refund_otherwise(changes):
+    assert not any(component is Component.REFUND for component, _ in lines(an_instance(**changes)))
+
+
+def test_the_refund_is_a_policy():
+    instance = an_instance(ended=T0 + 100, end_cause="interruption")
+    assert lines(instance, policy=Policy(refund_within=0)) == {
+        (Component.FAILED_LAUNCH, None): 100 * RATE
+    }
+
+
+def test_every_second_has_the_price_of_that_second():
+    book = a_book(
+        ("g5.xlarge", "us-east-1a", T0 - 50, "0.36"),
+        ("g5.xlarge", "us-east-1a", T0 + 50, "0.72"),
+        ("g5.xlarge", "us-east-1b", T0 + 60, "9.00"),
+    )
+    result = lines(an_instance(ended=T0 + 100), use(0, 60), book=book)
+    assert result == {(Component.WORK, 1): 50 * 100 + 10 * 200, (Component.IDLE_TAIL, 1): 40 * 200}
+
+
+def test_a_window_takes_its_part_and_says_what_the_whole_life_says():
+    instance = an_instance(ended=T0 + 1000)
+    tail = lines(instance, use(100, 300), window=Window(T0 + 800, T0 + 900))
+    assert tail == {(Component.IDLE_TAIL, 1): 100 * RATE}
+
+
+def test_a_machine_outside_the_window_costs_nothing_there():
+    gone = an_instance(ended=T0 + 1000)
+    for window in (Window(T0 + 1000, T0 + 2000), Window(0, T0)):
+        assert allocate(gone, [], a_book(), window, Policy()) is None
+
+
+def test_an_unknown_price_is_zero_and_tagged():
+    unknown = an_instance(instance_type="x9.huge", believed=None)
+    cost = allocate(unknown, [], a_book(), EVER, Policy())
+    assert cost is not None
+    assert (cost.gross, cost.sources) == (0, {PriceSource.UNKNOWN})
+    assert cost.prices[0].usd_per_hour == Decimal(0)

@@ -1,0 +1,45 @@
+"""Which work of an attempt was lost."""
+
+import pytest
+
+from tests.unit.accounting.samples import T0, an_attempt
+
+START, END = T0 + 600, T0 + 3600
+
+
+@pytest.mark.parametrize("state", ["COMPLETED", "CANCELLED", "RUNNING", "SUSPENDED"])
+def test_work_is_not_lost_by_ending_well_or_by_a_person(state):
+    assert an_attempt(state=state).lost_from() is None
+
+
+@pytest.mark.parametrize(
+    "state", ["NODE_FAIL", "FAILED", "OUT_OF_MEMORY", "BOOT_FAIL", "PREEMPTED", "TIMEOUT"]
+)
+def test_without_a_checkpoint_all_of_a_broken_attempt_is_lost(state):
+    assert an_attempt(state=state).lost_from() == START
+
+
+def test_a_requeue_with_exit_code_85_lost_nothing():
+    assert an_attempt(state="REQUEUED", exit_codes=(85, 0)).lost_from() is None
+    assert an_attempt(state="REQUEUED", exit_codes=(0, 85)).lost_from() is None
+
+
+def test_a_requeue_with_any_other_exit_code_lost_its_work():
+    assert an_attempt(state="REQUEUED", exit_codes=(0, 0)).lost_from() == START
+
+
+def test_work_is_lost_from_the_last_checkpoint_on():
+    remarks = f"x toolkit:checkpoint={START + 10} y\ntoolkit:checkpoint={START + 70}"
+    assert an_attempt(state="NODE_FAIL", remarks=remarks).lost_from() == START + 70
+    assert an_attempt(state="CANCELLED", remarks=remarks).lost_from() == START + 70
+
+
+@pytest.mark.parametrize("at", [START - 1, END + 1, "99999999999999"])
+def test_a_checkpoint_mark_outside_the_attempt_is_not_believed(at):
+    remarks = f"toolkit:checkpoint={at}"
+    assert an_attempt(state="NODE_FAIL", remarks=remarks).lost_from() == START
+
+
+def test_an_attempt_that_never_started_or_has_not_ended_lost_nothing():
+    assert an_attempt(state="NODE_FAIL", started=None).lost_from() is None
+    assert an_attempt(state="RUNNING", ended=None).lost_from() is None

@@ -1,0 +1,176 @@
+"""The ledger: what reconcile wrote, completed by what EC2 says."""
+
+import io
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from tests.unit.accounting.samples import T0, an_instance
+from toolkit.accounting import ledger
+from toolkit.accounting.errors import LedgerError
+
+RECORD = {
+    "instance_id": "i-1",
+    "node": "gpu-001",
+    "pool": "gpu",
+    "partition": "spot",
+    "attempt": "a-1",
+    "type": "g5.xlarge",
+    "zone": "us-east-1a",
+    "lifecycle": "spot",
+    "launched_at": T0 + 0.9,
+    "running_at": T0 + 5.5,
+    "ended_at": T0 + 99.1,
+    "end_cause": "suspend",
+    "price": "0.4024",
+}
+
+
+def at(second):
+    return datetime.fromtimestamp(second, UTC)
+
+
+class FakeS3:
+    """Objects with a time, listed by page."""
+
+    def __init__(self, objects) -> None:
+        self.objects = objects
+
+    def get_paginator(self, name):
+        assert name == "list_objects_v2"
+        return self
+
+    def paginate(self, Bucket, Prefix):  # noqa: N803  # boto3's own names
+        yield {}
+        for key, (_, written) in self.objects.items():
+            if key.startswith(Prefix):
+                yield {"Contents": [{"Key": key, "LastModified": at(written)}]}
+
+    def get_object(self, Bucket, Key):  # noqa: N803
+        return {"Body": io.BytesIO(self.objects[Key][0].encode())}
+
+
+class FakeEc2:
+    """Instances behind the cluster's tag."""
+
+    def __init__(self, *items) -> None:
+        self.items = items
+
+    def get_paginator(self, name):
+        assert name == "describe_instances"
+        return self
+
+    def paginate(self, Filters):  # noqa: N803
+        assert Filters == [{"Name": "tag:toolkit:cluster", "Values": ["demo"]}]
+        yield {"Reservations": [{"Instances": [item]} for item in self.items]}
+
+
+def described(instance_id="i-1", state="running", **changes):
+    tags = {
+        "toolkit:cluster": "demo",
+        "toolkit:pool": "gpu",
+        "toolkit:nodes": "gpu-[001-002]",
+        "toolkit:price": "0.4024",
+    }
+    item = {
+        "InstanceId": instance_id,
+        "InstanceType": "g5.xlarge",
+        "InstanceLifecycle": "spot",
+        "LaunchTime": at(T0),
+        "Placement": {"AvailabilityZone": "us-east-1a"},
+        "State": {"Name": state},
+        "AmiLaunchIndex": 1,
+        "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
+    }
+    return item | changes
+
+
+def read(records, *items, written=T0 + 500):
+    objects = {
+        f"ledger/instances/{record['instance_id']}.json": (json.dumps(record), written)
+        for record in records
+    }
+    return ledger.read(FakeS3(objects), "bucket", FakeEc2(*items), "demo")
+
+
+def test_a_record_becomes_an_instance_whose_life_is_rounded_outwards():
+    (instance,) = read([RECORD])
+    assert (instance.launched, instance.ended) == (T0, T0 + 100)
+    assert instance.spot
+    assert instance.believed == Decimal("0.4024")
+    assert instance.end_cause == "suspend"
+
+
+def test_a_machine_that_reconcile_has_not_seen_yet_counts_too():
+    (instance,) = read([], described())
+    assert (instance.node, instance.pool, instance.ended) == ("gpu-002", "gpu", None)
+
+
+def test_a_tag_with_the_node_beats_the_launch_index():
+    item = described()
+    item["Tags"].append({"Key": "toolkit:node", "Value": "gpu-009"})
+    assert read([], item)[0].node == "gpu-009"
+
+
+def test_the_head_is_known_by_its_role():
+    item = described(Tags=[{"Key": "toolkit:role", "Value": "head"}])
+    assert read([], item)[0].is_head
+
+
+def test_every_instance_is_there_once():
+    assert len(read([RECORD], described("i-1"), described("i-2"))) == 2
+
+
+def test_ec2_knows_the_end_that_the_record_lacks():
+    open_record = RECORD | {"ended_at": None, "end_cause": None}
+    ended = described(
+        state="terminated",
+        StateTransitionReason="User initiated (2026-11-21 10:05:00 GMT)",
+    )
+    (instance,) = read([open_record], ended)
+    assert (instance.ended, instance.end_seen) == (T0 + 300, True)
+
+
+def test_a_reclaim_is_ec2s_own_word():
+    reclaimed = described(
+        state="terminated", StateReason={"Code": "Server.SpotInstanceTermination"}
+    )
+    (instance,) = read([RECORD], reclaimed)
+    assert instance.interrupted
+
+
+def test_a_machine_that_is_gone_without_a_trace_ends_with_its_last_sign_of_life():
+    (instance,) = read([RECORD | {"ended_at": None, "end_cause": None}])
+    assert (instance.ended, instance.end_seen) == (T0 + 500, False)
+    (instance,) = read(
+        [RECORD | {"ended_at": None, "end_cause": None}], described(state="terminated")
+    )
+    assert (instance.ended, instance.end_seen) == (T0 + 500, False)
+
+
+def test_a_running_machine_has_no_end():
+    (instance,) = read([RECORD | {"ended_at": None, "end_cause": None}], described())
+    assert (instance.ended, instance.end_seen) == (None, True)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"instance_id": "i-1"}', json.dumps(RECORD | {"launched_at": "x"})]
+)
+def test_a_record_that_can_not_be_read_is_an_error_that_names_it(text):
+    with pytest.raises(LedgerError, match=r"ledger/instances/i-1\.json"):
+        ledger.parse(text, "ledger/instances/i-1.json")
+
+
+def test_a_price_that_is_no_number_is_no_price():
+    assert ledger.parse(json.dumps(RECORD | {"price": ""}), "k").believed is None
+    assert ledger.parse(json.dumps(RECORD | {"price": "cheap"}), "k").believed is None
+
+
+def test_what_the_engine_writes_is_what_is_read_here():
+    from slurmplugins.ledger import to_json
+    from slurmplugins.model import LedgerEntry
+
+    entry = LedgerEntry(**RECORD)
+    assert ledger.parse(json.dumps(to_json(entry)), "k") == an_instance(ended=T0 + 100)

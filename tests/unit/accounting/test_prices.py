@@ -1,0 +1,128 @@
+"""Every price carries its source and age; nothing falls back silently."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from tests.unit.accounting.samples import T0, a_book
+from toolkit.prices import Ask, Catalogue, PriceBook, PriceSource, SpotHistory, read_history
+
+
+def ask(**changes):
+    values = {
+        "instance_type": "g5.xlarge",
+        "zone": "us-east-1a",
+        "spot": True,
+        "believed": Decimal("0.4024"),
+        "launched_at": T0,
+    }
+    return Ask(**(values | changes))
+
+
+def sources(spans):
+    return [(span.start - T0, span.end - T0, span.price.source.value) for span in spans]
+
+
+def test_the_catalogue_has_a_day_a_region_and_exact_prices():
+    catalogue = Catalogue.bundled()
+    assert datetime.fromtimestamp(catalogue.as_of, UTC).year == 2026
+    assert catalogue.prices["g5.xlarge"] == Decimal("1.006")
+    assert catalogue.prices["p6-b300.48xlarge"] == Decimal("142.416")
+    assert "p5e.48xlarge" not in catalogue.prices
+    assert catalogue.shapes["p5e.48xlarge"].gpus == 8
+    for name in ("m7i.large", "c7i.large", "g4dn.metal"):
+        assert catalogue.price(name, "us-east-1") is not None
+
+
+def test_every_type_of_the_catalogue_has_a_size():
+    for name, shape in Catalogue.bundled().shapes.items():
+        assert shape.cpus > 0, name
+        assert shape.memory_mib > 0, name
+
+
+def test_the_catalogue_does_not_speak_for_another_region():
+    assert Catalogue.bundled().price("g5.xlarge", "eu-west-1") is None
+
+
+def test_a_spot_price_holds_until_the_next_change():
+    history = a_book(
+        ("g5.xlarge", "us-east-1a", T0 + 50, "0.5"),
+        ("g5.xlarge", "us-east-1a", T0 - 50, "0.4"),
+        ("g5.xlarge", "us-east-1a", T0 - 90, "0.3"),
+    ).history
+    spans = history.spans("g5.xlarge", "us-east-1a", T0, T0 + 100)
+    assert [(s.start - T0, s.end - T0, s.price.usd_per_hour) for s in spans] == [
+        (0, 50, Decimal("0.4")),
+        (50, 100, Decimal("0.5")),
+    ]
+
+
+def test_time_before_the_first_known_change_is_priced_as_believed_and_tagged():
+    book = a_book(("g5.xlarge", "us-east-1a", T0 + 60, "0.5"))
+    assert sources(book.spans(ask(), T0, T0 + 100)) == [(0, 60, "believed"), (60, 100, "history")]
+
+
+def test_a_spot_instance_at_the_on_demand_price_is_tagged_as_a_guess():
+    book = PriceBook("us-east-1", Catalogue.bundled(), SpotHistory())
+    (span,) = book.spans(ask(believed=None), T0, T0 + 100)
+    assert span.price.source is PriceSource.LIST_FOR_SPOT
+    assert span.price.source.is_guess
+    assert span.price.usd_per_hour == Decimal("1.006")
+
+
+@pytest.mark.parametrize(
+    ("changes", "source"),
+    [
+        ({"spot": False}, PriceSource.LIST),
+        ({"spot": False, "instance_type": "x9.huge"}, PriceSource.BELIEVED),
+        ({"spot": False, "instance_type": "x9.huge", "believed": None}, PriceSource.UNKNOWN),
+        ({"instance_type": "x9.huge", "believed": Decimal(0)}, PriceSource.UNKNOWN),
+    ],
+)
+def test_the_best_source_there_is_is_used(changes, source):
+    (span,) = a_book().spans(ask(**changes), T0, T0 + 100)
+    assert span.price.source is source
+
+
+def test_no_time_needs_no_price():
+    assert a_book().spans(ask(), T0, T0) == []
+
+
+class FakeEc2:
+    """Pages of spot price history, newest first, as EC2 gives them."""
+
+    def __init__(self, points) -> None:
+        self.points = points
+        self.asked = {}
+
+    def get_paginator(self, name):
+        assert name == "describe_spot_price_history"
+        return self
+
+    def paginate(self, **asked):
+        self.asked = asked
+        for point in self.points:
+            yield {"SpotPriceHistory": [point]}
+
+
+def test_history_is_read_by_page_for_linux_only():
+    def point(at, usd):
+        return {
+            "InstanceType": "g5.xlarge",
+            "AvailabilityZone": "us-east-1a",
+            "Timestamp": datetime.fromtimestamp(at, UTC),
+            "SpotPrice": usd,
+            "ProductDescription": "Linux/UNIX",
+        }
+
+    ec2 = FakeEc2([point(T0 + 5, "0.50"), point(T0 - 5, "0.40")])
+    history = read_history(ec2, {"g5.xlarge"}, T0, T0 + 10)
+    assert ec2.asked["ProductDescriptions"] == ["Linux/UNIX"]
+    assert history.changes == {
+        ("g5.xlarge", "us-east-1a"): ((T0 - 5, Decimal("0.40")), (T0 + 5, Decimal("0.50")))
+    }
+
+
+def test_without_spot_instances_ec2_is_not_asked():
+    assert read_history(FakeEc2([]), set(), T0, T0 + 1) == SpotHistory()

@@ -1,0 +1,170 @@
+"""The report: rows and lines that both sum to what the instances cost."""
+
+import csv
+import io
+from decimal import Decimal
+
+import pytest
+from rich.console import Console
+
+from tests.unit.accounting.samples import G5, T0, a_book, an_attempt, an_instance
+from toolkit.accounting import export, html, terminal
+from toolkit.accounting.allocation import Window
+from toolkit.accounting.build import build
+from toolkit.accounting.report import Key
+from toolkit.accounting.tres import Tres
+
+KEYS = [Key.ACCOUNT, Key.USER]
+
+
+def a_report(attempts, instances, until=T0 + 10_000):
+    return build(
+        cluster="demo",
+        attempts=attempts,
+        instances=instances,
+        shapes={instance.instance_id: G5 for instance in instances},
+        book=a_book(),
+        window=Window(T0, until),
+        now=until,
+    )
+
+
+def two_people():
+    half = Tres(2, 8000, 0)
+    return a_report(
+        [
+            an_attempt(1, given=half),
+            an_attempt(2, given=half, user="bob", account="speech", job_id="8"),
+            an_attempt(3, started=T0 + 4000, ended=T0 + 5000, state="FAILED", exit_codes=(1, 0)),
+        ],
+        [
+            an_instance(),
+            an_instance("i-head", pool="head", node="head", spot=False, ended=None, end_cause=""),
+        ],
+    )
+
+
+def printed(report, keys=KEYS, width=80):
+    console = Console(width=width, highlight=False, record=True, file=io.StringIO())
+    console.print(terminal.render(report, keys))
+    return console.export_text()
+
+
+@pytest.mark.parametrize("keys", [KEYS, [Key.JOB], [Key.ACCOUNT, Key.USER, Key.JOB]])
+def test_rows_and_lines_both_sum_to_the_instance_cost(keys):
+    report = two_people()
+    assert sum(group.total for group in report.groups(keys)) == report.net
+    assert sum(report.components().values()) == report.net
+
+
+def test_who_caused_it_is_charged_and_nobody_comes_last():
+    groups = two_people().groups(KEYS)
+    assert [group.who for group in groups] == [("vision", "ada"), ("speech", "bob"), ("", "")]
+    assert [len(group.attempts) for group in groups] == [2, 1, 0]
+
+
+def test_a_job_without_a_user_is_not_taken_for_the_cluster():
+    groups = a_report([an_attempt(user="", account="")], [an_instance()]).groups(KEYS)
+    assert groups[0].who == ("(no account)", "(no user)")
+
+
+def test_csv_sums_to_the_total_exactly():
+    report = two_people()
+    rows = list(csv.DictReader(io.StringIO(export.as_csv(report))))
+    assert str(sum(Decimal(row["usd"]) for row in rows)) == export.money(report.net)
+
+
+def test_json_has_the_same_sums_as_text():
+    report = two_people()
+    data = export.as_json(report, KEYS)
+    for part in ("groups", "instances"):
+        assert sum(Decimal(row["total"]) for row in data[part]) == Decimal(data["total"])
+    assert sum(Decimal(row["usd"]) for row in data["charges"]) == Decimal(data["total"])
+    assert sum(Decimal(value) for value in data["components"].values()) == Decimal(data["total"])
+    assert data["groups"][-1]["account"] is None
+    assert {price["source"] for row in data["instances"] for price in row["prices"]} == {
+        "history",
+        "list",
+    }
+
+
+def test_an_attempts_key_is_text_because_it_has_more_bits_than_a_float():
+    key = 5820489064499176448
+    data = export.as_json(a_report([an_attempt(key)], [an_instance()]), KEYS)
+    assert data["attempts"][0]["attempt"] == str(key)
+
+
+def test_a_name_can_not_become_a_formula_in_a_spreadsheet():
+    report = a_report([an_attempt(account="=cmd()", user="@x")], [an_instance()])
+    rows = list(csv.DictReader(io.StringIO(export.as_csv(report))))
+    assert {row["account"] for row in rows} <= {"'=cmd()", ""}
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_the_terminal_report_fits_and_shows_every_line(width):
+    text = printed(two_people(), width=width)
+    assert all(len(line.rstrip()) <= width for line in text.splitlines())
+    for words in ("vision/ada", "boot", "lost work", "head node", "exactly the sum"):
+        assert words in text
+
+
+def test_the_printed_total_is_the_sum_of_the_printed_lines():
+    text = printed(two_people())
+    table = text.split("where it went")[1].split("machine ")[0]
+    amounts = [
+        Decimal(word)
+        for line in table.splitlines()[2:]
+        for word in line.split()
+        if word.lstrip("-").replace(".", "").isdigit() and len(word.partition(".")[2]) == 6
+    ]
+    assert sum(amounts[:-1]) == amounts[-1]
+
+
+def test_names_can_not_draw_on_the_terminal_or_write_html():
+    report = a_report(
+        [an_attempt(account="<script>x</script>", user="\x1b[31mred")], [an_instance()]
+    )
+    text = printed(report, width=120)
+    assert "\x1b" not in text
+    page = html.render(report, KEYS)
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_the_page_loads_nothing():
+    page = html.render(two_people(), KEYS)
+    for word in ("http://", "https://", "<link", "<script", "@import", "url("):
+        assert word not in page
+
+
+def test_a_cluster_without_instances_says_so():
+    assert "No instance cost anything" in printed(a_report([], []))
+    assert "$0.000000" in html.render(a_report([], []), KEYS)
+
+
+def test_many_rows_are_summed_up_and_nothing_is_lost():
+    attempts = [an_attempt(n, user=f"u{n:03}", given=Tres(1, 100, 0)) for n in range(1, 61)]
+    report = a_report(attempts, [an_instance()])
+    text = printed(report)
+    assert "(41 more)" in text
+    assert terminal.money(report.net, report.gross) in text
+
+
+def test_large_sums_are_printed_in_cents():
+    assert terminal.money(1_234_567_890_000, 2_000_000_000_000) == "1,234,567.89"
+
+
+@pytest.mark.parametrize(
+    ("attempts", "instances", "words"),
+    [
+        ([an_attempt(nodes=("gpu-009",))], [an_instance()], "no instance is known"),
+        ([], [an_instance(instance_type="x9.huge", believed=None)], "no price known"),
+        ([], [an_instance(zone="eu-west-9z", believed=None)], "on-demand price"),
+        ([], [an_instance(end_seen=False)], "nobody saw the end"),
+        ([an_attempt(1, restarts=0), an_attempt(2, restarts=2)], [an_instance()], "lacks"),
+    ],
+)
+def test_what_makes_a_report_doubtful_is_said(attempts, instances, words):
+    (note,) = a_report(attempts, instances).notes
+    assert words in note
+    assert words.split()[0] in printed(a_report(attempts, instances))

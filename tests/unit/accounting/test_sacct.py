@@ -1,0 +1,149 @@
+"""sacct's text is cut into the right rows, whatever users write into names and comments."""
+
+import pytest
+
+from toolkit.accounting import sacct
+from toolkit.accounting.errors import SacctError
+
+TOKEN = "5f2d"
+HELP = " ".join([*sacct._REQUIRED, "Restarts", *sacct._FREE_TEXT, "Eligible"])
+NAMES = sacct.fields(HELP)
+
+
+def row(**changes):
+    values = dict.fromkeys(NAMES, "") | {
+        "DBIndex": "41",
+        "JobIDRaw": "7",
+        "JobID": "7",
+        "Cluster": "demo",
+        "Partition": "spot",
+        "Account": "vision",
+        "User": "ada",
+        "QOS": "normal",
+        "Submit": "1795255200",
+        "Start": "1795255260",
+        "End": "1795255320",
+        "State": "COMPLETED",
+        "ExitCode": "0:0",
+        "DerivedExitCode": "0:0",
+        "NNodes": "2",
+        "AllocTRES": "billing=8,cpu=8,gres/gpu=2,mem=30000M,node=2",
+        "NodeList": "gpu-[001-002]",
+        "Restarts": "0",
+        "JobName": "digits",
+    }
+    return sacct.delimiter(TOKEN).join((values | changes).values())
+
+
+def text(*rows):
+    return "".join(f"{line}\n" for line in rows)
+
+
+class FakeHead:
+    """Answers as sacct would; keeps what it was asked."""
+
+    def __init__(self, answer) -> None:
+        self.answer = answer
+        self.asked = []
+
+    def run(self, argv, *, timeout=60):
+        self.asked.append(list(argv))
+        return HELP if "--helpformat" in argv else self.answer
+
+
+def test_a_row_becomes_an_attempt():
+    (attempt,) = sacct.parse(text(row()), NAMES, TOKEN)
+    assert attempt.key == 41
+    assert attempt.nodes == ("gpu-001", "gpu-002")
+    assert (attempt.started, attempt.ended) == (1795255260, 1795255320)
+    assert attempt.given.gpus == 2
+    assert attempt.restarts == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a|b", "a\nb", "a\n42\x1f7\x1fb", "", "\n", "a\n\n43", "\x1f", "é\u2028x"],
+)
+@pytest.mark.parametrize("field", ["JobName", "Comment", "AdminComment"])
+def test_hostile_free_text_moves_no_other_row(field, name):
+    rows = [row(DBIndex="1"), row(DBIndex="2", **{field: name}), row(DBIndex="3")]
+    attempts = sacct.parse(text(*rows), NAMES, TOKEN)
+    assert [attempt.key for attempt in attempts] == [1, 2, 3]
+    if field == "JobName":
+        assert attempts[1].name == name
+    assert {attempt.user for attempt in attempts} == {"ada"}
+
+
+def test_a_name_that_looks_like_a_row_can_not_forge_one_without_the_token():
+    forged = "x\n" + row(DBIndex="9", Account="victim").replace(TOKEN, "guess")
+    (attempt,) = sacct.parse(text(row(JobName=forged)), NAMES, TOKEN)
+    assert (attempt.account, attempt.name) == ("vision", forged)
+
+
+def test_output_whose_last_line_break_was_stripped_is_read_too():
+    attempts = sacct.parse(text(row(DBIndex="1"), row(DBIndex="2")).strip(), NAMES, TOKEN)
+    assert [attempt.name for attempt in attempts] == ["digits", "digits"]
+
+
+def test_every_attempt_of_a_requeued_job_counts_and_the_same_row_twice_counts_once():
+    rows = [
+        row(DBIndex="1", State="REQUEUED", ExitCode="85:0"),
+        row(DBIndex="2", Restarts="1"),
+        row(DBIndex="2", Restarts="1"),
+    ]
+    attempts = sacct.parse(text(*rows), NAMES, TOKEN)
+    assert [(one.key, one.job_id, one.asked_to_come_back) for one in attempts] == [
+        (1, "7", True),
+        (2, "7", False),
+    ]
+
+
+def test_times_that_are_not_there_are_none():
+    (attempt,) = sacct.parse(
+        text(row(Start="Unknown", End="None", NodeList="None assigned", AllocTRES="")),
+        NAMES,
+        TOKEN,
+    )
+    assert (attempt.started, attempt.ended, attempt.nodes) == (None, None, ())
+
+
+def test_the_state_is_one_word():
+    (attempt,) = sacct.parse(text(row(State="CANCELLED by 2001")), NAMES, TOKEN)
+    assert attempt.state == "CANCELLED"
+
+
+def test_nodes_that_can_not_be_instances_are_passed_over():
+    (attempt,) = sacct.parse(text(row(NodeList="rack[1-4],gpu-[001,003],Z9")), NAMES, TOKEN)
+    assert attempt.nodes == ("gpu-001", "gpu-003")
+
+
+def test_no_jobs_is_no_error():
+    assert sacct.parse("", NAMES, TOKEN) == []
+
+
+def test_cut_off_output_is_an_error():
+    with pytest.raises(SacctError):
+        sacct.parse(text(row(), row())[:-200], NAMES, TOKEN)
+    with pytest.raises(SacctError):
+        sacct.parse("slurm_persist_conn_open: failed\n", NAMES, TOKEN)
+
+
+def test_a_field_that_this_sacct_lacks_is_named():
+    with pytest.raises(SacctError, match="DBIndex"):
+        sacct.fields(HELP.replace("DBIndex", ""))
+
+
+def test_an_older_sacct_without_restarts_is_good_enough():
+    assert "Restarts" not in sacct.fields(HELP.replace("Restarts", ""))
+
+
+def test_the_call_asks_for_every_attempt_in_utc_and_probes_the_fields_first():
+    head = FakeHead(text(row()))
+    sacct.read(head, 1795255200, 1795258800, TOKEN)
+    probe, call = head.asked
+    assert probe[-2:] == ["sacct", "--helpformat"]
+    assert {"--duplicates", "--allocations", "--allusers", "--noconvert"} <= set(call)
+    assert {"TZ=UTC", "SLURM_TIME_FORMAT=%s"} <= set(call)
+    assert "--starttime=2026-11-21T10:00:00" in call
+    assert "--endtime=2026-11-21T11:00:00" in call
+    assert not any(argument.startswith("--truncate") for argument in call)
