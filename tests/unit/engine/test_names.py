@@ -15,7 +15,18 @@ def test_names_of_ours_are_taken(text: str):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "gpu", "gpu-", "-1", "GPU-1", "gpu-1234567", "gpu-1;id", "gpu-1\n", "gpu-\u0661", "g$(x)-1"],
+    [
+        "",
+        "gpu",
+        "gpu-",
+        "-1",
+        "GPU-1",
+        "gpu-1234567",
+        "gpu-1;id",
+        "gpu-1\n",
+        "gpu-\u0661",
+        "g$(x)-1",
+    ],
 )
 def test_anything_else_is_refused(text: str):
     with pytest.raises(BadName):

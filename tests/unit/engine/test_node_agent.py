@@ -1,0 +1,156 @@
+"""The node agent: from notice to drained node and stop requests."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins import names, node_jobs
+from slurmplugins.errors import SlurmError
+from slurmplugins.interruption import Kind, Notice
+from slurmplugins.log import Log
+from slurmplugins.node_agent import Agent
+from tests.fakes.clock import FakeClock
+from tests.fakes.metadata import FakeMetadata
+from tests.fakes.runner import FakeRunner
+from tests.fakes.slurm import FakeSlurm
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NODE = names.parse("gpu-001")
+NOTICE = '{"action": "terminate", "time": "2026-11-18T12:35:20Z"}'
+DEADLINE = 1_795_005_320.0
+
+
+class Stage:
+    def __init__(self, tmp_path: Path) -> None:
+        self.clock = FakeClock()
+        self.slurm = FakeSlurm(self.clock)
+        self.slurm.define([NODE])
+        self.slurm.start(7, [NODE])
+        self.slurm.register(NODE, "i-1")
+        self.slurm.queue[7].restarts = 2
+        self.metadata = FakeMetadata()
+        self.runner = FakeRunner()
+        self.lines: list[str] = []
+        self.stop = tmp_path / "stop"
+        self.stop.mkdir()
+        self.proc = tmp_path / "proc"
+        self.agent = Agent(
+            node=NODE,
+            instance_id="i-1",
+            metadata=self.metadata,
+            slurm=self.slurm,
+            jobs=lambda: node_jobs.attempts(self.slurm, self.runner, "/usr/bin", NODE, self.proc),
+            stop_directory=self.stop,
+            clock=self.clock,
+            log=Log(self.lines.append, self.clock),
+        )
+
+    def process(self, pid: int, environment: bytes) -> None:
+        (self.proc / str(pid)).mkdir(parents=True)
+        (self.proc / str(pid) / "environ").write_bytes(environment)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def test_nothing_happens_without_a_notice(stage: Stage):
+    stage.agent.poll()
+    assert stage.slurm.writes == []
+    assert list(stage.stop.iterdir()) == []
+
+
+def test_a_notice_drains_the_node_and_asks_its_job_to_stop(stage: Stage):
+    stage.metadata.values["spot/instance-action"] = NOTICE
+    stage.agent.poll()
+    assert stage.slurm.state[NODE].reason == "toolkit: spot interruption"
+    assert json.loads((stage.stop / "7.2.json").read_text()) == {
+        "job_id": 7,
+        "restart_count": 2,
+        "cause": "spot-interruption",
+        "node": "gpu-001",
+        "instance_id": "i-1",
+        "deadline": DEADLINE,
+        "at": stage.clock.now(),
+    }
+    assert (stage.stop / "7.2.json").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_notice_is_acted_upon_once(stage: Stage):
+    stage.metadata.values["spot/instance-action"] = NOTICE
+    for _ in range(3):
+        stage.agent.poll()
+    assert stage.slurm.writes == ["drain gpu-001"]
+
+
+def test_the_job_is_asked_to_stop_although_slurmctld_is_silent(stage: Stage):
+    stage.metadata.values["spot/instance-action"] = NOTICE
+    stage.slurm.unreachable = True
+    listing = "PID      JOBID    STEPID   LOCALID GLOBALID\n41       7        batch    0       0\n"
+    stage.runner.answer("/usr/bin/scontrol", "listpids", stdout=listing)
+    stage.process(41, b"HOME=/home/ada\0SLURM_RESTART_COUNT=2\0SLURM_JOB_ID=7\0")
+    stage.agent.poll()
+    assert (stage.stop / "7.2.json").exists()
+    stage.slurm.unreachable = False
+    stage.agent.poll()
+    assert stage.slurm.writes == ["drain gpu-001"]
+
+
+def test_a_user_can_not_name_another_job_in_an_environment(stage: Stage):
+    stage.slurm.unreachable = True
+    stage.runner.answer("/usr/bin/scontrol", "listpids", stdout="PID JOBID\n41 7 0 0 0\n")
+    stage.process(41, b"SLURM_JOB_ID=99\0XSLURM_RESTART_COUNT=5\0SLURM_RESTART_COUNT=x\0")
+    assert stage.agent.jobs() == {(7, 0)}
+
+
+def test_when_nobody_knows_the_jobs_it_is_tried_again(stage: Stage):
+    stage.metadata.values["spot/instance-action"] = NOTICE
+    stage.slurm.unreachable = True
+    stage.runner.answer("/usr/bin/scontrol", "listpids", stderr="no socket", returncode=1)
+    stage.agent.poll()
+    with pytest.raises(SlurmError):
+        stage.agent.jobs()
+    stage.slurm.unreachable = False
+    stage.agent.poll()
+    assert (stage.stop / "7.2.json").exists()
+
+
+def test_a_stop_request_that_could_not_be_written_is_written_later(stage: Stage):
+    stage.metadata.values["spot/instance-action"] = NOTICE
+    stage.stop.rmdir()
+    stage.agent.poll()
+    assert stage.slurm.writes == ["drain gpu-001"]
+    stage.stop.mkdir()
+    stage.agent.poll()
+    assert (stage.stop / "7.2.json").exists()
+
+
+def test_a_silent_metadata_service_is_survived(stage: Stage):
+    stage.metadata.broken = True
+    stage.agent.poll()
+    stage.metadata.broken = False
+    stage.metadata.values["spot/instance-action"] = NOTICE
+    stage.agent.poll()
+    assert stage.agent.drained
+
+
+def test_a_rebalance_recommendation_is_logged_once_and_nothing_else(stage: Stage):
+    stage.metadata.values["events/recommendations/rebalance"] = '{"noticeTime": "x"}'
+    stage.agent.poll()
+    stage.agent.poll()
+    assert sum("rebalance" in line for line in stage.lines) == 1
+    assert stage.slurm.writes == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"time": 3}', '{"time": "soon"}'])
+def test_a_notice_that_can_not_be_read_is_still_a_notice(stage: Stage, text: str):
+    stage.metadata.values["spot/instance-action"] = text
+    stage.agent.poll()
+    expected = Notice(Kind.SPOT, "terminate", stage.clock.now() + 120)
+    assert stage.agent.notice == expected
