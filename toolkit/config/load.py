@@ -151,7 +151,9 @@ def _expected(detail: ErrorDetails) -> str:
     if detail["type"] == "string_pattern_mismatch":
         return f"expected {WORDS.get(context['pattern'], context['pattern'])}"
     if detail["type"] == "value_error":
-        return str(context["error"])
+        said = str(context["error"])
+        # ipaddress's words; the others are this package's and say what they expect.
+        return f"expected a network's first address: {said}" if "host bits" in said else said
     message = detail["msg"]
     if detail["type"] == "literal_error" and isinstance(detail["input"], float):
         message += " (in quotes)"

@@ -30,6 +30,8 @@ KINDS = (
     ),
     ("launch template", "describe_launch_templates", "LaunchTemplates", "LaunchTemplateId"),
     ("security group", "describe_security_groups", "SecurityGroups", "GroupId"),
+    ("route table", "describe_route_tables", "RouteTables", "RouteTableId"),
+    ("VPC endpoint", "describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
     ("NAT gateway", "describe_nat_gateways", "NatGateways", "NatGatewayId"),
     ("subnet", "describe_subnets", "Subnets", "SubnetId"),
     ("VPC", "describe_vpcs", "Vpcs", "VpcId"),

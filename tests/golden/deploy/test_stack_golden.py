@@ -1,0 +1,48 @@
+"""The rendered templates, byte for byte. `TOOLKIT_GOLDEN=write` accepts a change; read the diff."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from toolkit.config import load
+from toolkit.deploy.stack import Facts, builder_script, images_template, template
+
+ROOT = Path(__file__).parents[3]
+GOLDEN = Path(__file__).parent / "expected"
+ACCOUNT = "123456789012"
+FACTS = Facts(
+    account=ACCOUNT,
+    head_image="ami-0aaaaaaaaaaaaaaaa",
+    compute_image="ami-0cccccccccccccccc",
+    root_device="/dev/xvda",
+    head_price="0.1008",
+)
+
+
+def rendered(example: str) -> dict[str, str]:
+    """Everything the deploy path renders for one example."""
+    config = load(ROOT / "examples" / f"{example}.yaml")
+    return {
+        f"{example}-stack.yaml": template(config, FACTS),
+        f"{example}-images.yaml": images_template(config, ACCOUNT),
+        f"{example}-builder.sh": builder_script(
+            config, bucket="images-bucket", image="toolkit-head-0123456789ab", sha="0" * 64
+        ),
+    }
+
+
+@pytest.mark.parametrize("example", ["local", "aws"])
+def test_templates_are_as_they_were_when_someone_last_read_them(example):
+    """A change of what is deployed shows in review as a change of a file."""
+    for name, text in rendered(example).items():
+        path = GOLDEN / name
+        if os.environ.get("TOOLKIT_GOLDEN") == "write":
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        assert text == path.read_text(), f"{name} differs; TOOLKIT_GOLDEN=write accepts it"
+
+
+def test_rendering_twice_gives_the_same_bytes():
+    """A deploy without changes must compare equal."""
+    assert rendered("aws") == rendered("aws")

@@ -1,0 +1,104 @@
+"""The command line: starts light, ends with the right exit code, tells what to do next."""
+
+import subprocess
+import sys
+from importlib import import_module
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from toolkit import cli
+from toolkit.errors import ConfigInvalid, NotConfirmed, Problem, ToolkitError
+
+HEAVY = ("boto3", "botocore", "pydantic", "rich", "jinja2", "ruamel", "moto")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+def test_help_and_version_load_click_and_nothing_heavy(arguments):
+    """Starting up stays under 150 ms because nothing slow is imported."""
+    code = (
+        "import sys, toolkit.cli as c\n"
+        f"code = c.run({arguments!r})\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)\n"
+        "sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
+def test_a_command_is_light_to_import_and_says_what_it_does(name):
+    """`toolkit X --help` works without AWS, and says more than the one line of the list."""
+    module = import_module(cli.COMMANDS[name].module)
+    assert isinstance(module.command, click.Command)
+    assert module.command.help
+    result = CliRunner().invoke(cli.cli, [name, "--help"])
+    assert result.exit_code == 0
+    assert "Usage:" in result.output
+
+
+def test_the_list_and_the_command_say_the_same():
+    """The table's line is the first line of the command's own help, or near it."""
+    for name, lazy in cli.COMMANDS.items():
+        assert lazy.help.endswith("."), name
+
+
+def test_every_option_of_every_command_is_explained():
+    """An option without a help text is an option nobody can use."""
+
+    def walk(command, path):
+        for param in command.params:
+            if isinstance(param, click.Option):
+                assert param.help, f"{path} {param.opts}"
+        if isinstance(command, click.Group):
+            for name in command.list_commands(click.Context(command)):
+                child = command.get_command(click.Context(command), name)
+                walk(child, f"{path} {name}")
+
+    walk(cli.cli, "toolkit")
+
+
+def _failing(error):
+    @click.command("failing")
+    def command():
+        raise error
+
+    return command
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (ToolkitError("it broke", next_step="mend it"), 1, "next: mend it"),
+        (ConfigInvalid("c.yaml", [Problem(3, "a.b", "wrong")]), 2, "line 3: a.b: wrong"),
+        (NotConfirmed("this loses x"), 3, "[not-confirmed]"),
+        (click.UsageError("no"), 2, "no"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_an_expected_failure_is_words_and_an_exit_code(monkeypatch, capsys, error, code, said):
+    """No traceback, the reason's slug for scripts, and the next step for people."""
+    monkeypatch.setattr(cli.LazyGroup, "get_command", lambda *_: _failing(error))
+    assert cli.run(["failing"]) == code
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.out == ""
+
+
+def test_an_unknown_command_is_wrong_usage():
+    """Exit code 2, as for an unknown option."""
+    assert cli.run(["nonsense"]) == 2
+
+
+def test_a_command_returns_its_exit_code(monkeypatch):
+    """A command says how it went by its return value."""
+
+    @click.command("odd")
+    def command():
+        return 7
+
+    monkeypatch.setattr(cli.LazyGroup, "get_command", lambda *_: command)
+    assert cli.run(["odd"]) == 7

@@ -1,0 +1,59 @@
+"""`toolkit config`, and where every command finds its file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from toolkit import cli
+from toolkit.commands.options import find
+from toolkit.errors import ConfigNotFound
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "local.yaml"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TOOLKIT_CONFIG", raising=False)
+
+
+def test_the_option_wins_over_the_environment_over_the_directory(tmp_path, monkeypatch):
+    """--config, then TOOLKIT_CONFIG, then ./cluster.yaml."""
+    with pytest.raises(ConfigNotFound):
+        find(None)
+    Path("cluster.yaml").touch()
+    assert find(None) == Path("cluster.yaml")
+    monkeypatch.setenv("TOOLKIT_CONFIG", "other.yaml")
+    assert find(None) == Path("other.yaml")
+    assert find(Path("given.yaml")) == Path("given.yaml")
+
+
+def test_check_reports_problems_as_json_too(capsys):
+    """Exit code 2 and every problem with its line, for editors and CI."""
+    Path("cluster.yaml").write_text(EXAMPLE.read_text().replace("count: 4", "count: none"))
+    assert cli.run(["config", "check", "--json"]) == 2
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert problem["path"] == "pools.gpu.count"
+    assert (
+        "count: none"
+        in EXAMPLE.read_text().replace("count: 4", "count: none").splitlines()[problem["line"] - 1]
+    )
+
+
+def test_check_of_a_good_file_ends_well(capsys):
+    """Exit code 0, and how large the cluster may become."""
+    assert cli.run(["config", "check", "--config", str(EXAMPLE)]) == 0
+    assert "up to 4 nodes" in capsys.readouterr().out
+
+
+def test_show_prints_every_default(capsys):
+    """What the file doesn't say is visible, as JSON."""
+    assert cli.run(["config", "show", "--config", str(EXAMPLE)]) == 0
+    assert json.loads(capsys.readouterr().out)["slurm"]["suspend_timeout"] == 60
+
+
+def test_schema_is_json(capsys):
+    """`toolkit config schema > cluster.schema.json` is all an editor needs."""
+    assert cli.run(["config", "schema"]) == 0
+    assert json.loads(capsys.readouterr().out)["title"] == "cluster.yaml"

@@ -1,0 +1,206 @@
+"""cluster.yaml: what is accepted, and what each mistake is told."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from toolkit.config import load, parse
+from toolkit.errors import ConfigInvalid, ConfigNotFound
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+GOOD = """\
+cluster: demo
+aws: {region: us-east-1}
+network:
+  cidr: 10.42.0.0/16
+  zones:
+    us-east-1a: 10.42.1.0/24
+    us-east-1b: 10.42.2.0/24
+pools:
+  gpu:
+    count: 4
+    shape: {cpus: 4, memory_gib: 16, gpus: 1, gpu: a10g}
+    offerings:
+      - {type: g5.xlarge, capacity: spot}
+partitions:
+  spot: {pools: [gpu]}
+accounts:
+  - {name: vision}
+users:
+  - {name: ada, uid: 2001, account: vision}
+"""
+
+
+def problems(text: str) -> dict[str, tuple[int, str]]:
+    """Path → (line, message) of every problem in a text."""
+    with pytest.raises(ConfigInvalid) as caught:
+        parse(text)
+    return {problem.path: (problem.line, problem.message) for problem in caught.value.problems}
+
+
+def changed(old: str, new: str) -> str:
+    """The good file with one mistake in it."""
+    assert old in GOOD
+    return GOOD.replace(old, new)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
+def test_examples_are_valid(path):
+    """Every example in the repository can be used as it is."""
+    assert load(path).cluster
+
+
+def test_defaults_make_a_whole_configuration():
+    """A file that says only what it must gets sound values for the rest."""
+    config = parse(GOOD)
+    assert config.profile == "aws"
+    assert config.slurm.version == "24.11"
+    assert config.aws.endpoint_url is None
+    assert config.access.login[0] == "aws"
+
+
+def test_the_head_node_is_at_ten_of_the_first_zone():
+    """Compute nodes are told the head's address before it exists."""
+    config = parse(GOOD)
+    assert str(config.network.head_address) == "10.42.1.10"
+    assert config.network.head_zone == "us-east-1a"
+
+
+def test_a_pool_is_in_every_zone_unless_it_names_its_own():
+    """An empty list of zones means all of them, in the file's order."""
+    assert parse(GOOD).pool_zones("gpu") == ("us-east-1a", "us-east-1b")
+    own = parse(changed("count: 4", "count: 4\n    zones: [us-east-1b]"))
+    assert own.pool_zones("gpu") == ("us-east-1b",)
+
+
+@pytest.mark.parametrize(
+    ("count", "nodes"),
+    [(1, "gpu-001"), (4, "gpu-[001-004]"), (999, "gpu-[001-999]"), (1000, "gpu-[0001-1000]")],
+)
+def test_node_names_are_as_wide_as_the_last_of_them(count, nodes):
+    """Slurm sorts by text, so all names of a pool have the same width."""
+    assert parse(changed("count: 4", f"count: {count}")).nodes("gpu") == nodes
+
+
+def test_every_error_is_reported_at_once_with_its_line():
+    """One run finds mistakes of shape and contradictions between sections alike."""
+    text = (
+        GOOD.replace("count: 4", "count: 0")
+        .replace("pools: [gpu]", "pools: [gpux], defualt: true")
+        .replace("uid: 2001", "uid: 12")
+        .replace("account: vision", "account: visoin")
+        .replace("us-east-1b: 10.42.2.0/24", "us-east-1b: 10.99.2.0/24")
+    )
+    found = problems(text)
+    assert found["network.zones.us-east-1b"][0] == 7
+    assert found["pools.gpu.count"] == (10, "expected greater than or equal to 1, found 0")
+    assert found["partitions.spot.pools[0]"] == (15, "unknown pool 'gpux'; did you mean 'gpu'?")
+    assert found["partitions.spot.defualt"] == (15, "unknown key; did you mean 'default'?")
+    assert found["users[0].uid"][0] == 19
+    assert found["users[0].account"] == (19, "unknown account 'visoin'; did you mean 'vision'?")
+
+
+def test_problems_are_in_line_order():
+    """A person works through the list from top to bottom of the file."""
+    with pytest.raises(ConfigInvalid) as caught:
+        parse(GOOD.replace("cluster: demo", "cluster: Demo").replace("uid: 2001", "uid: 1"))
+    lines = [problem.line for problem in caught.value.problems]
+    assert lines == sorted(lines)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "said"),
+    [
+        ("cluster: demo", "cluster: Demo", "cluster", 'found "Demo"'),
+        ("cluster: demo", "cluster: demo\nprofle: local", "profle", "did you mean 'profile'?"),
+        ("memory_gib", "memory_gb", "pools.gpu.shape.memory_gb", "did you mean 'memory_gib'?"),
+        ("memory_gib: 16, ", "", "pools.gpu.shape.memory_gib", "missing"),
+        ("capacity: spot", "capacity: sport", "pools.gpu.offerings[0].capacity", "'spot' or"),
+        ("count: 4", "count: '4'", "pools.gpu.count", "valid integer"),
+        ("count: 4", "count: true", "pools.gpu.count", "valid integer"),
+        (", gpu: a10g", "", "pools.gpu.shape", "the kind of its GPUs"),
+        ("gpus: 1, ", "", "pools.gpu.shape.gpu", "how many"),
+        ("10.42.2.0/24", "10.42.1.128/25", "network.zones.us-east-1b", "overlaps 10.42.1.0/24"),
+        ("10.42.2.0/24", "10.42.2.1/24", "network.zones.us-east-1b", "first address"),
+        ("us-east-1b:", "eu-west-1b:", "network.zones.eu-west-1b", "zone of aws.region us-east-1"),
+        ("us-east-1b: 10.42.2.0/24", "us-east-1b: 10.42.2.0/29", "network.zones.us-east-1b", "/29"),
+        ("pools: [gpu]", "pools: []", "partitions.spot.pools", "at least 1"),
+        (
+            "{name: ada",
+            "{name: bob, uid: 2001, account: vision}\n  - {name: ada",
+            "users[1]",
+            "twice",
+        ),
+        ("{name: vision}", "{name: vision, parent: vision}", "accounts[0].parent", "own ancestor"),
+        ("{name: vision}", "{name: vision, users: [bob]}", "accounts[0].users[0]", "unknown user"),
+        ("cluster: demo", "cluster: demo\nslurm: {version: 24.11}", "slurm.version", "in quotes"),
+        ("cluster: demo", "cluster: demo\naccess: {login: ['{x}']}", "access.login[0]", "{region}"),
+        ("region: us-east-1", "region: useast", "aws.region", "a region such as us-east-1"),
+    ],
+)
+def test_a_mistake_is_told_where_it_is_and_what_was_expected(old, new, path, said):
+    """The message names the key and what would be right there."""
+    found = problems(changed(old, new))
+    assert path in found, found
+    assert said in found[path][1]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        'Foo: "1\\nInclude /etc/shadow"',
+        'Foo: "1 # NodeName=x"',
+        'Foo: "1\\\\"',
+        "Include: /etc/shadow",
+        "include: /etc/shadow",
+        "NodeName: evil",
+        "SlurmctldHost: elsewhere",
+        '"Foo=1 Bar": 2',
+        '"": 2',
+        "ResumeProgram: /bin/evil",
+    ],
+)
+def test_settings_cannot_smuggle_lines_into_slurm_conf(setting):
+    """slurm.conf has no quoting, so what could end a line or own another key is refused."""
+    text = changed("cluster: demo", f"cluster: demo\nslurm: {{settings: {{{setting}}}}}")
+    assert any(path.startswith("slurm.settings") for path in problems(text))
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "x;id", "$(id)", "../x", "Ünder", "a" * 33, "-x", "a\\nb", "", "x'", '\\"']
+)
+def test_hostile_names_are_refused_everywhere(name):
+    """A name goes to tags, files, slurm.conf and command lines, so only plain words pass."""
+    for old in ("cluster: demo", "name: ada", "{name: vision}", "  gpu:\n", "  spot:"):
+        new = re.sub("demo|ada|vision|gpu|spot", lambda _: f'"{name}"', old)
+        assert problems(changed(old, new))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("a: [1, 2", 2), ("a: 1\n b: 2", 2), ("cluster: x\ncluster: y", 2), ("", 1), ("[1]", 1)],
+)
+def test_what_is_not_yaml_has_a_line_too(text, line):
+    """A parser's complaint is one problem like any other."""
+    with pytest.raises(ConfigInvalid) as caught:
+        parse(text + "\n")
+    (problem,) = caught.value.problems
+    assert problem.line <= line + 1
+    assert "\n" not in problem.message
+
+
+def test_a_missing_file_says_where_to_start(tmp_path):
+    """The next step is in the error."""
+    with pytest.raises(ConfigNotFound) as caught:
+        load(tmp_path / "none.yaml")
+    assert "examples/local.yaml" in caught.value.next_step
+
+
+def test_a_binary_file_is_a_problem_and_not_a_traceback(tmp_path):
+    """Whatever is given as a file, the answer is a list of problems."""
+    path = tmp_path / "cluster.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigInvalid):
+        load(path)

@@ -1,0 +1,101 @@
+"""Configurations, and stateful stand-ins for what deploy talks to."""
+
+from __future__ import annotations
+
+import io
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+from botocore.exceptions import ClientError
+
+from toolkit.config import load
+from toolkit.deploy.stack import Facts
+
+ROOT = Path(__file__).parents[3]
+ACCOUNT = "123456789012"
+FACTS = Facts(ACCOUNT, "ami-0aaaaaaaaaaaaaaaa", "ami-0cccccccccccccccc", "/dev/xvda", "0.1008")
+
+
+def example(name="local"):
+    return load(ROOT / "examples" / f"{name}.yaml")
+
+
+def refusal(code, message="no", operation="Operation"):
+    return ClientError({"Error": {"Code": code, "Message": message}}, operation)
+
+
+class Clock:
+    """Time that passes when somebody sleeps; things may be planned for later."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+        self.later: list[tuple[float, object]] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def at(self, seconds, action):
+        self.later.append((self.now + seconds, action))
+
+    def sleep(self, seconds):
+        self.now += seconds
+        due = [entry for entry in self.later if entry[0] <= self.now]
+        self.later = [entry for entry in self.later if entry[0] > self.now]
+        for _, action in due:
+            action()
+
+
+class Report:
+    """A reporter that remembers."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.updates: list[str] = []
+
+    def line(self, text):
+        self.lines.append(text)
+
+    @contextmanager
+    def phase(self, title):
+        self.lines.append(title)
+        yield self
+
+    def update(self, detail, *, done=0, total=0):
+        self.updates.append(detail)
+
+    def result(self, text):
+        self.lines.append(text)
+
+
+class FakeS3:
+    """Buckets as dicts."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], bytes] = {}
+        self.writes: list[str] = []
+
+    def get_object(self, *, Bucket, Key):  # noqa: N803  # boto3's names
+        try:
+            return {"Body": io.BytesIO(self.objects[Bucket, Key])}
+        except KeyError:
+            raise refusal("NoSuchKey") from None
+
+    def put_object(self, *, Bucket, Key, Body):  # noqa: N803  # boto3's names
+        self.writes.append(Key)
+        self.objects[Bucket, Key] = Body
+
+    def delete_object(self, *, Bucket, Key):  # noqa: N803  # boto3's names
+        self.objects.pop((Bucket, Key), None)
+
+
+class FakeClients:
+    """What `Clients` gives, from stand-ins."""
+
+    account = ACCOUNT
+
+    def __init__(self, **services) -> None:
+        self.services = SimpleNamespace(**services)
+
+    def client(self, service):
+        return getattr(self.services, service)

@@ -1,0 +1,283 @@
+"""The template's promises, read from the rendered YAML."""
+
+import json
+import re
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.unit.deploy.samples import ACCOUNT, FACTS, ROOT, example
+from toolkit.config import parse
+from toolkit.deploy import names
+from toolkit.deploy.stack import (
+    MAX_USER_DATA,
+    builder_script,
+    compute_script,
+    head_script,
+    images_template,
+    ingress,
+    template,
+)
+from toolkit.errors import DeployError
+
+BUCKET = "demo-123456789012-us-east-1"
+
+
+def plain(value):
+    """Ruamel's tree as dicts and lists; !Sub text and its kin as the text."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return getattr(value, "value", value)
+
+
+def resources(config=None):
+    loaded = YAML(typ="rt").load(template(config or example(), FACTS))
+    return plain(loaded["Resources"])
+
+
+def of_type(found, kind):
+    return {name: item["Properties"] for name, item in found.items() if item["Type"] == kind}
+
+
+@pytest.fixture(params=["local", "aws"])
+def stack(request):
+    return resources(example(request.param))
+
+
+def test_nothing_accepts_connections_from_the_world(stack):
+    """No rule of any group names 0.0.0.0/0 or ::/0 as a source."""
+    rules = [*of_type(stack, "AWS::EC2::SecurityGroupIngress").values()]
+    for group in of_type(stack, "AWS::EC2::SecurityGroup").values():
+        rules += group.get("SecurityGroupIngress", [])
+    assert rules
+    assert not [rule for rule in rules if str(rule.get("CidrIp", "")).endswith("/0")]
+    assert all("CidrIpv6" not in rule for rule in rules)
+
+
+def test_no_machine_has_a_public_address(stack):
+    """Subnets hand none out, and neither template nor instance asks for one."""
+    assert all(
+        not net["MapPublicIpOnLaunch"] for net in of_type(stack, "AWS::EC2::Subnet").values()
+    )
+    assert "AssociatePublicIpAddress" not in str(stack)
+
+
+def test_compute_nodes_talk_to_each_other_without_limit():
+    """MPI and EFA need every protocol within the group."""
+    rule = next(rule for rule in ingress() if rule.id == "ComputeFromCompute")
+    assert (rule.protocol, rule.to, rule.source) == ("-1", "ComputeGroup", "ComputeGroup")
+
+
+def test_instance_metadata_takes_sessions_only(stack):
+    """IMDSv2, one hop, tags served: in every launch template and on the head."""
+    machines = [item["LaunchTemplateData"] for item in _templates(stack).values()]
+    for machine in [*machines, stack["Head"]["Properties"]]:
+        options = machine["MetadataOptions"]
+        assert options["HttpTokens"] == "required"
+        assert options["HttpPutResponseHopLimit"] == 1
+        assert options["InstanceMetadataTags"] == "enabled"
+
+
+def _templates(stack):
+    return of_type(stack, "AWS::EC2::LaunchTemplate")
+
+
+def test_every_pool_has_a_launch_template_of_a_known_name():
+    """slurm-resume finds it by name: cluster, dash, pool."""
+    found = _templates(resources(example("aws")))
+    assert {item["LaunchTemplateName"] for item in found.values()} == {
+        "research-a10g",
+        "research-cpu",
+    }
+
+
+def test_a_compute_node_that_turns_itself_off_is_gone(stack):
+    """A stopped spot machine would cost its disk for ever."""
+    for item in _templates(stack).values():
+        data = item["LaunchTemplateData"]
+        assert data["InstanceInitiatedShutdownBehavior"] == "terminate"
+
+
+def test_every_disk_and_bucket_is_encrypted(stack):
+    """At rest: volumes and bucket; the filesystem is by nature."""
+    machines = [item["LaunchTemplateData"] for item in _templates(stack).values()]
+    for machine in [*machines, stack["Head"]["Properties"]]:
+        assert all(disk["Ebs"]["Encrypted"] for disk in machine["BlockDeviceMappings"])
+    assert stack["Bucket"]["Properties"]["BucketEncryption"]
+    assert all(stack["Bucket"]["Properties"]["PublicAccessBlockConfiguration"].values())
+
+
+def test_buckets_refuse_plain_http_unless_that_is_all_there_is():
+    """The TLS-only policy is left out only where the endpoint itself is http."""
+    assert "BucketPolicy" in resources(example("aws"))
+    assert "BucketPolicy" not in resources(example("local"))
+    assert "SecureTransport" in images_template(example("aws"), ACCOUNT)
+
+
+def statements(stack, role):
+    policies = stack[role]["Properties"]["Policies"]
+    return [item for policy in policies for item in policy["PolicyDocument"]["Statement"]]
+
+
+def listed(value):
+    return value if isinstance(value, list) else [value]
+
+
+def test_a_launch_needs_our_network_our_template_and_our_tag(stack):
+    """RunInstances is split as Karpenter splits it; no statement allows it on everything."""
+    found = {
+        item["Sid"]: item
+        for item in statements(stack, "HeadRole")
+        if "ec2:RunInstances" in listed(item["Action"])
+    }
+    assert set(found) == {"LaunchFromOurNetwork", "LaunchFromOurTemplates", "LaunchWithOurTag"}
+    network = listed(found["LaunchFromOurNetwork"]["Resource"])
+    for kind in ("image", "security-group", "subnet"):
+        assert not [arn for arn in network if arn.endswith(f":{kind}/*")]
+    templates = found["LaunchFromOurTemplates"]["Condition"]["StringEquals"]
+    assert list(templates) == ["aws:ResourceTag/toolkit:cluster"]
+    launched = found["LaunchWithOurTag"]["Condition"]["StringEquals"]
+    assert list(launched) == ["aws:RequestTag/toolkit:cluster"]
+
+
+def test_only_compute_nodes_of_this_cluster_can_be_ended(stack):
+    """Terminate needs the cluster's tag and the compute role: the head can't end itself."""
+    (item,) = [
+        item
+        for item in statements(stack, "HeadRole")
+        if "ec2:TerminateInstances" in listed(item["Action"])
+    ]
+    assert set(item["Condition"]["StringEquals"]) == {
+        "aws:ResourceTag/toolkit:cluster",
+        "aws:ResourceTag/toolkit:role",
+    }
+
+
+def test_tags_are_written_while_launching_or_to_move_a_node(stack):
+    """Nobody can tag a foreign machine as ours and then end it."""
+    for item in statements(stack, "HeadRole"):
+        if "ec2:CreateTags" in listed(item["Action"]):
+            condition = item["Condition"]
+            launching = "ec2:CreateAction" in condition["StringEquals"]
+            moving = condition.get("ForAllValues:StringEquals") == {"aws:TagKeys": ["toolkit:node"]}
+            assert launching or moving
+
+
+def test_only_the_compute_role_can_be_passed_and_only_to_ec2(stack):
+    """Otherwise a launch could borrow any role of the account."""
+    (item,) = [item for item in statements(stack, "HeadRole") if item["Action"] == "iam:PassRole"]
+    assert item["Resource"] == "ComputeRole.Arn"
+    assert item["Condition"] == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+
+
+def test_wildcard_resources_are_for_describing_only(stack):
+    """Describe calls know no resources; every other action names what it is for."""
+    for role in ("HeadRole", "ComputeRole"):
+        for item in statements(stack, role):
+            assert "NotAction" not in item
+            if "*" in listed(item["Resource"]):
+                assert all(action.startswith("ec2:Describe") for action in listed(item["Action"]))
+
+
+def test_a_compute_node_may_read_one_secret_and_nothing_of_ec2(stack):
+    """A user who gets root on a node gets no more than that."""
+    actions = [a for item in statements(stack, "ComputeRole") for a in listed(item["Action"])]
+    assert actions == ["secretsmanager:GetSecretValue"]
+
+
+def test_user_data_has_no_secret_and_fits():
+    """Anyone on the machine can read it, and EC2 takes 16 KiB."""
+    config = example("aws")
+    scripts = [
+        head_script(config, BUCKET),
+        compute_script(config, BUCKET),
+        builder_script(config, bucket=BUCKET, image="toolkit-head-0123456789ab", sha="0" * 64),
+    ]
+    for script in scripts:
+        assert script.startswith("#!/bin/bash\n")
+        assert len(script.encode()) < MAX_USER_DATA
+        assert not re.search(r"(?i)password|aws_secret|access_key|BEGIN .*KEY", script)
+
+
+def test_cloudformation_fills_in_only_what_it_alone_knows():
+    """Fn::Sub would take a shell's ${x} for its own, so the scripts have none."""
+    config = example()
+    assert "${" not in head_script(config, BUCKET)
+    assert set(re.findall(r"\$\{[^}]*\}", compute_script(config, BUCKET))) == {
+        "${SharedFilesystem.DNSName}",
+        "${SharedFilesystem.LustreMountName}",
+    }
+
+
+def test_node_json_says_where_the_cluster_is():
+    """What slurm-node-boot reads, as one JSON object."""
+    script = compute_script(example(), BUCKET)
+    node = json.loads(script.split("<<'JSON'\n")[1].split("\nJSON")[0])
+    assert node["head_address"] == "10.42.1.10"
+    assert node["secret_id"] == "demo/slurm-key"
+    assert node["bucket"] == BUCKET
+    assert node["shared"]["path"] == "/shared"
+
+
+def test_first_boot_is_python_that_compiles():
+    """A template's mistake is found here, not on a machine."""
+    script = head_script(example("aws"), BUCKET)
+    source = script.split("<<'PYTHON'\n")[1].split("\nPYTHON")[0]
+    compile(source, "first_boot", "exec")
+
+
+def test_the_stack_is_the_same_whatever_is_deployed_into_it():
+    """A new bundle must not touch the head's user data: that would restart it."""
+    assert "bundle/current" in head_script(example(), BUCKET)
+
+
+def test_user_data_that_is_too_large_is_refused_here():
+    """EC2's own message names neither the machine nor the limit."""
+    config = example()
+    url = "http://" + "a" * MAX_USER_DATA
+    large = config.model_copy(update={"aws": config.aws.model_copy(update={"endpoint_url": url})})
+    with pytest.raises(DeployError, match="user data of head"):
+        template(large, FACTS)
+
+
+def test_pools_that_look_alike_get_logical_ids_of_their_own():
+    """`a-b` and `ab` both become letters only; an index keeps them apart."""
+    text = (ROOT / "examples" / "aws.yaml").read_text()
+    text = text.replace("  cpu:\n    count", "  a-10g:\n    count").replace("[cpu]", "[a-10g]")
+    assert len(_templates(resources(parse(text)))) == 2
+
+
+def test_machines_without_a_way_out_have_endpoints():
+    """Either a NAT gateway, or one endpoint for each service the machines call."""
+    closed, opened = resources(example("local")), resources(example("aws"))
+    services = {item["ServiceName"] for item in of_type(closed, "AWS::EC2::VPCEndpoint").values()}
+    assert {name.rsplit(".", 1)[1] for name in services} == {
+        "s3", "ec2", "ec2messages", "secretsmanager", "ssm", "ssmmessages",
+    }  # fmt: skip
+    assert "Nat" not in closed
+    assert "Nat" in opened
+
+
+def test_names_of_resources_are_computed_alike():
+    """The bucket in the template is the bucket the CLI writes to."""
+    config = example()
+    assert resources(config)["Bucket"]["Properties"]["BucketName"] == names.bucket(config, ACCOUNT)
+
+
+def test_everything_that_can_carry_the_cluster_tag_does(stack):
+    """destroy looks for leftovers by this tag."""
+    untagged = {
+        "AWS::EC2::SubnetRouteTableAssociation", "AWS::EC2::SecurityGroupIngress",
+        "AWS::EC2::VPCGatewayAttachment", "AWS::EC2::Route", "AWS::IAM::InstanceProfile",
+        "AWS::S3::BucketPolicy", "AWS::EC2::LaunchTemplate",
+    }  # fmt: skip
+    for name, item in stack.items():
+        if item["Type"] not in untagged:
+            keys = [tag["Key"] for tag in item["Properties"]["Tags"]]
+            assert "toolkit:cluster" in keys, name
+    for item in _templates(stack).values():
+        kinds = {spec["ResourceType"] for spec in item["LaunchTemplateData"]["TagSpecifications"]}
+        assert kinds == {"instance", "volume", "network-interface"}
+        assert item["TagSpecifications"][0]["ResourceType"] == "launch-template"
