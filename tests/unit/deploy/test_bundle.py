@@ -1,0 +1,93 @@
+"""The bundle: the same files, the same bytes; other files, another name."""
+
+import io
+import zipfile
+
+from tests.unit.deploy.samples import example
+from toolkit.deploy import names
+from toolkit.deploy.bundle import cluster_bundle, image_bundle, pack
+from toolkit.deploy.images import BaseImage, wanted
+
+BASE = BaseImage("ami-0b", "debian", "/dev/xvda")
+FILES = {"b": (0o644, b"2"), "a": (0o755, b"1")}
+
+
+def archive(bundle):
+    return zipfile.ZipFile(io.BytesIO(bundle.data))
+
+
+def test_the_order_files_come_in_does_not_matter():
+    """A file system's order must not make a new version of the cluster."""
+    assert pack(FILES) == pack(dict(reversed(FILES.items())))
+
+
+def test_content_mode_and_name_each_make_another_bundle():
+    """Whatever a machine could notice changes the hash."""
+    shas = {
+        pack(files).sha
+        for files in (
+            FILES,
+            {**FILES, "b": (0o644, b"3")},
+            {**FILES, "b": (0o755, b"2")},
+            {"c": FILES["b"], "a": FILES["a"]},
+            {"b": (0o644, b""), "b2": (0o644, b""), "a": (0o755, b"1")},
+        )
+    }
+    assert len(shas) == 5
+
+
+def test_programs_stay_programs():
+    """The mode of a file travels in the zip."""
+    entry = archive(pack(FILES)).getinfo("a")
+    assert entry.external_attr >> 16 == 0o755
+
+
+def test_the_cluster_bundle_has_what_a_head_needs_and_no_litter():
+    """Playbooks, runtime, training package, job scripts, rendered files; no caches."""
+    found = archive(cluster_bundle({"vars.json": "{}"})).namelist()
+    for path in (
+        "ansible/site.yml",
+        "slurmplugins/__init__.py",
+        "toolkit/__init__.py",
+        "toolkit/training/__init__.py",
+        "templates/slurm/slurm.conf.j2",
+        "rendered/vars.json",
+    ):
+        assert path in found
+    assert not [path for path in found if "__pycache__" in path or path.endswith(".pyc")]
+    assert not [path for path in found if path.startswith(("toolkit/deploy", "toolkit/cli"))]
+
+
+def test_a_change_of_a_job_script_needs_no_new_image():
+    """What isn't baked isn't hashed."""
+    found = archive(image_bundle({})).namelist()
+    assert not [path for path in found if path.startswith(("jobscripts", "toolkit"))]
+
+
+def test_an_image_is_named_by_what_goes_into_it():
+    """Base image, requirements, Slurm version: each change is another image, by itself."""
+    config = example()
+    training = config.training.model_copy(update={"requirements": ("numpy",)})
+    first = [spec.name for spec in wanted(config, BASE)]
+    assert first == [spec.name for spec in wanted(config, BASE)]
+    assert first[0].startswith("toolkit-head-")
+    assert first[1].startswith("toolkit-compute-")
+    others = (
+        wanted(config, BaseImage("ami-0c", "debian", "/dev/xvda")),
+        wanted(config.model_copy(update={"training": training}), BASE),
+    )
+    for other in others:
+        assert first[0] != other[0].name
+
+
+def test_clusters_that_need_the_same_share_their_images():
+    """The cluster's name and sizes are not in the image."""
+    config = example()
+    other = config.model_copy(update={"cluster": "other"})
+    assert [s.name for s in wanted(config, BASE)] == [s.name for s in wanted(other, BASE)]
+
+
+def test_logical_ids_are_letters_and_digits():
+    """CloudFormation takes nothing else."""
+    assert names.logical("us-east-1a") == "UsEast1a"
+    assert names.logical("a10g") == "A10g"

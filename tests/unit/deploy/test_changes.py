@@ -1,0 +1,179 @@
+"""Change sets against a stand-in for CloudFormation that keeps stacks."""
+
+import pytest
+
+from tests.unit.deploy.samples import Clock, FakeClients, Report, refusal
+from toolkit.deploy.changes import StackChanges
+from toolkit.deploy.diff import differences
+from toolkit.errors import StackFailed
+
+ONE = "Resources:\n  A: {Type: T, Properties: {Size: 1, Name: !Ref B}}\n"
+TWO = "Resources:\n  A: {Type: T, Properties: {Size: 2, Name: !Ref B}}\n  C: {Type: U}\n"
+
+
+class FakeCloudFormation:
+    """One stack. Operations are in progress until time has passed."""
+
+    def __init__(self, clock) -> None:
+        self.clock = clock
+        self.status, self.template, self.events, self.sets = "", "", [], {}
+        self.outcome, self.changes, self.discarded = "COMPLETE", [], []
+
+    def describe_stacks(self, *, StackName):  # noqa: N803  # boto3's names
+        if not self.status:
+            raise refusal("ValidationError", f"Stack with id {StackName} does not exist")
+        return {"Stacks": [{"StackStatus": self.status}]}
+
+    def get_template(self, **_):
+        return {"TemplateBody": self.template}
+
+    def create_change_set(self, **request):
+        self.sets["arn"] = request
+        if not self.status:
+            self.status = "REVIEW_IN_PROGRESS"
+        return {"Id": "arn"}
+
+    def describe_change_set(self, **_):
+        if self.sets["arn"]["TemplateBody"] == self.template:
+            reason = "The submitted information didn't contain changes."
+            return {"Status": "FAILED", "StatusReason": reason, "Changes": []}
+        return {
+            "Status": "CREATE_COMPLETE",
+            "Changes": [{"ResourceChange": c} for c in self.changes],
+        }
+
+    def delete_change_set(self, **_):
+        self.discarded.append(self.sets.pop("arn"))
+
+    def delete_stack(self, **_):
+        self.status = ""
+
+    def execute_change_set(self, **_):
+        verb = self.sets["arn"]["ChangeSetType"]
+        self.status = f"{verb}_IN_PROGRESS"
+        self.template = self.sets["arn"]["TemplateBody"]
+        self.clock.at(4, lambda: self.finish(verb))
+
+    def finish(self, verb):
+        self.status = f"{verb}_{self.outcome}"
+        if self.outcome != "COMPLETE":
+            self.event("A", "CREATE_FAILED", "no more addresses")
+
+    def event(self, name, status, reason=""):
+        self.events.insert(
+            0,
+            {
+                "EventId": str(len(self.events)),
+                "LogicalResourceId": name,
+                "ResourceStatus": status,
+                "ResourceStatusReason": reason,
+            },
+        )
+
+    def get_paginator(self, _):
+        return self
+
+    def paginate(self, **_):
+        return [{"StackEvents": list(self.events)}]
+
+
+@pytest.fixture
+def cloud():
+    return FakeCloudFormation(Clock())
+
+
+def changes(cloud):
+    return StackChanges(
+        FakeClients(cloudformation=cloud),
+        "toolkit-demo",
+        tags={"toolkit:cluster": "demo"},
+        sleep=cloud.clock.sleep,
+        clock=cloud.clock,
+    )
+
+
+def test_a_first_plan_creates_and_a_second_updates(cloud):
+    """The kind of change set follows from what there is."""
+    cloud.changes = [{"Action": "Add", "LogicalResourceId": "A", "ResourceType": "T"}]
+    stack = changes(cloud)
+    plan = stack.plan(ONE)
+    assert plan.creates
+    assert cloud.sets["arn"]["ChangeSetType"] == "CREATE"
+    stack.execute(plan, Report())
+    assert cloud.status == "CREATE_COMPLETE"
+    assert not stack.plan(TWO).creates
+    assert cloud.sets["arn"]["ChangeSetType"] == "UPDATE"
+
+
+def test_the_same_template_is_no_change_and_leaves_no_change_set(cloud):
+    """A second deploy is quick, and nothing piles up."""
+    cloud.status, cloud.template = "CREATE_COMPLETE", ONE
+    plan = changes(cloud).plan(ONE)
+    assert (plan.changes, plan.change_set) == ((), "")
+    assert cloud.sets == {}
+
+
+def test_a_modified_resource_shows_which_property_changes_and_how(cloud):
+    """Short forms such as !Ref are compared as what they are written as."""
+    cloud.status, cloud.template = "CREATE_COMPLETE", ONE
+    cloud.changes = [{"Action": "Modify", "LogicalResourceId": "A", "ResourceType": "T"}]
+    (change,) = changes(cloud).plan(TWO).changes
+    assert str(change) == "~ A  T\n    Size: 1 → 2"
+
+
+def test_replacing_and_removing_lose_something(cloud):
+    """These are what `--yes` is asked for."""
+    cloud.status, cloud.template = "CREATE_COMPLETE", ONE
+    cloud.changes = [
+        {"Action": "Modify", "LogicalResourceId": "A", "Replacement": "True"},
+        {"Action": "Remove", "LogicalResourceId": "B"},
+        {"Action": "Add", "LogicalResourceId": "C"},
+    ]
+    plan = changes(cloud).plan(TWO)
+    assert [change.logical_id for change in plan.loses] == ["A", "B"]
+
+
+def test_a_plan_that_is_thrown_away_leaves_nothing(cloud):
+    """Not even the empty stack that a first change set makes."""
+    stack = changes(cloud)
+    stack.discard(stack.plan(ONE))
+    assert cloud.status == ""
+    assert len(cloud.discarded) == 1
+
+
+def test_a_stack_that_failed_to_be_made_is_made_anew(cloud):
+    """CloudFormation can't update it, so it is deleted first."""
+    cloud.status = "ROLLBACK_COMPLETE"
+    assert changes(cloud).plan(ONE).creates
+
+
+def test_a_failure_names_the_resource_and_the_cause(cloud):
+    """Not only that the stack is rolled back; and old failures are not told again."""
+    cloud.event("Old", "CREATE_FAILED", "long ago")
+    cloud.outcome = "ROLLBACK_COMPLETE"
+    stack = changes(cloud)
+    with pytest.raises(StackFailed, match="A: no more addresses") as caught:
+        stack.execute(stack.plan(ONE), Report())
+    assert "long ago" not in caught.value.message
+
+
+def test_an_operation_under_way_is_waited_for(cloud):
+    """A killed deploy left the stack updating; the next one comes after it."""
+    cloud.status, cloud.template = "UPDATE_IN_PROGRESS", ONE
+    cloud.clock.at(5, lambda: cloud.finish("UPDATE"))
+    assert changes(cloud).plan(ONE).changes == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lines"),
+    [
+        ({"a": 1}, {"a": 1}, ()),
+        ({"a": [1, 2]}, {"a": [1, 3]}, ("a[1]: 2 → 3",)),
+        ({}, {"a": "x"}, ("a: (none) → x",)),
+        ({"a": "1\n2"}, {"a": "1\n2\n3"}, ("a: (2 lines) → (3 lines)",)),
+        ({"Properties": {"a": {"b": "x" * 99}}}, {}, (f"a.b: {'x' * 70}… → (none)",)),
+    ],
+)
+def test_differences_are_one_line_a_property(before, after, lines):
+    """Long values are cut, user data is counted in lines."""
+    assert differences(before, after) == lines

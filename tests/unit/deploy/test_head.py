@@ -1,0 +1,116 @@
+"""Commands on the head node, through a stand-in for SSM that behaves like it."""
+
+import shlex
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.unit.deploy.samples import Clock, FakeClients, FakeS3, example, refusal
+from toolkit.deploy.head import INLINE_LIMIT, Head
+from toolkit.errors import HeadCommandFailed, HeadNotReady, StackMissing
+
+BUCKET = "demo-123456789012-us-east-1"
+
+
+class FakeEc2:
+    def __init__(self, state="running") -> None:
+        self.state = state
+
+    def get_paginator(self, _):
+        return self
+
+    def paginate(self, **_):
+        if not self.state:
+            return []
+        when = datetime(2026, 1, 1, tzinfo=UTC)
+        instance = {"InstanceId": "i-1", "State": {"Name": self.state}, "LaunchTime": when}
+        return [{"Reservations": [{"Instances": [instance]}]}]
+
+
+class FakeSsm:
+    """Runs `program(argv)`; knows a command only at the second question, as SSM does."""
+
+    def __init__(self, program, s3) -> None:
+        self.program, self.s3 = program, s3
+        self.sent, self.asked, self.refuses = [], 0, ""
+
+    def send_command(self, **request):
+        if self.refuses:
+            raise refusal(self.refuses)
+        self.sent.append(request)
+        return {"Command": {"CommandId": "c-1"}}
+
+    def get_command_invocation(self, **_):
+        self.asked += 1
+        if self.asked == 1:
+            raise refusal("InvocationDoesNotExist")
+        if self.asked == 2:
+            return {"Status": "InProgress"}
+        argv = shlex.split(self.sent[-1]["Parameters"]["commands"][0])
+        code, out, err = self.program(argv)
+        key = "ssm/c-1/i-1/awsrunShellScript/0.awsrunShellScript/stdout"
+        self.s3.objects[BUCKET, key] = out.encode()
+        return {
+            "Status": "Success" if code == 0 else "Failed",
+            "ResponseCode": code,
+            "StandardOutputContent": out[:INLINE_LIMIT],
+            "StandardErrorContent": err,
+        }
+
+
+def head(program=lambda argv: (0, "\0".join(argv), ""), state="running"):
+    s3, clock = FakeS3(), Clock()
+    ssm = FakeSsm(program, s3)
+    clients = FakeClients(ssm=ssm, ec2=FakeEc2(state), s3=s3)
+    return Head(clients, example(), sleep=clock.sleep, clock=clock), ssm
+
+
+@pytest.mark.parametrize(
+    "word", ["a b", "'", '"', "$(id)", "`id`", "a;b", "a\nb", "*", "~", "", "-n", "é", "\\"]
+)
+def test_words_reach_the_head_as_they_are(word):
+    """SSM takes a shell line, so each word is quoted; nothing is expanded or split."""
+    runner, _ = head()
+    assert runner.run(["echo", word, "x"]).split("\0") == ["echo", word, "x"]
+
+
+def test_output_that_ssm_cuts_is_read_from_the_bucket():
+    """SSM returns 24,000 characters; the whole is in S3."""
+    text = "x" * 100_000
+    runner, _ = head(lambda _: (0, text, ""))
+    assert runner.run(["sacct"]) == text
+
+
+def test_another_exit_code_than_zero_is_an_error_with_its_output():
+    """The caller sees code, standard output and standard error apart."""
+    runner, _ = head(lambda _: (3, "out", "slurm: no"))
+    with pytest.raises(HeadCommandFailed, match="exit code 3: slurm: no") as caught:
+        runner.run(["scontrol", "x"])
+    assert (caught.value.returncode, caught.value.stdout) == (3, "out")
+
+
+def test_a_command_has_the_time_it_was_given():
+    """The agent ends it then, so nothing runs on unseen."""
+    runner, ssm = head()
+    runner.run(["sleep", "1"], timeout=17)
+    assert ssm.sent[0]["Parameters"]["executionTimeout"] == ["17"]
+
+
+def test_a_command_that_never_ends_is_given_up():
+    """Whatever SSM says, the caller gets an answer."""
+    runner, ssm = head()
+    ssm.get_command_invocation = lambda **_: {"Status": "InProgress"}
+    with pytest.raises(HeadCommandFailed, match="took over 5 s"):
+        runner.run(["sleep", "9"], timeout=5)
+
+
+def test_a_head_that_is_not_there_is_another_error_than_one_that_is_not_ready():
+    """Missing: deploy. Not ready: wait."""
+    with pytest.raises(StackMissing, match="no head node"):
+        head(state="")[0].run(["true"])
+    with pytest.raises(HeadNotReady, match="is pending"):
+        head(state="pending")[0].run(["true"])
+    runner, ssm = head()
+    ssm.refuses = "InvalidInstanceId"
+    with pytest.raises(HeadNotReady, match="doesn't take commands yet"):
+        runner.run(["true"])
