@@ -88,8 +88,8 @@ def _cluster(context: SlurmContext) -> dict[str, Value]:
         "CommunicationParameters": ("block_null_hash",),
         "StateSaveLocation": "/var/lib/slurm/slurmctld",
         "SlurmdSpoolDir": "/var/lib/slurm/slurmd",
-        "SlurmctldPidFile": "/run/slurmctld.pid",
-        "SlurmdPidFile": "/run/slurmd.pid",
+        "SlurmctldPidFile": "/run/slurmctld/slurmctld.pid",
+        "SlurmdPidFile": "/run/slurm/slurmd.pid",
         "SrunPortRange": "60001-63000",
         # The controller's default MailProg isn't installed, which it logs as an error.
         "MailProg": "/usr/bin/true",
@@ -197,7 +197,8 @@ def _logs() -> dict[str, Value]:
     return {
         "SlurmctldDebug": "info",
         "SlurmdDebug": "info",
-        "DebugFlags": ("Power",),
+        # GLOB_SILENCE: Debian's plugstack.conf has a glob, which is otherwise logged as an error.
+        "DebugFlags": ("Power", "GLOB_SILENCE"),
         "SlurmctldLogFile": "/var/log/slurm/slurmctld.log",
         "SlurmdLogFile": "/var/log/slurm/slurmd.log",
     }

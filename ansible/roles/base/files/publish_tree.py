@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import compileall
+import errno
 import hashlib
 import shutil
 import subprocess
@@ -75,9 +76,20 @@ def publish(source: Path, dest: Path, *, compiled: bool) -> None:
     if compiled:
         compileall.compile_dir(fresh, quiet=2, stripdir=str(fresh), prependdir=str(dest))
     if dest.exists():
-        dest.rename(stale)
+        set_aside(dest, stale)
     fresh.rename(dest)
     shutil.rmtree(stale, ignore_errors=True)
+
+
+def set_aside(tree: Path, stale: Path) -> None:
+    """Move a tree out of the way, so that the next rename is all there is between old and new."""
+    try:
+        tree.rename(stale)
+    except OSError as error:
+        # A directory in the lower layer of an overlay can't be renamed.
+        if error.errno != errno.EXDEV:
+            raise
+        shutil.rmtree(tree)
 
 
 if __name__ == "__main__":
