@@ -89,7 +89,11 @@ def _home(attempt: Attempt, candidates: Sequence[Instance], now: int) -> Instanc
         for instance in candidates
         if instance.launched <= start and (instance.ended is None or start < instance.ended)
     ]
-    best = max(alive or candidates, key=overlap, default=None)
+    best = max(
+        alive or candidates,
+        key=lambda instance: (overlap(instance), instance.launched, instance.instance_id),
+        default=None,
+    )
     return best if best is not None and overlap(best) > 0 else None
 
 

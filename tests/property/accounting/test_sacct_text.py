@@ -1,0 +1,31 @@
+"""No free text of a user can change another field, another row, or the number of rows."""
+
+from hypothesis import given, strategies as st
+
+from toolkit.accounting import sacct
+
+TOKEN = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
+HELP = " ".join([*sacct._REQUIRED, "Restarts", *sacct._FREE_TEXT])
+NAMES = sacct.fields(HELP)
+
+# Everything but the token of this call, which nobody knows when they name their job.
+hostile = st.text(st.characters(codec="utf-8") | st.sampled_from("\n\x1f|:0123456789"), max_size=30)
+texts = st.tuples(hostile, hostile, hostile)
+
+
+@given(st.lists(texts, max_size=6), st.booleans())
+def test_what_was_written_is_what_is_read(rows, stripped):
+    lines = []
+    for key, free in enumerate(rows):
+        values = dict.fromkeys(NAMES, "") | {"DBIndex": str(key), "ExitCode": "0:0"}
+        values |= dict(zip(sacct._FREE_TEXT, free, strict=True))
+        lines.append(sacct.delimiter(TOKEN).join(values.values()) + "\n")
+    text = "".join(lines)
+    found = sacct.rows(text[:-1] if stripped and text else text, NAMES, TOKEN)
+    # Without the last line break a name that ends with one is shorter by it: no money is in that.
+    last = rows[-1][2] if rows else ""
+    expected = [list(free) for free in rows]
+    if rows and stripped and last.endswith("\n"):
+        expected[-1][2] = last[:-1]
+    assert [[row[name] for name in sacct._FREE_TEXT] for row in found] == expected
+    assert [row["DBIndex"] for row in found] == [str(key) for key in range(len(rows))]
