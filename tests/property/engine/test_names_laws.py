@@ -1,0 +1,38 @@
+"""Laws of names and hostlists, for any names and any text."""
+
+from __future__ import annotations
+
+from hypothesis import given, strategies as st
+
+from slurmplugins import names
+from slurmplugins.errors import BadName
+
+prefixes = st.sampled_from(["gpu", "cpu", "big-gpu", "a1-2"])
+nodes = st.builds(
+    lambda prefix, number, width: names.NodeName(f"{prefix}-{number:0{width}d}"),
+    prefixes,
+    st.integers(0, 9999),
+    st.integers(1, 6),
+)
+
+
+@given(st.lists(nodes, max_size=60))
+def test_expanding_what_was_compressed_gives_the_names_in_order(listed: list[names.NodeName]):
+    assert names.expand(names.compress(listed)) == names.order(listed)
+
+
+@given(st.lists(nodes, max_size=60), st.integers(1, 20), st.integers(64, 256))
+def test_chunks_lose_nothing_and_fit(listed: list[names.NodeName], count: int, characters: int):
+    parts = list(names.chunks(listed, count=count, characters=characters))
+    assert tuple(name for part in parts for name in part) == names.order(listed)
+    assert all(len(part) <= count for part in parts)
+    assert all(len(names.compress(part)) <= characters for part in parts)
+
+
+@given(st.text(alphabet="gpu-[]0123456789,;$() \n", max_size=40))
+def test_any_text_expands_to_names_or_is_refused(text: str):
+    try:
+        found = names.expand(text)
+    except BadName:
+        return
+    assert all(names.parse(name) == name for name in found)
