@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +18,9 @@ ACCOUNT = "123456789012"
 FACTS = Facts(ACCOUNT, "ami-0aaaaaaaaaaaaaaaa", "ami-0cccccccccccccccc", "/dev/xvda", "0.1008")
 
 
+@cache
 def example(name="local"):
+    """One of examples/; frozen, so that it can be shared."""
     return load(ROOT / "examples" / f"{name}.yaml")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 
 import pytest
 from ruamel.yaml import YAML
@@ -32,9 +33,14 @@ def plain(value):
     return getattr(value, "value", value)
 
 
+@cache
+def parsed(text):
+    """Parsing takes longer than all the rest; most tests look at the same two templates."""
+    return plain(YAML(typ="rt").load(text)["Resources"])
+
+
 def resources(config=None):
-    loaded = YAML(typ="rt").load(template(config or example(), FACTS))
-    return plain(loaded["Resources"])
+    return parsed(template(config or example(), FACTS))
 
 
 def of_type(found, kind):

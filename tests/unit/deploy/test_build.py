@@ -1,0 +1,177 @@
+"""An image build, with a builder that behaves as it is told to."""
+
+import json
+
+import pytest
+
+from tests.unit.deploy.samples import Clock, FakeClients, FakeS3, Report, example, refusal
+from toolkit.deploy.build import BUILD_SECONDS, Builder, Workplace
+from toolkit.deploy.bundle import Bundle
+from toolkit.deploy.images import BaseImage, ImageSpec
+from toolkit.deploy.progress import Shared
+from toolkit.deploy.storage import Bucket
+from toolkit.errors import ImageBuildFailed
+
+SPEC = ImageSpec("compute", "toolkit-compute-0123456789ab", Bundle("sha", b"zip"))
+STATUS = ("images", f"status/{SPEC.name}.json")
+
+
+class FakeEc2:
+    """Instances with states, images with states, and one list of what was done."""
+
+    def __init__(self) -> None:
+        self.instances, self.images, self.done = {}, {}, []
+        self.requests, self.profile_unknown = [], 0
+
+    def run_instances(self, **request):
+        if self.profile_unknown:
+            self.profile_unknown -= 1
+            raise refusal("InvalidParameterValue", "Invalid IAM Instance Profile name")
+        self.requests.append(request)
+        self.instances["i-new"] = "running"
+        return {"Instances": [{"InstanceId": "i-new"}]}
+
+    def describe_instances(self, *, InstanceIds=None, Filters=None):  # noqa: N803  # boto3's names
+        del Filters
+        chosen = InstanceIds or [
+            key for key, state in self.instances.items() if state != "terminated"
+        ]
+        items = [{"InstanceId": key, "State": {"Name": self.instances[key]}} for key in chosen]
+        return {"Reservations": [{"Instances": items}] if items else []}
+
+    def terminate_instances(self, *, InstanceIds):  # noqa: N803  # boto3's names
+        for key in InstanceIds:
+            self.instances[key] = "terminated"
+            self.done.append(f"terminated {key}")
+
+    def create_image(self, *, InstanceId, Name, **_):  # noqa: N803  # boto3's names
+        assert self.instances[InstanceId] == "stopped"
+        self.images["ami-1"] = "pending"
+        self.done.append(f"image {Name}")
+        return {"ImageId": "ami-1"}
+
+    def describe_images(self, *, ImageIds):  # noqa: N803  # boto3's names
+        (key,) = ImageIds
+        state, self.images[key] = self.images[key], "available"
+        return {"Images": [{"State": state}]}
+
+    def get_console_output(self, **_):
+        return {"Output": "E: Unable to locate package"}
+
+
+class World:
+    def __init__(self) -> None:
+        self.ec2, self.s3, self.clock, self.phase = FakeEc2(), FakeS3(), Clock(), Report()
+        place = Workplace(Bucket(self.s3, "images"), "builder-profile", "subnet-1")
+        self.builder = Builder(
+            FakeClients(ec2=self.ec2),
+            example(),
+            place,
+            BaseImage("ami-base", "debian", "/dev/xvda"),
+            sleep=self.clock.sleep,
+            clock=self.clock,
+        )
+
+    def says(self, state, **more):
+        self.s3.objects[STATUS] = json.dumps({"state": state, **more}).encode()
+
+    def later(self, seconds, state, machine="running", **more):
+        def act():
+            self.says(state, **more)
+            self.ec2.instances["i-new"] = machine
+
+        self.clock.at(seconds, act)
+
+    def build(self):
+        return self.builder.build(SPEC, self.phase)
+
+
+def test_a_builder_that_turns_itself_off_becomes_the_image():
+    """Launch, wait, copy, wait, end: the image is available when its id is returned."""
+    world = World()
+    world.later(3, "running", task="Install slurmd", done=2, total=9)
+    world.later(9, "ok", "stopped")
+    assert world.build() == "ami-1"
+    assert world.ec2.images["ami-1"] == "available"
+    assert "Install slurmd" in world.phase.updates
+    assert world.ec2.done == [f"image {SPEC.name}", "terminated i-new"]
+
+
+def test_a_builder_is_stopped_not_terminated_by_its_own_poweroff():
+    """A terminated machine has no disk to copy; and it has a public address for packages."""
+    world = World()
+    world.later(3, "ok", "stopped")
+    world.build()
+    (request,) = world.ec2.requests
+    assert request["InstanceInitiatedShutdownBehavior"] == "stop"
+    assert request["NetworkInterfaces"][0]["AssociatePublicIpAddress"] is True
+    assert request["MetadataOptions"]["HttpTokens"] == "required"
+
+
+@pytest.mark.parametrize(
+    ("state", "machine", "said"),
+    [
+        ("failed", "running", "no such package"),
+        ("running", "stopped", "Unable to locate package"),
+        ("running", "terminated", "Unable to locate package"),
+    ],
+)
+def test_a_failed_build_says_why_and_ends_its_builder(state, machine, said):
+    """From the status object, or from the console when the machine couldn't write it."""
+    world = World()
+    world.later(3, state, machine, error="no such package", task="Install")
+    with pytest.raises(ImageBuildFailed, match=said):
+        world.build()
+    assert world.ec2.instances["i-new"] == "terminated"
+    assert not world.ec2.images
+
+
+def test_a_build_that_never_ends_is_given_up_and_its_builder_ended():
+    """It costs money while it runs."""
+    world = World()
+    with pytest.raises(ImageBuildFailed, match="after an hour"):
+        world.build()
+    assert world.clock.now >= 1000 + BUILD_SECONDS
+    assert world.ec2.instances["i-new"] == "terminated"
+
+
+def test_a_builder_of_a_killed_run_is_used_again():
+    """What it has done so far isn't lost, and there are not two."""
+    world = World()
+    world.ec2.instances["i-old"] = "running"
+    world.says("running")
+
+    def off():
+        world.says("ok")
+        world.ec2.instances["i-old"] = "stopped"
+
+    world.clock.at(3, off)
+    assert world.build() == "ami-1"
+    assert world.ec2.requests == []
+
+
+def test_a_builder_that_failed_is_replaced():
+    """The same cause would make it fail again, on a disk in an unknown state."""
+    world = World()
+    world.ec2.instances["i-old"] = "running"
+    world.says("failed")
+    world.later(3, "ok", "stopped")
+    world.build()
+    assert world.ec2.instances["i-old"] == "terminated"
+
+
+def test_a_profile_that_ec2_does_not_know_yet_is_waited_for():
+    """IAM takes some seconds to tell EC2."""
+    world = World()
+    world.ec2.profile_unknown = 2
+    world.later(8, "ok", "stopped")
+    assert world.build() == "ami-1"
+
+
+def test_builds_side_by_side_share_one_line():
+    """Two builders report, one phase shows both."""
+    report = Report()
+    shared = Shared(report)
+    shared.part("head").update("apt", done=1, total=3)
+    shared.part("compute").update("pip")
+    assert report.updates[-1] == "head: [1/3] apt  ·  compute: pip"

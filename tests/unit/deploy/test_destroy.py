@@ -1,0 +1,126 @@
+"""Destroying: the head first, then what it could have launched, and nothing is left."""
+
+import pytest
+
+from tests.unit.deploy.samples import Clock, FakeClients, FakeS3, Report, example, refusal
+from toolkit.deploy import destroy as module
+from toolkit.deploy.destroy import Destroyer
+from toolkit.deploy.leftovers import Leftover
+from toolkit.errors import DestroyIncomplete
+
+
+class Cloud:
+    """Instances, one stack and a bucket; the head launches once more before it ends."""
+
+    def __init__(self, clock) -> None:
+        self.clock = clock
+        self.instances = {"i-node": "compute", "i-head": "head"}
+        self.status, self.done, self.late = "CREATE_COMPLETE", [], ["i-late"]
+        self.deletes = True
+
+    def get_paginator(self, operation):
+        self.operation = operation
+        return self
+
+    def paginate(self, **_):
+        if self.operation == "describe_stack_events":
+            return [{"StackEvents": []}]
+        items = [
+            {"InstanceId": key, "Tags": [{"Key": "toolkit:role", "Value": role}]}
+            for key, role in self.instances.items()
+        ]
+        return [{"Reservations": [{"Instances": items}]}]
+
+    def terminate_instances(self, *, InstanceIds):  # noqa: N803  # boto3's names
+        self.done += InstanceIds
+        for key in InstanceIds:
+            del self.instances[key]
+        if "i-head" in InstanceIds and self.late:
+            self.instances[self.late.pop()] = "compute"
+
+    def describe_stacks(self, *, StackName):  # noqa: N803  # boto3's names
+        if not self.status:
+            raise refusal("ValidationError", f"{StackName} does not exist")
+        return {"Stacks": [{"StackStatus": self.status, "StackId": "arn:stack"}]}
+
+    def describe_stack_resources(self, **_):
+        return {"StackResources": []}
+
+    def delete_stack(self, **_):
+        self.done.append("stack")
+        self.status = "DELETE_IN_PROGRESS"
+        final = "" if self.deletes else "DELETE_FAILED"
+        self.clock.at(4, lambda: setattr(self, "status", final))
+
+    def head_bucket(self, **_):
+        raise refusal("404")
+
+
+@pytest.fixture
+def world(monkeypatch):
+    clock = Clock()
+    cloud = Cloud(clock)
+    cloud.left = []
+    monkeypatch.setattr(module, "leftovers", lambda *_: tuple(cloud.left))
+    monkeypatch.setattr(module, "remove", lambda _, item: cloud.done.append(f"removed {item.id}"))
+    clients = FakeClients(ec2=cloud, cloudformation=cloud, s3=cloud)
+    cloud.destroyer = Destroyer(example(), clients, Report(), sleep=clock.sleep, clock=clock)
+    return cloud
+
+
+def test_the_head_ends_first_and_its_last_launch_is_found(world):
+    """While the head lives it replaces what is ended; so it goes first, and we look again."""
+    world.destroyer.destroy(with_images=False)
+    assert world.done == ["i-head", "i-node", "i-late", "stack"]
+
+
+def test_destroying_again_does_nothing(world):
+    """Each step may be repeated; one that is done is done."""
+    world.instances, world.status, world.late = {}, "", []
+    assert world.destroyer.inventory(with_images=False).nothing
+    world.destroyer.destroy(with_images=False)
+    assert world.done == []
+
+
+def test_a_stack_that_does_not_go_is_an_error(world):
+    """Exit code 1, and the failed resource."""
+    world.deletes = False
+    with pytest.raises(DestroyIncomplete, match="DELETE_FAILED"):
+        world.destroyer.destroy(with_images=False)
+
+
+def test_what_is_left_is_removed_or_named(world):
+    """Disks that lost their machine are deleted; what stays is listed for a person."""
+    world.left = [Leftover("volume", "vol-1")]
+    with pytest.raises(DestroyIncomplete, match="volume vol-1"):
+        world.destroyer.destroy(with_images=False)
+    assert "removed vol-1" in world.done
+
+
+def test_the_inventory_tells_what_would_be_lost(world):
+    """Shown by --dry-run, and when --yes is missing."""
+    text = world.destroyer.inventory(with_images=False).text()
+    assert "stack (CREATE_COMPLETE)" in text
+    assert "2 instances" in text
+
+
+def test_a_bucket_is_emptied_of_every_version():
+    """A bucket with an old version or a delete marker in it can't be deleted."""
+    from toolkit.deploy.storage import Bucket
+
+    deleted = []
+
+    class Versions(FakeS3):
+        def get_paginator(self, _):
+            return self
+
+        def paginate(self, **_):
+            yield {"Versions": [{"Key": "a", "VersionId": "1"}, {"Key": "a", "VersionId": "2"}]}
+            yield {"DeleteMarkers": [{"Key": "b", "VersionId": "3"}]}
+            yield {}
+
+        def delete_objects(self, *, Bucket, Delete):  # noqa: N803  # boto3's names
+            deleted.extend(Delete["Objects"])
+
+    assert Bucket(Versions(), "x").empty() == 3
+    assert [item["VersionId"] for item in deleted] == ["1", "2", "3"]

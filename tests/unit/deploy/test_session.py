@@ -1,0 +1,73 @@
+"""botocore's errors in the toolkit's words, and whose credentials are used."""
+
+import pytest
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError, ProfileNotFound
+
+from tests.unit.deploy.samples import example, refusal
+from toolkit.deploy.session import Clients, connected
+from toolkit.errors import (
+    AccessDenied,
+    CredentialsMissing,
+    EndpointUnreachable,
+    RequestRefused,
+)
+
+
+@pytest.fixture(autouse=True)
+def _own_credentials(monkeypatch):
+    """Whoever runs the tests may have any credentials, or none."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+
+
+def bare(**aws):
+    config = example("aws")
+    return config.model_copy(update={"aws": config.aws.model_copy(update=aws)})
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "step"),
+    [
+        (refusal("UnauthorizedOperation"), AccessDenied, "permission for Operation"),
+        (refusal("ExpiredToken"), CredentialsMissing, "renew"),
+        (refusal("InvalidParameterValue"), RequestRefused, ""),
+        (NoCredentialsError(), CredentialsMissing, "aws configure"),
+        (ProfileNotFound(profile="x"), CredentialsMissing, "aws.profile"),
+        (EndpointConnectionError(endpoint_url="http://x"), EndpointUnreachable, "us-east-1"),
+    ],
+)
+def test_each_failure_of_aws_has_one_meaning_and_a_next_step(error, expected, step):
+    """Commands see the toolkit's errors only."""
+    with pytest.raises(expected) as caught, connected(bare()):
+        raise error
+    assert step in caught.value.next_step
+
+
+def test_an_endpoint_that_does_not_answer_points_to_the_local_cloud():
+    """With an endpoint_url the likeliest cause is that nothing listens there."""
+    config = bare(endpoint_url="http://127.0.0.1:1")
+    with pytest.raises(EndpointUnreachable) as caught, connected(config):
+        raise EndpointConnectionError(endpoint_url="http://127.0.0.1:1")
+    assert "toolkit local up" in caught.value.next_step
+
+
+def test_credentials_come_from_the_named_file_and_profile(tmp_path):
+    """cluster.yaml names the file; nobody has to export anything."""
+    path = tmp_path / "credentials"
+    path.write_text("[local]\naws_access_key_id = AK\naws_secret_access_key = SK\n")
+    clients = Clients(bare(credentials_file=str(path), profile="local"))
+    assert clients.client("s3")._request_signer._credentials.access_key == "AK"
+
+
+def test_a_credentials_file_that_is_not_there_is_told_at_once(tmp_path):
+    """Before any request, and with the way to get it."""
+    with pytest.raises(CredentialsMissing, match="doesn't exist"):
+        Clients(bare(credentials_file=str(tmp_path / "none"), profile="local"))
+
+
+def test_a_client_is_made_once():
+    """Clients are costly to make and safe to share."""
+    clients = Clients(bare())
+    assert clients.client("ec2") is clients.client("ec2")
