@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Self
 
 from moto.core.base_backend import BackendDict
 
-# Imported for their CloudFormation types: moto finds these among the subclasses of its model.
 from toolkit.local.control import Control
 from toolkit.local.faults import Faults
 from toolkit.local.front import Endpoint, Front
@@ -143,7 +142,6 @@ class Cloud:
         self._workers.shutdown(wait=True)
         with self.tables.lock:
             self._patches.undo()
-            BackendDict.reset()
 
     def _halt(self, instance_id: str) -> None:
         """End a machine for a snapshot. EC2 reboots it; an image is made of a builder that ends."""

@@ -66,6 +66,7 @@ def up(options: Options, report: Report) -> Brought:
         _clean(layout)
         report("image", "base")
         _build_base(layout, report)
+    _write_credentials(options)
     report("start", "the daemon")
     pid = _start(options, files)
     return Brought(Client(options.port).endpoint, pid, started=True)
@@ -91,6 +92,15 @@ def _build_base(layout: Layout, report: Report) -> None:
             f"the base image could not be built: {error}",
             next_step="check the network and the apt configuration, then: toolkit local up",
         ) from error
+
+
+def _write_credentials(options: Options) -> None:
+    """Write a profile `local` for AWS tools; no secret, since no signature is checked."""
+    path = options.state / "aws" / "credentials"
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    path.write_text(
+        "[local]\naws_access_key_id = AKIALOCALCLOUD000000\naws_secret_access_key = local\n"
+    )
 
 
 def _start(options: Options, files: StateFiles) -> int:

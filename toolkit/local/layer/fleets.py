@@ -12,7 +12,6 @@ from moto.ec2.models.fleets import Fleet
 from moto.ec2.responses import EC2Response
 from moto.ec2.utils import random_fleet_id
 
-from toolkit.local.faults import Faults
 from toolkit.local.layer import births
 from toolkit.local.layer.compute import Compute, plain
 from toolkit.local.layer.launch import (
@@ -30,6 +29,7 @@ from toolkit.local.layer.refusals import code_of, refused
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from toolkit.local.faults import Faults
     from toolkit.local.layer.idempotency import ClientTokens
     from toolkit.local.layer.patches import Patches
     from toolkit.local.layer.tables import Tables

@@ -150,6 +150,10 @@ class StackRun:
     def _change_one(self, name: str, old: Mapping[str, Any]) -> None:
         body = self._map._resource_json_map[name]
         with self._tables.lock:
+            made = self._map._parsed_resources.get(name)
+            if isinstance(made, TaggedEC2Resource) and _changed(old, body) <= {"Tags"}:
+                self._retag(made, body)
+                return
             changed = parse_and_update_resource(
                 name, body, self._map, account_id=ACCOUNT, region_name=self._stack.region_name
             )
@@ -164,16 +168,14 @@ class StackRun:
         self._make_one(name, str(old["Type"]))
 
     def _change_instance(self, name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        before, after = old.get("Properties", {}), new.get("Properties", {})
-        changed = {key for key in {*before, *after} if before.get(key) != after.get(key)}
+        changed = _changed(old, new)
         if changed - _IN_PLACE:
             self._replace(name, old)
             return
         with self._tables.lock:
             instance = self._map[name]
-            given = clean_json(dict(after), self._map)
-            for tag in given.get("Tags", ()):
-                instance.add_tag(tag["Key"], tag["Value"])
+            given = clean_json(dict(new.get("Properties", {})), self._map)
+            self._retag(instance, new)
         if changed <= {"Tags"}:
             return
         with self._tables.lock:
@@ -186,6 +188,16 @@ class StackRun:
                 self._tables.lives[instance.id].user_data = given["UserData"]
             instance.start()
         self._await(instance, "running", failures=("terminated", "shutting-down"))
+
+    def _retag(self, resource: Any, body: Mapping[str, Any]) -> None:
+        """Write the template's tags; those it no longer has go."""
+        given = clean_json(body.get("Properties", {}).get("Tags", []), self._map)
+        wanted = {str(tag["Key"]): str(tag["Value"]) for tag in given}
+        tags = resource.ec2_backend.tags.setdefault(resource.physical_resource_id, {})
+        for key in [key for key in tags if not key.startswith("aws:") and key not in wanted]:
+            if key not in self._stack.tags:
+                del tags[key]
+        tags.update(wanted)
 
     def _remove(self, names: Iterable[str], bodies: Mapping[str, Any] | None = None) -> None:
         for name in names:
@@ -251,6 +263,12 @@ class StackRun:
                     resource_properties="{}",
                 )
             )
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
+    """Return the properties in which two versions of a resource differ."""
+    before, after = old.get("Properties") or {}, new.get("Properties") or {}
+    return {key for key in {*before, *after} if before.get(key) != after.get(key)}
 
 
 def _message(error: BaseException) -> str:

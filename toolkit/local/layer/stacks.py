@@ -12,7 +12,10 @@ from moto.cloudformation.models import CloudFormationBackend, Export, Stack
 from moto.cloudformation.parsing import get_model_list, get_model_map, get_name_type_map
 from moto.cloudformation.responses import StackResourceDTO
 
+from toolkit.local.layer import removals
+from toolkit.local.layer.secret import StackSecret
 from toolkit.local.layer.stack_run import StackRun
+from toolkit.local.layer.storage import StackFileSystem
 from toolkit.local.layer.template import order, unresolved
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from toolkit.local.layer.patches import Patches
     from toolkit.local.layer.tables import Tables
 
+TYPES = (StackFileSystem, StackSecret)  # what CloudFormation can make besides moto's types
 _BUSY = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS")
 _WITH_OUTPUTS = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_IN_PROGRESS", "UPDATE_FAILED")
 
@@ -64,8 +68,13 @@ class Stacks:
         patches.replace(owner, "execute_change_set", execute)
         patches.replace(owner, "delete_stack", delete_stack)
         self._install_views(patches)
+        removals.install(patches)
+        # moto finds its types among the subclasses of one class, and remembers what it found.
         for cache in (get_model_list, get_model_map, get_name_type_map):
-            cache.cache_clear()  # the layer has added resource types since
+            cache.cache_clear()
+        added = {one.cloudformation_type() for one in TYPES}
+        if not added <= set(get_model_map()):
+            raise RuntimeError(f"moto does not see the layer's resource types {sorted(added)}")
 
     def _install_views(self, patches: Patches) -> None:
         """Show what there is; moto makes a resource that somebody only looks at."""

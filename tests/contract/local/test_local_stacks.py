@@ -1,0 +1,216 @@
+"""CloudFormation of the local cloud, with the template that deploy really uses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import ClientError
+
+from toolkit.config import load
+from toolkit.deploy.stack import Facts, template
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "local.yaml"
+NODES = {"Key": "toolkit:nodes", "Value": "gpu-[001-002]"}
+DONE = (
+    "CREATE_COMPLETE",
+    "ROLLBACK_COMPLETE",
+    "ROLLBACK_FAILED",
+    "UPDATE_COMPLETE",
+    "UPDATE_FAILED",
+    "DELETE_FAILED",
+    "DELETE_COMPLETE",
+)
+
+
+@pytest.fixture
+def cfn(local):
+    return local.client("cloudformation")
+
+
+def finished(local, cfn, stack):
+    def look():
+        found = cfn.describe_stacks(StackName=stack)["Stacks"][0]
+        return found if found["StackStatus"] in DONE else None
+
+    return local.until(look, 60)
+
+
+def create(local, cfn, body, name="demo"):
+    made = cfn.create_change_set(
+        StackName=name, ChangeSetName="first", ChangeSetType="CREATE", TemplateBody=body
+    )
+    cfn.execute_change_set(ChangeSetName=made["Id"])
+    return finished(local, cfn, made["StackId"])
+
+
+@pytest.fixture
+def cluster_template(local):
+    config = load(EXAMPLE)
+    return template(config, Facts("123456789012", local.image, local.image, "/dev/xvda", "0.1"))
+
+
+def test_the_clusters_own_template_becomes_a_stack_and_goes_again(
+    local, cfn, ec2, cluster_template
+):
+    stack = create(local, cfn, cluster_template)
+    events = cfn.describe_stack_events(StackName=stack["StackId"])["StackEvents"]
+    failures = [e for e in events if "FAILED" in e["ResourceStatus"]]
+    assert stack["StackStatus"] == "CREATE_COMPLETE", failures
+    outputs = {one["OutputKey"]: one["OutputValue"] for one in stack["Outputs"]}
+    head = ec2.describe_instances(InstanceIds=[outputs["HeadInstance"]])
+    head = head["Reservations"][0]["Instances"][0]
+    assert head["State"]["Name"] == "running"
+    assert head["PrivateIpAddress"] == "10.42.1.10"
+    assert head["MetadataOptions"]["HttpTokens"] == "required"
+    assert head["IamInstanceProfile"]["Arn"].startswith("arn:aws:iam::123456789012:")
+    assert head["SecurityGroups"][0]["GroupId"].startswith("sg-")
+    tags = {tag["Key"]: tag["Value"] for tag in head["Tags"]}
+    assert tags["toolkit:role"] == "head"
+    assert tags["aws:cloudformation:logical-id"] == "Head"
+
+    resources = cfn.describe_stack_resources(StackName="demo")["StackResources"]
+    by_id = {one["LogicalResourceId"]: one for one in resources}
+    assert by_id["Head"]["PhysicalResourceId"] == outputs["HeadInstance"]
+    assert {one["ResourceStatus"] for one in resources} == {"CREATE_COMPLETE"}
+    secret = local.client("secretsmanager").get_secret_value(
+        SecretId=by_id["SlurmKey"]["PhysicalResourceId"]
+    )
+    assert len(secret["SecretString"]) == 64
+    system = by_id["SharedFilesystem"]["PhysicalResourceId"]
+    shown = local.client("fsx").describe_file_systems(FileSystemIds=[system])["FileSystems"][0]
+    assert shown["Lifecycle"] == "AVAILABLE"
+    assert shown["DNSName"] == f"{system}.fsx.us-east-1.amazonaws.com"
+    assert shown["LustreConfiguration"]["MountName"] == "shared"
+    directory = local.cloud.options.state / "fsx" / system
+    assert directory.is_dir()
+
+    cfn.delete_stack(StackName="demo")
+    gone = finished(local, cfn, stack["StackId"])
+    events = cfn.describe_stack_events(StackName=stack["StackId"])["StackEvents"]
+    failures = [e for e in events if "FAILED" in e["ResourceStatus"]]
+    assert gone["StackStatus"] == "DELETE_COMPLETE", failures
+    assert not directory.exists()
+    states = [life.state for life in local.cloud.tables.lives.values()]
+    assert states == ["terminated"]
+    assert not ec2.describe_vpcs(Filters=[{"Name": "cidr", "Values": ["10.42.0.0/16"]}])["Vpcs"]
+    assert not local.client("s3").list_buckets()["Buckets"]
+
+
+def test_a_launch_from_the_pools_template_has_everything_the_template_says(
+    local, cfn, ec2, cluster_template
+):
+    stack = create(local, cfn, cluster_template)
+    resources = cfn.describe_stack_resources(StackName=stack["StackId"])["StackResources"]
+    subnets = [r for r in resources if r["ResourceType"] == "AWS::EC2::Subnet"]
+    made = ec2.run_instances(
+        LaunchTemplate={"LaunchTemplateName": "demo-gpu"},
+        InstanceType="g5.xlarge",
+        MinCount=2,
+        MaxCount=2,
+        SubnetId=subnets[0]["PhysicalResourceId"],
+        InstanceMarketOptions={"MarketType": "spot"},
+        TagSpecifications=[
+            {
+                "ResourceType": "instance",
+                "Tags": [{"Key": "toolkit:nodes", "Value": "gpu-[001-002]"}],
+            }
+        ],
+    )["Instances"]
+    assert [one["AmiLaunchIndex"] for one in made] == [0, 1]
+    for one in made:
+        tags = {tag["Key"]: tag["Value"] for tag in one["Tags"]}
+        assert tags["toolkit:cluster"] == "demo"
+        assert tags["toolkit:nodes"] == "gpu-[001-002]"
+        assert one["MetadataOptions"]["HttpTokens"] == "required"
+        assert one["MetadataOptions"]["InstanceMetadataTags"] == "enabled"
+        assert one["IamInstanceProfile"]["Arn"]
+        assert one["InstanceLifecycle"] == "spot"
+        life = local.cloud.tables.lives[one["InstanceId"]]
+        assert life.user_data
+        assert life.instance.instance_initiated_shutdown_behavior == "terminate"
+
+
+def body(resources, **more):
+    return json.dumps({"Resources": resources, **more})
+
+
+VPC = {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.9.0.0/16"}}
+
+
+def test_a_resource_that_fails_rolls_the_stack_back(local, cfn, ec2):
+    subnet = {
+        "Type": "AWS::EC2::Subnet",
+        "Properties": {"VpcId": {"Ref": "Vpc"}, "CidrBlock": "172.16.0.0/24"},
+    }
+    stack = create(local, cfn, body({"Vpc": VPC, "Subnet": subnet}))
+    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
+    events = cfn.describe_stack_events(StackName="demo")["StackEvents"]
+    failed = [e for e in events if e["ResourceStatus"] == "CREATE_FAILED"]
+    assert [e["LogicalResourceId"] for e in failed] == ["Subnet"]
+    assert "InvalidSubnet.Range" in failed[0]["ResourceStatusReason"]
+    assert not ec2.describe_vpcs(Filters=[{"Name": "cidr", "Values": ["10.9.0.0/16"]}])["Vpcs"]
+
+
+def test_a_type_the_local_cloud_lacks_is_refused_by_name(local, cfn):
+    stack = create(local, cfn, body({"Vpc": VPC, "X": {"Type": "AWS::Nope::Thing"}}))
+    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
+    events = cfn.describe_stack_events(StackName="demo")["StackEvents"]
+    assert any("AWS::Nope::Thing" in e.get("ResourceStatusReason", "") for e in events)
+
+
+@pytest.mark.parametrize(
+    ("resources", "words"),
+    [
+        ({"Vpc": {**VPC, "DependsOn": "Missing"}}, "Unresolved resource dependencies"),
+        ({"A": {**VPC, "DependsOn": "B"}, "B": {**VPC, "DependsOn": "A"}}, "Circular dependency"),
+    ],
+)
+def test_a_template_that_cannot_be_made_is_refused_before_anything_is(cfn, resources, words):
+    with pytest.raises(ClientError, match=words):
+        cfn.create_change_set(
+            StackName="demo",
+            ChangeSetName="first",
+            ChangeSetType="CREATE",
+            TemplateBody=body(resources),
+        )
+
+
+def test_an_update_adds_changes_and_removes(local, cfn, ec2):
+    group = {
+        "Type": "AWS::EC2::SecurityGroup",
+        "Properties": {"GroupDescription": "one", "VpcId": {"Ref": "Vpc"}},
+    }
+    first = create(local, cfn, body({"Vpc": VPC, "Old": group}))
+    new = body({"Vpc": VPC, "New": group}, Outputs={"Group": {"Value": {"Ref": "New"}}})
+    made = cfn.create_change_set(
+        StackName="demo", ChangeSetName="second", ChangeSetType="UPDATE", TemplateBody=new
+    )
+    shown = cfn.describe_change_set(ChangeSetName=made["Id"])["Changes"]
+    actions = {
+        c["ResourceChange"]["LogicalResourceId"]: c["ResourceChange"]["Action"] for c in shown
+    }
+    assert actions == {"New": "Add", "Old": "Remove"}
+    cfn.execute_change_set(ChangeSetName=made["Id"])
+    stack = finished(local, cfn, first["StackId"])
+    assert stack["StackStatus"] == "UPDATE_COMPLETE"
+    assert stack["Outputs"][0]["OutputValue"].startswith("sg-")
+    resources = cfn.describe_stack_resources(StackName="demo")["StackResources"]
+    assert {r["LogicalResourceId"] for r in resources} == {"Vpc", "New"}
+
+
+def test_a_bucket_with_objects_is_not_deleted(local, cfn):
+    create(
+        local,
+        cfn,
+        body({"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "kept"}}}),
+    )
+    s3 = local.client("s3")
+    s3.put_object(Bucket="kept", Key="a", Body=b"1")
+    cfn.delete_stack(StackName="demo")
+    stack = finished(local, cfn, "demo")
+    assert stack["StackStatus"] == "DELETE_FAILED"
+    s3.delete_object(Bucket="kept", Key="a")
+    cfn.delete_stack(StackName="demo")
+    local.until(lambda: not s3.list_buckets()["Buckets"])
