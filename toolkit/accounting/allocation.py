@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from toolkit.prices import PriceBook
 
 HOUR = 3600
+ALL = Fraction(1)
 
 Line = tuple[Component, int | None]
 """A component and the attempt (DBIndex) that caused it."""
@@ -67,7 +68,8 @@ def allocate(
     for piece in _pieces(spans, timeline.cuts(end)):
         price = amount(piece.price.usd_per_hour, piece.end - piece.start)
         for line, part in timeline.lines(piece.start, end):
-            weights[line] += price * part
+            # Most parts are the whole machine; a product of fractions costs more than the test.
+            weights[line] += price if part is ALL else price * part
             seconds[line] += (piece.end - piece.start) * part
     gross = whole(sum(weights.values(), Fraction(0)))
     charges = [
@@ -131,11 +133,13 @@ class _Timeline:
         self._advance(at)
         if at >= end:
             cause = self._latest.attempt if self._latest else None
-            return [((Component.MINIMUM, cause), Fraction(1))]
+            return [((Component.MINIMUM, cause), ALL)]
         if not self._active:
-            return [(self._unused(), Fraction(1))]
+            return [(self._unused(), ALL)]
+        if len(self._active) == 1 and self._active[0].share == ALL:
+            return [((_kind(self._active[0], at), self._active[0].attempt), ALL)]
         total = sum((usage.share for usage in self._active), Fraction(0))
-        scale = max(total, Fraction(1))
+        scale = max(total, ALL)
         lines: list[tuple[Line, Fraction]] = [
             ((_kind(usage, at), usage.attempt), usage.share / scale) for usage in self._active
         ]

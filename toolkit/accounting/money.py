@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
+from math import lcm
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,9 +19,14 @@ MICRO = 1_000_000
 SECONDS_PER_HOUR = 3600
 
 
+@lru_cache(maxsize=4096)  # a report has few prices and very many seconds
+def _micro_per_second(usd_per_hour: Decimal) -> Fraction:
+    return Fraction(usd_per_hour) * MICRO / SECONDS_PER_HOUR
+
+
 def amount(usd_per_hour: Decimal, seconds: int) -> Fraction:
     """The exact price of some seconds in micro-dollars, not rounded."""
-    return Fraction(usd_per_hour) * seconds * MICRO / SECONDS_PER_HOUR
+    return _micro_per_second(usd_per_hour) * seconds
 
 
 def whole(exact: Fraction) -> int:
@@ -43,13 +50,16 @@ def apportion(total: int, weights: Sequence[Fraction]) -> list[int]:
         if total:
             raise ValueError("an amount and nothing to divide it over")
         return []
-    sum_of_weights = sum(weights, Fraction(0))
+    # Over one denominator weights are whole numbers, and so is all that follows.
+    common = lcm(*(weight.denominator for weight in weights))
+    whole_weights = [weight.numerator * (common // weight.denominator) for weight in weights]
+    sum_of_weights = sum(whole_weights)
     if sum_of_weights == 0:
         return [total, *[0] * (len(weights) - 1)]
-    exact = [weight * total / sum_of_weights for weight in weights]
-    parts = [share.numerator // share.denominator for share in exact]
+    shares = [divmod(weight * total, sum_of_weights) for weight in whole_weights]
+    parts = [share for share, _ in shares]
     residue = total - sum(parts)
-    by_remainder = sorted(range(len(parts)), key=lambda i: (parts[i] - exact[i], i))
+    by_remainder = sorted(range(len(parts)), key=lambda index: (-shares[index][1], index))
     for index in by_remainder[:residue]:
         parts[index] += 1
     return parts
