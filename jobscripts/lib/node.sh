@@ -13,10 +13,14 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 processes=${SLURM_GPUS_ON_NODE:-1}
 ((processes > 0)) || processes=1
 
+script=$1
+shift
+[[ $script == /* ]] || script=./$script # a name may begin with a dash
+
 # static: the first node's address is all anyone needs. c10d would have every node look names up.
 # No restarts inside an attempt: what failed is told apart between attempts.
 exec "$TOOLKIT_ENV/bin/torchrun" \
   --nnodes="$SLURM_JOB_NUM_NODES" --node-rank="$SLURM_NODEID" --nproc-per-node="$processes" \
   --rdzv-backend=static --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" \
   --local-addr="$address" --rdzv-id="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}" \
-  --max-restarts=0 --shutdown-timeout=60 -- "$@"
+  --max-restarts=0 --shutdown-timeout=60 -- "$script" "$@"

@@ -9,7 +9,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from toolkit.training.files import encode, read_lines
@@ -27,7 +26,7 @@ class StepRecord:
     samples: int  # how many samples the ranks took together
     fingerprint: int  # of those (data.fingerprint), summed over the ranks
     at: float
-    metrics: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,242 @@
+"""The batch script with real torchrun, real workers and real signals; only srun is played.
+
+The player of srun starts the command on this machine as Slurm would on the first node. What real
+Slurm makes of the exit codes is tested in tests/slurm.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from toolkit.training.audit import audit
+from toolkit.training.checkpoint import Checkpointer
+from toolkit.training.world import Solo
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.timeout(300)
+
+REPO = Path(__file__).resolve().parents[3]
+SRUN = """#!/bin/bash
+while [[ $1 == --* ]]; do shift; done
+SLURM_NODEID=0 exec "$@"
+"""
+
+
+@dataclass
+class Cluster:
+    """One node with `ranks` GPUs that are none, and a shared filesystem."""
+
+    root: Path
+    ranks: int = 2
+    processes: list = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        (self.root / "bin").mkdir()
+        srun = self.root / "bin" / "srun"
+        srun.write_text(SRUN)
+        srun.chmod(0o755)
+        (self.root / "env").mkdir()
+        (self.root / "env" / "bin").symlink_to(Path(sys.executable).parent)
+        (self.root / "stop").mkdir()
+
+    def submit(self, job, restart, *arguments, script=None, ranks=None, **more):
+        environment = {
+            "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}:/usr/sbin",
+            "HOME": str(self.root),
+            "USER": "ada",
+            "SLURM_JOB_ID": str(job),
+            "SLURM_JOB_NUM_NODES": "1",
+            "SLURM_GPUS_ON_NODE": str(ranks or self.ranks),
+            "SLURMD_NODENAME": "gpu-001",
+            "TOOLKIT_JOBSCRIPTS": str(REPO / "jobscripts"),
+            "TOOLKIT_ENV": str(self.root / "env"),
+            "TOOLKIT_LIB": str(REPO),
+            "TOOLKIT_STOP_DIR": str(self.root / "stop"),
+            **({"SLURM_RESTART_COUNT": str(restart)} if restart else {}),
+            **more,
+        }
+        log = (self.root / f"job-{job}.log").open("ab")
+        process = subprocess.Popen(
+            [
+                "bash",
+                str(REPO / "jobscripts" / "torchrun.sbatch"),
+                str(script or REPO / "jobscripts" / "digits" / "train.py"),
+                *arguments,
+            ],
+            env=environment,
+            cwd=self.root,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        log.close()
+        self.processes.append(process)
+        return process
+
+    def run(self, job, restart=0, *arguments, **more):
+        return self.submit(job, restart, *arguments, **more).wait(timeout=200)
+
+    def run_dir(self, job):
+        return self.root / "runs" / str(job)
+
+    def log(self, job):
+        return (self.root / f"job-{job}.log").read_text()
+
+    def wait_for_steps(self, job, attempt, steps=10):
+        """Until the attempt has done some steps."""
+        path = self.run_dir(job) / "steps.jsonl"
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            if path.exists() and path.read_text().count(f'"attempt": {attempt},') > steps:
+                return
+            time.sleep(0.02)
+        pytest.fail(f"attempt {attempt} did not get anywhere:\n{self.log(job)}")
+
+    def workers(self, process):
+        """The training processes: the children of torchrun."""
+        launchers = _children(process.pid)
+        return [pid for launcher in launchers for pid in _children(launcher)]
+
+
+def _children(pid):
+    done = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(line) for line in done.stdout.split()]
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    made = Cluster(tmp_path)
+    yield made
+    for process in made.processes:
+        for pid in [*made.workers(process), *_children(process.pid), process.pid]:
+            if process.poll() is None:
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+
+
+ARGUMENTS = ("--epochs", "30", "--hidden", "256", "--checkpoint-every", "50")
+STEPS = 30 * 15
+
+
+def weights(run_dir):
+    import torch
+
+    newest = Checkpointer(run_dir / "checkpoints", Solo()).committed()[0]
+    return torch.load(newest / "shared.pt", weights_only=True)["model"]
+
+
+def same(a, b):
+    import torch
+
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def result(cluster, job):
+    return json.loads((cluster.run_dir(job) / "result.json").read_text())
+
+
+def test_stopped_killed_and_resumed_the_run_ends_with_the_same_bits(cluster):
+    """By the agent's notice, by the trap of the time limit, by the loss of a rank, by kill -9."""
+    assert cluster.run(1, 0, *ARGUMENTS) == 0
+    assert result(cluster, 1)["accuracy"] > 0.95
+
+    job = cluster.submit(2, 0, *ARGUMENTS)  # a notice, as the node agent puts it
+    cluster.wait_for_steps(2, 0)
+    (cluster.root / "stop" / "2.0.json").write_text('{"cause": "spot-interruption"}')
+    assert job.wait(timeout=100) == 85
+
+    job = cluster.submit(2, 1, *ARGUMENTS)  # the time limit, as Slurm signals it
+    cluster.wait_for_steps(2, 1)
+    job.send_signal(signal.SIGUSR1)
+    assert job.wait(timeout=100) == 85
+
+    job = cluster.submit(2, 2, *ARGUMENTS)  # a rank goes: the others ask to be brought back
+    cluster.wait_for_steps(2, 2)
+    os.kill(cluster.workers(job)[-1], signal.SIGKILL)
+    assert job.wait(timeout=100) == 85
+
+    job = cluster.submit(2, 3, *ARGUMENTS)  # everything goes, without a word
+    cluster.wait_for_steps(2, 3)
+    for pid in [job.pid, *_children(job.pid), *cluster.workers(job)]:
+        os.kill(pid, signal.SIGKILL)
+    job.wait()
+
+    assert cluster.run(2, 4, *ARGUMENTS) == 0
+    found = audit(cluster.run_dir(2))
+    assert (found.ok, found.steps) == (True, STEPS), found.problems
+    assert [attempt["cause"] for attempt in found.attempts[::4]] == [
+        "spot-interruption",
+        "finished",
+    ]
+    assert found.attempts[1]["cause"] == "time-limit"
+    assert found.attempts[2]["cause"] in ("peer-lost", "terminated")
+    assert found.attempts[3]["cause"] == "lost"
+    first, second = found.attempts[:2]
+    assert first["step_end"] == second["step_start"]
+    assert all(step >= second["step_end"] for step in found.repeated)  # none by the notices
+    assert same(weights(cluster.run_dir(1)), weights(cluster.run_dir(2)))
+    assert result(cluster, 1)["accuracy"] == result(cluster, 2)["accuracy"]
+
+
+def test_a_run_goes_on_on_three_ranks_and_on_one(cluster):
+    for restart, ranks in enumerate((2, 3)):
+        job = cluster.submit(3, restart, *ARGUMENTS, ranks=ranks)
+        cluster.wait_for_steps(3, restart)
+        (cluster.root / "stop" / f"3.{restart}.json").write_text('{"cause": "spot-interruption"}')
+        assert job.wait(timeout=100) == 85, cluster.log(3)
+    assert cluster.run(3, 2, *ARGUMENTS, ranks=1) == 0
+    found = audit(cluster.run_dir(3))
+    assert (found.ok, found.steps, found.repeated) == (True, STEPS, ())
+    assert found.epochs_complete == 30
+    assert result(cluster, 3)["accuracy"] > 0.95
+
+
+@pytest.mark.parametrize("name", ["it's $(touch pwned);é.py", "-x.py"])
+def test_a_script_of_any_name_runs_and_nothing_else_does(cluster, name):
+    """A script without the library exits with torchrun's own code; its arguments arrive whole."""
+    (cluster.root / name).write_text("import sys\nprint('argv', sys.argv[1:])\n")
+    odd = ["two words", "$HOME", "`id`", "--flag=*", ""]
+    assert cluster.run(4, 0, *odd, script=name, ranks=1) == 0, cluster.log(4)
+    assert f"argv {odd}" in cluster.log(4)
+    assert not (cluster.root / "pwned").exists()
+
+
+def test_a_script_that_fails_is_not_brought_back(cluster):
+    (cluster.root / "bad.py").write_text(
+        "from toolkit.training import Run\n"
+        "with Run(params={}, seed=0) as run:\n"
+        "    raise ValueError('no such column')\n"
+    )
+    assert cluster.run(5, 0, script="bad.py") == 1
+    assert '"detail": "ValueError: no such column"' in cluster.log(5)
+
+
+@pytest.mark.parametrize(
+    ("script", "environment", "says"),
+    [
+        ("absent.py", {}, "can't be read"),
+        ("ok.py", {"TOOLKIT_ENV": "/nowhere"}, "no torchrun in the Python environment /nowhere"),
+        ("ok.py", {"TOOLKIT_RUN_ID": "../x"}, "is not a plain name"),
+        ("ok.py", {"TOOLKIT_RUNS": "/proc/runs"}, "set TOOLKIT_RUNS"),
+        ("ok.py", {"TOOLKIT_MIN_FREE_MIB": "999999999"}, "MiB free"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_it_starts(cluster, script, environment, says):
+    (cluster.root / "ok.py").write_text("")
+    assert cluster.run(6, 0, script=script, **environment) == 93
+    assert says in cluster.log(6)
+
+
+def test_a_first_start_takes_no_folder_of_an_older_job_of_the_same_number(cluster):
+    (cluster.root / "ok.py").write_text("import os; print('IN', os.environ['TOOLKIT_RUN_DIR'])")
+    for restart in (0, 0, 1):
+        cluster.run(7, restart, script="ok.py", ranks=1)
+    folders = [line.split("/")[-1] for line in cluster.log(7).splitlines() if line.startswith("IN")]
+    assert folders == ["7", "7.2", "7.2"]

@@ -1,0 +1,180 @@
+"""Stand-ins without torch and without sockets: state that is JSON, ranks that are threads."""
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkit.training.attempt import Attempt
+from toolkit.training.files import encode, read_json
+from toolkit.training.manifest import HashingWriter, read_file
+from toolkit.training.tracking import Record
+
+
+@dataclass
+class Part:
+    """Something with a state."""
+
+    value: dict[str, Any] = field(default_factory=dict)
+
+    def state_dict(self):
+        return dict(self.value)
+
+    def load_state_dict(self, state):
+        self.value = dict(state)
+
+
+class JsonCodec:
+    """Rank 0 writes the parts, every rank a file of its own."""
+
+    def write(self, folder: Path, parts, *, rank: int):
+        entries = [self._save(folder / f"rank-{rank}.json", {"rank": rank})]
+        if rank == 0:
+            state = {name: part.state_dict() for name, part in parts.items()}
+            entries.append(self._save(folder / "shared.json", state))
+        return entries
+
+    def read(self, folder: Path, manifest, parts, *, rank: int):
+        content = read_file(folder, manifest.entry("shared.json"))
+        beside = folder / "shared.json"
+        state = read_json(beside)
+        assert encode(state) == content
+
+        def apply():
+            for name, part in parts.items():
+                part.load_state_dict(state[name])
+
+        return apply
+
+    def _save(self, path: Path, value):
+        with HashingWriter(path) as writer:
+            writer.write(encode(value))
+        return writer.entry()
+
+
+class Meeting:
+    """Where the ranks of a threaded world exchange values; a rank that dies breaks it for all."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.barrier = threading.Barrier(size, timeout=30)
+        self.values: list[Any] = [None] * size
+
+    def exchange(self, rank: int, value: Any) -> list[Any]:
+        self.barrier.wait()
+        self.values[rank] = value
+        self.barrier.wait()
+        result = list(self.values)
+        self.barrier.wait()
+        return result
+
+
+@dataclass
+class ThreadWorld:
+    rank: int
+    meeting: Meeting
+
+    @property
+    def size(self):
+        return self.meeting.size
+
+    @property
+    def local_rank(self):
+        return self.rank
+
+    def broadcast(self, value):
+        return self.meeting.exchange(self.rank, value)[0]
+
+    def gather(self, value):
+        return self.meeting.exchange(self.rank, value)
+
+    def start_sum(self, values):
+        columns = zip(*self.meeting.exchange(self.rank, tuple(values)), strict=True)
+        result = tuple(sum(column) for column in columns)
+        return lambda: result
+
+    def close(self):
+        return
+
+
+def run_ranks(size: int, work):
+    """`work(world)` on every rank; results in order, exceptions as results."""
+    meeting = Meeting(size)
+    results: list[Any] = [None] * size
+
+    def one(rank: int) -> None:
+        try:
+            results[rank] = work(ThreadWorld(rank, meeting))
+        except BaseException as error:  # noqa: BLE001  # SystemExit is one of the results looked at
+            results[rank] = error
+
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+@dataclass
+class MemoryTracker:
+    records: list[Record] = field(default_factory=list)
+    closed: bool = False
+
+    def add(self, record):
+        assert not self.closed
+        self.records.append(record)
+
+    def close(self, timeout):
+        self.closed = True
+        return True
+
+    @property
+    def tags(self):
+        return {name: value for record in self.records for name, value in record.tags.items()}
+
+    @property
+    def statuses(self):
+        return [record.status for record in self.records if record.status]
+
+
+@pytest.fixture
+def part():
+    return Part
+
+
+@pytest.fixture
+def json_codec():
+    return JsonCodec()
+
+
+@pytest.fixture
+def ranks():
+    return run_ranks
+
+
+@pytest.fixture
+def memory_tracker():
+    return MemoryTracker()
+
+
+@pytest.fixture
+def attempt_of(tmp_path):
+    """An attempt of job 12 in a run folder of its own."""
+
+    def make(restart_count: int = 0, job_id: str = "12") -> Attempt:
+        return Attempt(
+            job_id=job_id,
+            restart_count=restart_count,
+            run_dir=tmp_path / "run",
+            stop_dir=tmp_path / "stop",
+            node="gpu-001",
+            job_name="digits",
+            user="ada",
+            account="vision",
+            started_at=None,
+        )
+
+    return make

@@ -1,0 +1,209 @@
+"""A checkpoint is either wholly what was saved or not a checkpoint."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import pytest
+
+from toolkit.training import manifest
+from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
+from toolkit.training.world import Solo
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def save(root, codec, part, step, world=None):
+    Checkpointer(root, world or Solo(), codec=codec).save(
+        {"model": part({"step": step})}, step=step, facts={"position": step * 10}
+    )
+
+
+def load(root, codec, part):
+    model = part()
+    found = Checkpointer(root, Solo(), codec=codec).load({"model": model})
+    return found, model.value.get("step")
+
+
+def test_what_is_saved_comes_back(tmp_path, json_codec, part):
+    save(tmp_path, json_codec, part, 7)
+    found, step = load(tmp_path, json_codec, part)
+    assert step == found.facts["step"] == 7
+    assert (found.facts["position"], found.facts["world_size"]) == (70, 1)
+
+
+def test_no_checkpoint_is_none_and_no_error(tmp_path, json_codec, part):
+    assert load(tmp_path / "absent", json_codec, part) == (None, None)
+
+
+def test_the_newest_two_are_kept_and_older_ones_go(tmp_path, json_codec, part):
+    for step in (1, 2, 3, 4):
+        save(tmp_path, json_codec, part, step)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "step-00000003.000003",
+        "step-00000004.000004",
+    ]
+
+
+def test_fewer_than_two_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="at least 2"):
+        Checkpointer(tmp_path, Solo(), keep=1)
+
+
+def test_saved_last_wins_over_furthest_after_a_fall_back(tmp_path, json_codec, part):
+    for step in (100, 200, 150):
+        save(tmp_path, json_codec, part, step)
+    assert load(tmp_path, json_codec, part)[1] == 150
+
+
+@pytest.mark.parametrize("name", ["shared.json", "rank-0.json", "manifest.json", "COMMITTED"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "delete"])
+def test_damage_to_any_file_falls_back_to_the_one_before(tmp_path, json_codec, part, name, damage):
+    save(tmp_path, json_codec, part, 1)
+    save(tmp_path, json_codec, part, 2)
+    path = tmp_path / "step-00000002.000002" / name
+    content = bytearray(path.read_bytes())
+    if damage == "flip":
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    elif damage == "cut":
+        path.write_bytes(content[:-3])
+    else:
+        path.unlink()
+    found, step = load(tmp_path, json_codec, part)
+    assert (found.name, step) == ("step-00000001.000001", 1)
+    if (name, damage) != ("COMMITTED", "delete"):
+        assert "step-00000002.000002" in found.rejected[0]
+
+
+def test_nothing_good_left_is_an_error_and_not_a_fresh_start(tmp_path, json_codec, part):
+    save(tmp_path, json_codec, part, 1)
+    (tmp_path / "step-00000001.000001" / "shared.json").write_bytes(b"{}")
+    with pytest.raises(CheckpointFailed, match=r"no checkpoint can be trusted.*shared\.json"):
+        load(tmp_path, json_codec, part)
+
+
+def test_one_that_could_not_be_loaded_does_not_count_as_kept(tmp_path, json_codec, part):
+    save(tmp_path, json_codec, part, 1)
+    save(tmp_path, json_codec, part, 2)
+    (tmp_path / "step-00000002.000002" / "shared.json").write_bytes(b"{}")
+    checkpoints = Checkpointer(tmp_path, Solo(), codec=json_codec)
+    checkpoints.load({"model": part()})
+    checkpoints.save({"model": part({"step": 2})}, step=2, facts={})
+    assert [path.name for path in checkpoints.committed()] == [
+        "step-00000002.000003",
+        "step-00000001.000001",
+    ]
+
+
+_OPERATIONS = [(os, "fsync"), (os, "link"), (Path, "replace"), (Path, "mkdir"), (Path, "unlink")]
+
+
+def kill_at(monkeypatch, number):
+    """Make the process end before the `number`th file operation."""
+    count = 0
+
+    def guard(original):
+        def call(*args, **kwargs):
+            nonlocal count
+            count += 1
+            if count == number:
+                raise Killed
+            return original(*args, **kwargs)
+
+        return call
+
+    for owner, name in _OPERATIONS:
+        monkeypatch.setattr(owner, name, guard(getattr(owner, name)))
+
+
+def test_a_kill_at_any_file_operation_of_a_save_leaves_a_good_checkpoint(
+    tmp_path, json_codec, part
+):
+    outcomes = []
+    for number in range(1, 100):
+        root = tmp_path / str(number)
+        save(root, json_codec, part, 1)
+        save(root, json_codec, part, 2)
+        with pytest.MonkeyPatch.context() as patch:
+            kill_at(patch, number)
+            try:
+                save(root, json_codec, part, 3)
+                killed = False
+            except Killed:
+                killed = True
+        found, step = load(root, json_codec, part)
+        assert found.facts["step"] == step
+        outcomes.append(step)
+        if not killed:
+            break
+    assert len(outcomes) > 10  # the operations were really met
+    assert set(outcomes) == {2, 3}
+    assert outcomes == sorted(outcomes)  # before the commit the old one, from it on the new one
+
+
+def test_after_any_kill_the_next_save_works(tmp_path, json_codec, part):
+    for number in range(1, 20):
+        root = tmp_path / str(number)
+        save(root, json_codec, part, 1)
+        with pytest.MonkeyPatch.context() as patch:
+            kill_at(patch, number)
+            with contextlib.suppress(Killed):
+                save(root, json_codec, part, 2)
+        save(root, json_codec, part, 2)
+        assert load(root, json_codec, part)[1] == 2
+
+
+class FullDisk:
+    """Rank 1 finds the disk full."""
+
+    def __init__(self, codec) -> None:
+        self.codec = codec
+
+    def write(self, folder, parts, *, rank):
+        if rank == 1:
+            raise OSError(28, "No space left on device")
+        return self.codec.write(folder, parts, rank=rank)
+
+    def read(self, *args, **kwargs):
+        return self.codec.read(*args, **kwargs)
+
+
+def test_a_full_disk_on_one_rank_is_an_error_on_all_and_leaves_the_old_one(
+    tmp_path, json_codec, part, ranks
+):
+    ranks(2, lambda world: save(tmp_path, json_codec, part, 1, world))
+    results = ranks(2, lambda world: save(tmp_path, FullDisk(json_codec), part, 2, world))
+    assert [type(result) for result in results] == [CheckpointFailed, CheckpointFailed]
+    assert "No space left" in str(results[0])
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001.000001"]
+    assert load(tmp_path, json_codec, part)[1] == 1
+
+
+def test_every_rank_loads_the_same_checkpoint_even_if_only_one_finds_it_bad(
+    tmp_path, json_codec, part, ranks
+):
+    for step in (1, 2):
+        ranks(3, lambda world, step=step: save(tmp_path, json_codec, part, step, world))
+    (tmp_path / "step-00000002.000002" / "rank-2.json").unlink()  # rank 0 alone looks at it
+
+    def one(world):
+        model = part()
+        Checkpointer(tmp_path, world, codec=json_codec).load({"model": model})
+        return model.value["step"]
+
+    assert ranks(3, one) == [1, 1, 1]
+
+
+def test_a_folder_that_is_being_deleted_is_no_checkpoint(tmp_path, json_codec, part):
+    save(tmp_path, json_codec, part, 1)
+    folder = tmp_path / "step-00000001.000001"
+
+    def killed(_):
+        raise Killed
+
+    with pytest.raises(Killed):
+        manifest.remove(folder, rmtree=killed)
+    assert load(tmp_path, json_codec, part)[0] is None

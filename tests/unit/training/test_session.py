@@ -1,0 +1,213 @@
+"""A run goes on at exactly the next step, whatever ended the attempt before."""
+
+import json
+from dataclasses import dataclass
+from itertools import count
+
+import pytest
+
+from toolkit.training import SampleOrder
+from toolkit.training.audit import audit
+from toolkit.training.checkpoint import Checkpointer
+from toolkit.training.ledger import Ledger
+from toolkit.training.session import Run, Stopped
+from toolkit.training.verdict import read
+from toolkit.training.world import Solo
+
+ORDER = SampleOrder(size=30, global_batch=8, seed=1)  # four steps an epoch
+EPOCHS = 3
+
+
+@dataclass
+class Training:
+    """Runs the loop; `events` maps a step to what happens during it."""
+
+    attempt_of: object
+    codec: object
+    part: object
+    tracker: object = None
+
+    def run(
+        self, restart_count=0, events=None, world=None, *, order=ORDER, end_steps=True, **options
+    ):
+        attempt = self.attempt_of(restart_count)
+        model = self.part({"sum": 0})
+        ticks = count()
+        run = Run(
+            params={"rate": 0.1},
+            seed=1,
+            attempt=attempt,
+            world=world or Solo(),
+            codec=self.codec,
+            tracker=self.tracker,
+            clock=lambda: float(next(ticks)),
+            **{"checkpoint_every": 5, **options},
+        )
+        with run:
+            run.resume(model=model)
+            for batch in run.batches(order, EPOCHS):
+                for event in (events or {}).get(batch.step, ()):
+                    event(attempt)
+                model.value["sum"] += sum(int(i) * (batch.step + 1) for i in batch.ids)
+                if end_steps:
+                    run.step(batch, loss=1.0)
+            run.finish(total=model.value["sum"])
+        return model.value["sum"]
+
+
+@pytest.fixture
+def training(attempt_of, json_codec, part, memory_tracker):
+    return Training(attempt_of, json_codec, part, memory_tracker)
+
+
+def ask_to_stop(attempt):
+    attempt.stop_dir.mkdir(exist_ok=True)
+    text = json.dumps({"cause": "spot-interruption", "deadline": 99, "node": "gpu-001"})
+    (attempt.stop_dir / f"{attempt.key}.json").write_text(text)
+
+
+def machine_dies(_):
+    raise KeyboardInterrupt  # not an Exception; the verdict is taken away below
+
+
+def script_fails(_):
+    raise ValueError("bad shape")
+
+
+def test_an_undisturbed_run_finishes_with_its_records(training, attempt_of):
+    total = training.run()
+    attempt = attempt_of()
+    assert read(attempt.verdict_file).exit_code == 0
+    result = json.loads((attempt.run_dir / "result.json").read_text())
+    assert result == {"steps": 12, "world_size": 1, "attempts": 1, "total": total}
+    assert audit(attempt.run_dir).ok
+    assert training.tracker.statuses == ["FINISHED"]
+    assert training.tracker.tags["toolkit.attempts"] == "1"
+
+
+def test_a_stop_request_ends_the_attempt_at_a_boundary_and_the_next_goes_on(
+    training, attempt_of, memory_tracker
+):
+    whole = sum(
+        int(i) * (b.step + 1)
+        for b in ORDER.batches(step=0, position=0, epochs=EPOCHS, rank=0, world=1)
+        for i in b.ids
+    )
+    with pytest.raises(Stopped) as stopped:
+        training.run(events={6: [ask_to_stop]})
+    assert stopped.value.code == 0
+    word = read(attempt_of().verdict_file)
+    assert (word.exit_code, word.cause) == (85, "spot-interruption")
+    assert word.step in (7, 8)  # the request is agreed on one step after it is seen
+    assert memory_tracker.statuses == []  # still RUNNING there
+    memory_tracker.closed = False
+    assert training.run(restart_count=1) == whole
+    found = audit(attempt_of().run_dir)
+    assert (found.ok, found.steps, found.repeated, found.resumed_at) == (True, 12, (), (word.step,))
+    causes = [
+        attempt.cause for attempt in Ledger(attempt_of().run_dir / "attempts.jsonl").attempts()
+    ]
+    assert causes == ["spot-interruption", "finished"]
+
+
+def test_a_stop_request_for_another_attempt_stops_nobody(training, attempt_of):
+    ask_to_stop(attempt_of(restart_count=4))
+    training.run()
+    assert read(attempt_of().verdict_file).verdict == "done"
+
+
+def test_a_script_that_fails_says_so_and_is_not_brought_back(training, attempt_of):
+    with pytest.raises(ValueError, match="bad shape"):
+        training.run(events={6: [script_fails]})
+    word = read(attempt_of().verdict_file)
+    assert (word.verdict, word.exit_code, word.detail) == ("failed", 1, "ValueError: bad shape")
+    assert training.tracker.statuses == ["FAILED"]
+
+
+def test_after_a_death_without_a_word_the_steps_since_the_checkpoint_are_repeated(
+    training, attempt_of, memory_tracker
+):
+    undisturbed = Training(training.attempt_of, training.codec, training.part, memory_tracker)
+    with pytest.raises(KeyboardInterrupt):
+        training.run(events={8: [machine_dies]})
+    path = attempt_of().run_dir / "attempts.jsonl"
+    line = json.loads(path.read_text())  # as a death leaves it: open
+    path.write_text(
+        json.dumps(line | {"cause": "running", "ended_at": None, "seconds": None}) + "\n"
+    )
+    memory_tracker.closed = False
+    undisturbed.run(restart_count=1)
+    found = audit(attempt_of().run_dir)
+    assert (found.ok, found.steps, found.resumed_at) == (True, 12, (5,))
+    assert found.repeated == (5, 6)  # step 7 was done, but its sum never read
+    assert [attempt["cause"] for attempt in found.attempts] == ["lost", "finished"]
+
+
+def test_three_attempts_that_begin_at_the_same_step_are_the_last(
+    training, attempt_of, memory_tracker
+):
+    for restart in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            training.run(restart_count=restart, events={2: [machine_dies]})
+        memory_tracker.closed = False
+    with pytest.raises(Stopped):
+        training.run(restart_count=3)
+    word = read(attempt_of(3).verdict_file)
+    assert (word.exit_code, word.cause) == (93, "no-progress")
+
+
+def test_a_run_taken_up_with_other_data_is_refused(training, attempt_of, memory_tracker):
+    with pytest.raises(Stopped):
+        training.run(events={6: [ask_to_stop]})
+    memory_tracker.closed = False
+    with pytest.raises(ValueError, match="began with"):
+        training.run(restart_count=1, order=SampleOrder(31, 8, 1))
+
+
+def test_a_loop_that_forgets_to_end_its_steps_is_told(training):
+    with pytest.raises(RuntimeError, match=r"run\.step"):
+        training.run(end_steps=False)
+
+
+def test_a_save_that_fails_costs_a_warning_and_not_the_run(training, attempt_of, capsys):
+    class Full:
+        def write(self, *args, **kwargs):
+            raise OSError(28, "No space left on device")
+
+    training.codec = Full()
+    training.run()
+    assert read(attempt_of().verdict_file).verdict == "done"
+    assert "NOT SAVED at step 5: OSError: [Errno 28]" in capsys.readouterr().out
+
+
+def test_all_ranks_stop_at_the_same_step_though_one_alone_saw_the_request(
+    training, attempt_of, ranks
+):
+    def one(world):
+        training_of_rank = Training(attempt_of, training.codec, training.part, training.tracker)
+        training_of_rank.run(events={6: [ask_to_stop]} if world.rank == 0 else {}, world=world)
+
+    words = [result.word for result in ranks(2, one)]
+    assert words[0].step == words[1].step
+    assert words[0].cause == words[1].cause == "spot-interruption"
+    newest = Checkpointer(attempt_of().run_dir / "checkpoints", Solo()).committed()[0]
+    assert newest.name.startswith(f"step-{words[0].step:08d}.")
+
+
+def test_a_run_goes_on_with_more_and_with_fewer_ranks_and_every_sample_once(
+    training, attempt_of, ranks, memory_tracker
+):
+    def on(size, restart, events):
+        def one(world):
+            mine = Training(attempt_of, training.codec, training.part, memory_tracker)
+            return mine.run(restart_count=restart, events=events(world), world=world)
+
+        memory_tracker.closed = False
+        return ranks(size, one)
+
+    on(2, 0, lambda world: {2: [ask_to_stop]} if world.rank == 0 else {})
+    on(3, 1, lambda world: {6: [ask_to_stop]} if world.rank == 0 else {})
+    on(1, 2, lambda _: {})
+    found = audit(attempt_of().run_dir)
+    assert (found.ok, found.steps, found.samples, found.epochs_complete) == (True, 12, 90, 3)
+    assert len(found.resumed_at) == 2

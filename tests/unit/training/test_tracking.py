@@ -1,0 +1,119 @@
+"""Records reach the tracking server in order and once it is there; training never waits for it."""
+
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+
+from toolkit.training.files import read_json
+from toolkit.training.mlflow_server import tracker_for
+from toolkit.training.tracking import NoTracker, Record, Rejected, Tracker, numbers
+
+
+@dataclass
+class Server:
+    """A tracking server that can be away, and that refuses some records."""
+
+    away: bool = False
+    refused: str = ""
+    runs: int = 0
+    got: list = field(default_factory=list)
+    tried: threading.Event = field(default_factory=threading.Event)
+
+    def open(self, run_id):
+        self._here()
+        if run_id is None:
+            self.runs += 1
+            return f"run-{self.runs}"
+        return run_id
+
+    def send(self, run_id, records):
+        self._here()
+        if any(self.refused in record.params for record in records):
+            raise Rejected(self.refused)
+        self.got += [(run_id, record.step) for record in records]
+
+    def _here(self):
+        self.tried.set()
+        if self.away:
+            raise ConnectionError("refused")
+
+
+@pytest.fixture
+def tracker(tmp_path):
+    warnings = []
+
+    def make(server):
+        made = Tracker(lambda: server, tmp_path, warnings.append, pauses=(0.001,), linger=0)
+        made.warnings = warnings
+        return made
+
+    return make
+
+
+def metric(step):
+    return Record(at=float(step), step=step, metrics={"loss": 1.0})
+
+
+def test_records_arrive_in_order(tracker):
+    server = Server()
+    made = tracker(server)
+    for step in range(1200):
+        made.add(metric(step))
+    assert made.close(30)
+    assert server.got == [("run-1", step) for step in range(1200)]
+
+
+def test_all_attempts_are_one_run(tracker, tmp_path):
+    server = Server()
+    for step in (0, 1):
+        made = tracker(server)
+        made.add(metric(step))
+        made.close(30)
+    assert server.got == [("run-1", 0), ("run-1", 1)]
+    assert read_json(tmp_path / "mlflow.json") == {"run_id": "run-1"}
+
+
+def test_a_server_that_is_away_is_warned_of_once_and_told_later(tracker):
+    server = Server(away=True)
+    made = tracker(server)
+    made.add(metric(0))
+    server.tried.wait(30)
+    server.away = False
+    made.add(metric(1))
+    assert made.close(30)
+    assert [step for _, step in server.got] == [0, 1]
+    assert len([text for text in made.warnings if "can't be reached" in text]) == 1
+
+
+def test_what_could_not_be_sent_is_sent_first_by_the_next_attempt(tracker, tmp_path):
+    server = Server(away=True)
+    made = tracker(server)
+    made.add(metric(0))
+    assert not made.close(30)
+    assert (tmp_path / "tracking-backlog.json").exists()
+    server.away = False
+    made = tracker(server)
+    made.add(metric(1))
+    assert made.close(30)
+    assert [step for _, step in server.got] == [0, 1]
+    assert not (tmp_path / "tracking-backlog.json").exists()
+
+
+def test_a_record_that_is_refused_takes_no_other_with_it(tracker):
+    server = Server(refused="changed")
+    made = tracker(server)
+    for record in (metric(0), Record(at=1, step=1, params={"changed": "2"}), metric(2)):
+        made.add(record)
+    assert made.close(30)
+    assert [step for _, step in server.got] == [0, 2]
+    assert made.warnings == ["tracking: the server does not take a record: changed"]
+
+
+def test_a_metric_that_is_no_number_is_left_out():
+    assert numbers({"loss": float("nan"), "rate": 1}) == {"rate": 1.0}
+
+
+def test_without_a_server_nothing_is_tracked(attempt_of, tmp_path):
+    environment = {"TOOLKIT_SITE_FILE": str(tmp_path / "absent")}
+    assert isinstance(tracker_for(attempt_of(), None, print, environment), NoTracker)
