@@ -7,14 +7,15 @@ import os
 import threading
 import time
 from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Self
 
 # Before moto is imported: it reads these then.
 os.environ.setdefault("MOTO_DISABLE_GLOBAL_CORS", "true")
 os.environ.setdefault("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
 
-from typing import TYPE_CHECKING, Self
-
 from moto.core.base_backend import BackendDict
+from moto.core.common_models import BaseModel
+from moto.core.model_instances import reset_model_data
 
 from toolkit.local.control import Control
 from toolkit.local.faults import Faults
@@ -116,7 +117,9 @@ class Cloud:
 
     def __enter__(self) -> Self:
         """Begin with empty tables and the layer in place."""
-        BackendDict.reset()
+        forget_everything()
+        # moto keeps every object it ever made for its dashboard: a leak in a daemon.
+        self._patches.replace(BaseModel, "__new__", staticmethod(_untracked))
         tokens = ClientTokens()
         compute = Compute(
             self.tables, self.faults, tokens, self.driver.console, self.options.visible_after
@@ -146,6 +149,18 @@ class Cloud:
     def _halt(self, instance_id: str) -> None:
         """End a machine for a snapshot. EC2 reboots it; an image is made of a builder that ends."""
         self.driver.stop(instance_id, grace=_STOP_GRACE)
+
+
+def _untracked(cls: type[object], *_args: object, **_more: object) -> object:
+    return object.__new__(cls)
+
+
+def forget_everything() -> None:
+    """Empty every table of moto's; its own reset first builds all of them anew."""
+    for backend in BackendDict._instances:  # noqa: SLF001 - moto has no other list of them
+        backend.clear()
+    BackendDict._instances.clear()  # noqa: SLF001 - as above
+    reset_model_data()
 
 
 def defer(work: Callable[[], None]) -> None:
