@@ -108,16 +108,14 @@ def _table(*, footer: bool, gap: int = 1) -> Table:
 def _people(report: Report, keys: Sequence[Key]) -> Table:
     groups = report.groups(keys)
     caused = [group for group in groups if group.caused]
-    # Eight columns of money: without a gap they fit 80 columns, and their minimum keeps them apart.
+    # Without a gap beyond the box's own blank, seven columns and the names fit in 80.
     table = _table(footer=True, gap=0)
     tries = str(sum(len(group.attempts) for group in caused))
     table.add_column("/".join(keys), footer="total", overflow="fold", min_width=9)
     table.add_column("tries", justify="right", footer=tries)
     for name, components in COLUMNS:
         total = sum(group.of(*components) for group in groups)
-        table.add_column(
-            name, justify="right", footer=_amount(total, report), no_wrap=True, min_width=9
-        )
+        table.add_column(name, justify="right", footer=_amount(total, report), no_wrap=True)
     table.add_column(
         "total USD", justify="right", footer=money(report.net, report.gross), no_wrap=True
     )
