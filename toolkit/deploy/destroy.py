@@ -51,9 +51,14 @@ class Inventory:
         lines = [f"- stack ({self.stack})"] if self.stack else []
         lines += [f"- {len(self.instances)} instances"] if self.instances else []
         lines += ["- the bucket: ledger, logs, artifacts of every run"] if self.bucket else []
-        lines += [f"- {item}" for item in self.others if item.kind != "instance"]
+        lines += [f"- {item}" for item in self.others if not self._told(item)]
         lines += [f"- image {image.name}" for image in self.images]
         return "\n".join(lines) or "nothing to destroy"
+
+    def _told(self, item: Leftover) -> bool:
+        """Whether a line above stands for it; a part of the stack that holds data is named."""
+        told = {"instance", "bucket"}
+        return item.kind in told or (bool(self.stack) and item.kind != "filesystem")
 
 
 class Destroyer:

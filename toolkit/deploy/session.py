@@ -52,7 +52,7 @@ BAD_CREDENTIALS = {
     "UnrecognizedClientException",
 }
 # Long enough for a slow link, short enough that a wrong endpoint is noticed while one watches.
-CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 60, 6
+CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 60, 4
 
 
 class Clients:

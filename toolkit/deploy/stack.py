@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -80,10 +81,7 @@ def template(config: ClusterConfig, facts: Facts) -> str:
             "head_tags": _head_tags(facts),
             "compute_image": facts.compute_image,
             "root_device": facts.root_device,
-            "pools": [
-                {"name": pool, "template": f"Pool{names.logical(pool)}{at}"}
-                for at, pool in enumerate(config.pools)
-            ],
+            "pools": [{"name": pool, "template": pool_logical(pool)} for pool in config.pools],
             "scripts": scripts,
         },
     )
@@ -181,6 +179,15 @@ def ingress() -> tuple[Ingress, ...]:
 def subnet_logical(zone: str) -> str:
     """The logical id of a zone's subnet."""
     return f"Subnet{names.logical(zone)}"
+
+
+def pool_logical(pool: str) -> str:
+    """The logical id of a pool's launch template.
+
+    From the name alone: an id that moves when another pool is added would make CloudFormation
+    create a second template of the same name. The hash keeps `a-b` and `ab` apart.
+    """
+    return f"Pool{names.logical(pool)}{hashlib.sha256(pool.encode()).hexdigest()[:6]}"
 
 
 def _zones(config: ClusterConfig) -> list[dict[str, str]]:

@@ -248,8 +248,18 @@ def test_user_data_that_is_too_large_is_refused_here():
         template(large, FACTS)
 
 
+def test_a_pool_keeps_its_logical_id_when_others_come_and_go():
+    """Else CloudFormation would make a second launch template of the same name."""
+    text = (ROOT / "examples" / "aws.yaml").read_text()
+    before = _templates(resources(parse(text)))
+    cpu, rest = text.index("  cpu:\n"), text.index("partitions:")
+    turned = text.index("  a10g:\n")
+    swapped = text[:turned] + text[cpu:rest].rstrip() + "\n" + text[turned:cpu] + text[rest:]
+    assert _templates(resources(parse(swapped))) == before
+
+
 def test_pools_that_look_alike_get_logical_ids_of_their_own():
-    """`a-b` and `ab` both become letters only; an index keeps them apart."""
+    """`a-10g` and `a10g` both become the same letters; a hash keeps them apart."""
     text = (ROOT / "examples" / "aws.yaml").read_text()
     text = text.replace("  cpu:\n    count", "  a-10g:\n    count").replace("[cpu]", "[a-10g]")
     assert len(_templates(resources(parse(text)))) == 2

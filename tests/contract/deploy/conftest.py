@@ -1,0 +1,144 @@
+"""A local cloud without machines, and an actor who plays what runs on them."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from toolkit.config import parse
+from toolkit.deploy import names
+from toolkit.deploy.session import Clients
+from toolkit.local.cloud import Cloud
+from toolkit.local.machines.driver import Completed
+from toolkit.local.machines.none import NoneDriver
+from toolkit.local.options import Options
+from toolkit.local.shelves import MemoryShelf
+from toolkit.local.sockets import Listeners, bind
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "local.yaml"
+NODE = {"name": "gpu-001", "state": ["IDLE", "CLOUD", "POWERED_DOWN"], "cpus": 4}
+
+
+class HeadDriver(NoneDriver):
+    """Answers the commands that `toolkit status` and `toolkit apply` send."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ran: list[str] = []
+
+    def execute(self, instance_id, argv, *, timeout, stdin=b""):
+        text = stdin.decode() + " ".join(argv)
+        self.ran.append(text)
+        if "is-active" in text:
+            return Completed(0, b"active\n" * 5, b"")
+        if "show nodes" in text:
+            return Completed(0, json.dumps({"nodes": [NODE]}).encode(), b"")
+        return Completed(0, b"", b"")
+
+
+class Actor:
+    """Plays the machines: a builder ends well and turns off, a head takes bundle/current."""
+
+    def __init__(self, cloud: Cloud, clients: Clients, driver: HeadDriver) -> None:
+        self.cloud, self.clients, self.driver = cloud, clients, driver
+        self.stopping = threading.Event()
+        self.failing_task = ""
+        self.thread = threading.Thread(target=self.play, daemon=True)
+
+    def play(self):
+        while not self.stopping.wait(0.05):
+            self.cloud.keeper.tick()
+            for instance in self.running():
+                label = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
+                if label.get("toolkit:role") == "builder":
+                    self.builds(instance["InstanceId"], label["toolkit:image"])
+                elif label.get("toolkit:role") == "head":
+                    self.boots()
+
+    def running(self):
+        wanted = [{"Name": "instance-state-name", "Values": ["running"]}]
+        groups = self.clients.client("ec2").describe_instances(Filters=wanted)["Reservations"]
+        return [instance for group in groups for instance in group["Instances"]]
+
+    def builds(self, instance, image):
+        bucket = names.images_bucket(self.clients.config, self.clients.account)
+        state = "failed" if self.failing_task else "ok"
+        self.says(bucket, names.image_status(image), state, "")
+        if state == "ok":
+            self.clients.client("ec2").stop_instances(InstanceIds=[instance])
+
+    def boots(self):
+        s3 = self.clients.client("s3")
+        bucket = names.bucket(self.clients.config, self.clients.account)
+        found = s3.list_objects_v2(Bucket=bucket).get("Contents", ())
+        keys = {item["Key"] for item in found}
+        if names.BUNDLE_CURRENT in keys and names.HEAD_STATUS not in keys:
+            body = s3.get_object(Bucket=bucket, Key=names.BUNDLE_CURRENT)["Body"]
+            self.says(bucket, names.HEAD_STATUS, "ok", body.read().decode())
+
+    def says(self, bucket, key, state, bundle):
+        body = {"state": state, "task": self.failing_task, "bundle": bundle, "at": time.time()}
+        self.clients.client("s3").put_object(Bucket=bucket, Key=key, Body=json.dumps(body))
+
+
+@pytest.fixture
+def config(tmp_path):
+    """examples/local.yaml against an endpoint of the test's own."""
+    bound = bind("127.0.0.1", 0)
+    port = bound.getsockname()[1]
+    credentials = tmp_path / "credentials"
+    credentials.write_text("[local]\naws_access_key_id = AK\naws_secret_access_key = SK\n")
+    text = EXAMPLE.read_text().replace("127.0.0.1:4566", f"127.0.0.1:{port}")
+    text = text.replace("/var/lib/toolkit-local/aws/credentials", str(credentials))
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text)
+    config = parse(text)
+    with serving(tmp_path / "state", bound, port, config) as actor:
+        yield Deployment(path, config, actor)
+
+
+class Deployment:
+    """A cluster.yaml, and the world it is deployed into."""
+
+    def __init__(self, path, config, actor) -> None:
+        self.path, self.config, self.actor = path, config, actor
+
+    def edit(self, old, new):
+        text = self.path.read_text()
+        assert old in text
+        self.path.write_text(text.replace(old, new))
+
+
+class serving:  # noqa: N801  # reads as a word in a with statement
+    """The local cloud on a bound socket, with its actor, until the block ends."""
+
+    def __init__(self, state, bound, port, config) -> None:
+        self.options = Options(
+            state=state, port=port, driver="none", shutdown_grace=0.0, throttle=False
+        )
+        self.bound, self.config = bound, config
+
+    def __enter__(self) -> Actor:
+        self.driver, self.listeners = HeadDriver(), Listeners()
+        self.workers = ThreadPoolExecutor(2)
+        self.cloud = Cloud(self.options, self.driver, MemoryShelf(), workers=self.workers)
+        self.cloud.__enter__()
+        self.listeners.add("host", self.bound, self.cloud.front)
+        self.thread = threading.Thread(target=self.listeners.run, daemon=True)
+        self.thread.start()
+        self.actor = Actor(self.cloud, Clients(self.config), self.driver)
+        self.actor.thread.start()
+        return self.actor
+
+    def __exit__(self, *error) -> None:
+        self.actor.stopping.set()
+        self.actor.thread.join()
+        self.listeners.stop()
+        self.thread.join()
+        self.cloud.__exit__(*error)
+        self.workers.shutdown()

@@ -1,0 +1,83 @@
+"""From cluster.yaml to a healthy cluster and back, through the AWS API of the local cloud."""
+
+import json
+
+import pytest
+
+from toolkit import cli
+from toolkit.deploy import boot, build, changes, destroy
+from toolkit.deploy.leftovers import leftovers
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    """The actor answers in milliseconds; so may we ask."""
+    for module in (boot, build, changes, destroy):
+        monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
+
+
+def toolkit(config, *words):
+    return cli.run([*words, "--config", str(config.path)])
+
+
+def test_a_cluster_comes_up_changes_and_goes_away_without_a_trace(config, capsys):
+    """deploy, status, plan, deploy again, a change, apply, destroy: each says what it did."""
+    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
+    assert "cluster demo is healthy" in capsys.readouterr().out
+
+    assert toolkit(config, "status", "--json") == 0
+    status = json.loads(capsys.readouterr().out)
+    assert status["healthy"]
+    assert status["instances"] == {"head": 1}
+    assert status["nodes"] == {"idle+powered_down": 1}
+
+    assert toolkit(config, "plan") == 0
+    assert capsys.readouterr().out == "no changes\n"
+    assert toolkit(config, "deploy") == 0
+    assert "no changes" in capsys.readouterr().out
+
+    config.edit("suspend_time: 30", "suspend_time: 60")
+    assert toolkit(config, "plan") == 0
+    assert "new settings" in capsys.readouterr().out
+    assert toolkit(config, "apply") == 0
+    assert capsys.readouterr().out == "applied\n"
+    assert any("/opt/slurm-toolkit/boot" in text for text in config.actor.driver.ran)
+
+    config.edit("count: 4", "count: 8")
+    config.edit("instance_type: m7i.large", "instance_type: m7i.xlarge")
+    assert toolkit(config, "deploy", "--dry-run") == 0
+    assert "InstanceType: m7i.large → m7i.xlarge" in capsys.readouterr().out
+
+    assert toolkit(config, "destroy") == 3
+    assert toolkit(config, "destroy", "--yes", "--images") == 0, capsys.readouterr().err
+    assert leftovers(config.actor.clients, config.config) == ()
+    assert toolkit(config, "destroy", "--yes") == 0
+    assert "nothing to destroy" in capsys.readouterr().out
+
+
+def test_a_preview_of_a_first_deploy_leaves_nothing(config, capsys):
+    """--dry-run makes a change set to show it, and takes it away again."""
+    assert toolkit(config, "deploy", "--dry-run") == 0
+    shown = capsys.readouterr().out
+    assert "image toolkit-head-" in shown
+    assert "+ Head  AWS::EC2::Instance" in shown
+    stacks = config.actor.clients.client("cloudformation").list_stacks(
+        StackStatusFilter=["REVIEW_IN_PROGRESS", "CREATE_COMPLETE"]
+    )
+    assert stacks["StackSummaries"] == []
+    assert toolkit(config, "status") == 1
+
+
+def test_a_failed_image_build_ends_the_deploy_and_its_builders(config, capsys):
+    """Nothing that costs money is left, and the failed task is named."""
+    config.actor.failing_task = "Install slurmd"
+    assert toolkit(config, "deploy") == 1
+    assert "Install slurmd" in capsys.readouterr().err
+    assert config.actor.running() == []
+
+
+def test_without_an_endpoint_the_next_step_is_told(config, capsys):
+    """Exit code 4, and how to start the local one."""
+    config.edit(config.config.aws.endpoint_url, "http://127.0.0.1:1")
+    assert toolkit(config, "status") == 4
+    assert "toolkit local up" in capsys.readouterr().err
