@@ -108,14 +108,14 @@ def command(
     with connected(config) as clients:
         head = Head(clients, config)
         report = _collect(config, clients, head, window, int(now.timestamp()))
-        if record_mlflow:
-            _record(head, report)
-    if html_path is not None:
-        from toolkit.accounting import html
-
-        html_path.write_text(html.render(report, keys), encoding="utf-8")
-        click.echo(f"written: {html_path}", err=True)
-    _print(report, keys, as_json=as_json, as_csv=as_csv)
+        try:
+            if html_path is not None:
+                _write_html(html_path, report, keys)
+            if record_mlflow:
+                _record(head, report)
+        finally:
+            # A tracking server that is down, or a full disk, must not cost the report.
+            _print(report, keys, as_json=as_json, as_csv=as_csv)
 
 
 def _window(since: datetime, until: datetime, now: datetime) -> Window:
@@ -148,6 +148,17 @@ def _collect(
         reader=reader(runner),
     )
     return collect(sources, window, now, secrets.token_hex(16), Policy())
+
+
+def _write_html(path: Path, report: Report, keys: Sequence[Key]) -> None:
+    from toolkit.accounting import html
+    from toolkit.accounting.errors import AccountingError
+
+    try:
+        path.write_text(html.render(report, keys), encoding="utf-8")
+    except OSError as error:
+        raise AccountingError(f"can't write {path}: {error.strerror}") from error
+    click.echo(f"written: {path}", err=True)
 
 
 def _record(runner: Runner, report: Report) -> None:

@@ -168,6 +168,13 @@ def test_costs_are_recorded_in_mlflow_when_asked(cluster):
     assert "cost recorded on 1 run\n" in report("--record-mlflow").stderr
 
 
+def test_a_page_that_can_not_be_written_does_not_cost_the_report(cluster, tmp_path):
+    day = ["--since", "2026-11-21", "--html", str(tmp_path / "nowhere" / "report.html")]
+    result = CliRunner().invoke(report_command.command, ["--config", CONFIG, *day])
+    assert "vision/ada" in result.stdout
+    assert "No such file" in str(result.exception)
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
