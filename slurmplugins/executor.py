@@ -57,8 +57,9 @@ class Executor:
     def give_back(self, failures: Sequence[Failure]) -> None:
         """Return nodes that can't be had to Slurm at once, and tell the jobs why."""
         for failure in failures:
-            down = [MarkDown(node, failure.reason) for node in failure.nodes]
-            power = [PowerDown(node, failure.reason) for node in failure.nodes]
+            nodes = self._waiting(failure.nodes)
+            down = [MarkDown(node, failure.reason) for node in nodes]
+            power = [PowerDown(node, failure.reason) for node in nodes]
             self._log.warning(
                 "nodes given back",
                 job=failure.job,
@@ -70,6 +71,15 @@ class Executor:
             if failure.job is not None:
                 self._comment(failure.job, f"{failure.reason} {failure.message}")
             self.run([*down, *power])
+
+    def _waiting(self, nodes: Sequence[NodeName]) -> list[NodeName]:
+        """Those Slurm still waits for: a POWER_DOWN on a node that is off would stick to it."""
+        try:
+            off = {node.name for node in self._slurm.nodes(nodes) if node.off}
+        except SlurmError as error:
+            self._log.warning("nodes unread", message=error.message)
+            return list(nodes)
+        return [node for node in nodes if node not in off]
 
     def _comment(self, job: int, text: str) -> None:
         try:

@@ -46,7 +46,9 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,79}", re.ASCII)
 class Slurm(Protocol):
     """Every method raises SlurmUnreachable or SlurmRefused. Writes may be repeated."""
 
-    def nodes(self) -> tuple[Node, ...]: ...
+    def nodes(self, names: Sequence[str] | None = None) -> tuple[Node, ...]:
+        """All nodes, or those named; SlurmRefused when one of the names is not a node."""
+        ...
 
     def jobs(self, node: str | None = None) -> tuple[Job, ...]:
         """Jobs that are pending or running, or only those on one node."""
@@ -85,9 +87,12 @@ class ScontrolSlurm:
         self._read_timeout = timeout or READ_TIMEOUT
         self._write_timeout = timeout or WRITE_TIMEOUT
 
-    def nodes(self) -> tuple[Node, ...]:
-        data = self._read([self._scontrol, "show", "nodes", "--json"])
-        return tuple(_node(item) for item in _list(data, "nodes"))
+    def nodes(self, names: Sequence[str] | None = None) -> tuple[Node, ...]:
+        found: list[Node] = []
+        for part in [None] if names is None else _parts(names):
+            argv = [self._scontrol, "show", "nodes", *([",".join(part)] if part else []), "--json"]
+            found += [_node(item) for item in _list(self._read(argv), "nodes")]
+        return tuple(found)
 
     def jobs(self, node: str | None = None) -> tuple[Job, ...]:
         argv = [self._squeue, "--json"]

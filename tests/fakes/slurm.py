@@ -56,11 +56,12 @@ class FakeSlurm:
 
     # The port
 
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self, names: Sequence[str] | None = None) -> tuple[Node, ...]:
         self._reach()
         return tuple(
             Node(name, frozenset(item.flags), item.reason, item.instance_id, item.address)
             for name, item in self.state.items()
+            if names is None or name in names
         )
 
     def jobs(self, node: str | None = None) -> tuple[Job, ...]:
