@@ -8,6 +8,12 @@ from toolkit import cli
 from toolkit.deploy import boot, build, changes, destroy
 from toolkit.deploy.leftovers import leftovers
 
+# moto complains of objects that are still there when it is thrown away, as a whole cloud is here.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
