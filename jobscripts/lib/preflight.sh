@@ -7,8 +7,13 @@
 #   TOOLKIT_ATTEMPT_STARTED  seconds since the epoch
 # or ends the job with 93, "do not requeue", saying what is wrong and what to do.
 
-# Where runs live unless TOOLKIT_RUNS says so.
-_default_runs() { printf '%s\n' "${HOME:-/shared/home/$USER}/runs"; }
+# Where runs live unless TOOLKIT_RUNS says so. HOME is whatever the shell that called sbatch had (of
+# another user, after su); the account's own home is asked for.
+_default_runs() {
+  local home
+  home=$(getent passwd "$(id -u)" | cut -d: -f6)
+  printf '%s\n' "${home:-$HOME}/runs"
+}
 
 refuse() {
   printf '[toolkit] cannot start: %s\n' "$@" >&2

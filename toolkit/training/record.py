@@ -85,6 +85,12 @@ class Books:
         self._steps.step(record)
         self._tracker.add(Record(record.at, step=record.step, metrics=record.metrics))
 
+    def saved(self, step: int, seconds: float) -> None:
+        """Note how long training stood still for a checkpoint: what its interval is chosen by."""
+        self._tracker.add(
+            Record(self._clock(), step=step, metrics={"toolkit.save_seconds": seconds})
+        )
+
     def sync(self) -> None:
         """The step log is on disk: to be called before a checkpoint is."""
         self._steps.sync()

@@ -239,11 +239,14 @@ class Run:
         """Save the state as it is, unless that is what was saved or loaded last. Raises."""
         if self._saved_step == self.step_count:
             return
+        begun = self._clock()
         if self._books:
             self._books.sync()
         facts = {"position": self._position, "attempt": self.attempt.key, "seed": self._seed}
         self._checkpoints.save(self._parts, step=self.step_count, facts=facts)
         self._saved_step = self.step_count
+        if self._books:
+            self._books.saved(self.step_count, self._clock() - begun)
 
     def _save_or_go_on(self) -> str:
         """Save; a save that fails costs a warning: the checkpoint before it is still there."""

@@ -49,7 +49,7 @@ class Cluster:
     def submit(self, job, restart, *arguments, script=None, ranks=None, **more):
         environment = {
             "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}:/usr/sbin",
-            "HOME": str(self.root),
+            "TOOLKIT_RUNS": str(self.root / "runs"),
             "USER": "ada",
             "SLURM_JOB_ID": str(job),
             "SLURM_JOB_NUM_NODES": "1",
