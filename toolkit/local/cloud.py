@@ -16,6 +16,7 @@ os.environ.setdefault("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
 from moto.core.base_backend import BackendDict
 from moto.core.common_models import BaseModel
 from moto.core.model_instances import reset_model_data
+from moto.s3.models import s3_backends
 
 from toolkit.local.control import Control
 from toolkit.local.faults import Faults
@@ -117,7 +118,6 @@ class Cloud:
 
     def __enter__(self) -> Self:
         """Begin with empty tables and the layer in place."""
-        forget_everything()
         # moto keeps every object it ever made for its dashboard: a leak in a daemon.
         self._patches.replace(BaseModel, "__new__", staticmethod(_untracked))
         tokens = ClientTokens()
@@ -132,6 +132,7 @@ class Cloud:
         FileSystems(self.options.state / "fsx").install(self._patches)
         Stacks(self.tables, defer).install(self._patches)
         prices.install(self._patches, self.tables.wall)
+        forget_everything()
         return self
 
     def __exit__(
@@ -156,7 +157,9 @@ def _untracked(cls: type[object], *_args: object, **_more: object) -> object:
 
 
 def forget_everything() -> None:
-    """Empty every table of moto's; its own reset first builds all of them anew."""
+    """Empty every table of moto's. Its own reset first builds all of them anew, in seconds."""
+    for account in s3_backends.values():
+        account.reset()  # buckets hold files, and their names are kept elsewhere as well
     for backend in BackendDict._instances:  # noqa: SLF001 - moto has no other list of them
         backend.clear()
     BackendDict._instances.clear()  # noqa: SLF001 - as above

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import logging
 import re
@@ -72,6 +73,13 @@ def call_of(environ: dict[str, Any], body: bytes) -> Call:
     return Call(service, region, action, params)
 
 
+@functools.cache
+def _moto() -> WsgiApp:
+    """Return moto's application: its routes, which hold no state and take a second to build."""
+    app: WsgiApp = DomainDispatcherApplication(create_backend_app)
+    return app
+
+
 class Endpoint:
     """The AWS API as a WSGI app."""
 
@@ -80,7 +88,7 @@ class Endpoint:
         self._tables = tables
         self._faults = faults
         self._throttle = throttle
-        self._moto = DomainDispatcherApplication(create_backend_app)
+        self._moto = _moto()
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request; the lock is held for moto alone, not while bytes travel."""

@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from moto.core.exceptions import ServiceException
+from moto.ec2.exceptions import EC2ClientError
 from werkzeug.exceptions import HTTPException
 
 # The codes that EC2 answers with a server error. It matters: botocore retries these on its own.
@@ -61,10 +61,10 @@ class ServerRefusal(HTTPException):  # type: ignore[misc]  # werkzeug is untyped
 
 
 def refused(code: str, message: str) -> Exception:
-    """Return the exception that makes moto answer `code`, to be raised."""
+    """Return the exception that makes moto's EC2 answer `code`, to be raised."""
     if code in SERVER_CODES:
         return ServerRefusal(Refusal(code, message))
-    error: Exception = ServiceException(code, message)
+    error: Exception = EC2ClientError(code, message)
     return error
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from moto.ec2.models import ec2_backends
@@ -38,6 +39,13 @@ class Reason:
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
+
+    def transition(self, wall: float) -> str:
+        """Return what StateTransitionReason says; only a call's has the moment in it."""
+        if self.code != "Client.UserInitiatedShutdown":
+            return self.code
+        moment = datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        return f"User initiated ({moment} GMT)"
 
 
 USER_SHUTDOWN = Reason("Client.UserInitiatedShutdown", "User initiated shutdown")
@@ -118,4 +126,4 @@ class Tables:
         instance._state.name = name
         instance._state.code = STATE_CODES[name]
         instance.state_reason = StateReason(str(reason), reason.code) if reason else None
-        instance._reason = str(reason) if reason else ""
+        instance._reason = reason.transition(self.wall()) if reason else ""

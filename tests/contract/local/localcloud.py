@@ -1,0 +1,129 @@
+"""A local cloud in this process, without machines, behind a socket of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.config import Config
+
+from toolkit.local.cloud import Cloud
+from toolkit.local.machines.driver import Completed
+from toolkit.local.machines.none import NoneDriver
+from toolkit.local.options import Options
+from toolkit.local.shelves import MEMORY_BASE, MemoryShelf
+from toolkit.local.sockets import Listeners, bind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+SETTLED = ("running", "stopped", "terminated")
+
+
+class Clock:
+    """A clock that can be moved forward; it also goes by itself."""
+
+    def __init__(self, base: Callable[[], float]) -> None:
+        self._base = base
+        self.offset = 0.0
+
+    def __call__(self) -> float:
+        return self._base() + self.offset
+
+
+class TalkingDriver(NoneDriver):
+    """No machines, but commands are answered and consoles written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ran: list[tuple[str, bytes]] = []
+        self.snapshots: list[tuple[str, str]] = []
+
+    def execute(self, instance_id, argv, *, timeout, stdin=b""):
+        self.ran.append((instance_id, stdin))
+        return Completed(3 if b"fail" in stdin else 0, b"out\n", b"err\n" * (b"fail" in stdin))
+
+    def console(self, instance_id):
+        return f"console of {instance_id}\n".encode()
+
+    def snapshot(self, instance_id, image_id):
+        self.snapshots.append((instance_id, image_id))
+
+
+@dataclass
+class Local:
+    """The local cloud and how to talk to it."""
+
+    cloud: Cloud
+    endpoint: str
+    driver: TalkingDriver
+    clock: Clock
+    wall: Clock
+    image: str = MEMORY_BASE
+
+    def client(self, service: str) -> Any:
+        return boto3.client(
+            service,
+            region_name="us-east-1",
+            endpoint_url=self.endpoint,
+            aws_access_key_id="AKIALOCALCLOUD000000",
+            aws_secret_access_key="local",
+            config=Config(retries={"total_max_attempts": 1}),
+        )
+
+    def settle(self) -> None:
+        """Let every instance reach the state it is on its way to."""
+        self.until(lambda: all(life.state in SETTLED for life in self.lives()))
+
+    def lives(self) -> list[Any]:
+        return list(self.cloud.tables.lives.values())
+
+    def pass_time(self, seconds: float) -> None:
+        """Move both clocks forward, and let happen what is due."""
+        self.clock.offset += seconds
+        self.wall.offset += seconds
+        self.cloud.keeper.tick()
+        self.settle()
+
+    def until(self, condition: Callable[[], Any], seconds: float = 30.0) -> Any:
+        """Return the condition's value once it is true, looking after machines meanwhile."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.cloud.keeper.tick()
+            value = condition()
+            if value:
+                return value
+            time.sleep(0.005)
+        raise AssertionError("this did not come true")
+
+
+@contextlib.contextmanager
+def started(state: Path, **options: Any) -> Iterator[Local]:
+    """Run a local cloud; its request rates are off unless asked for."""
+    bound = bind("127.0.0.1", 0)
+    port = bound.getsockname()[1]
+    chosen = Options(
+        **{"throttle": False, "shutdown_grace": 0.0, **options},
+        state=state,
+        port=port,
+        driver="none",
+    )
+    driver = TalkingDriver()
+    clock, wall = Clock(time.monotonic), Clock(time.time)
+    listeners = Listeners()
+    workers = ThreadPoolExecutor(2)
+    with Cloud(chosen, driver, MemoryShelf(), clock=clock, wall=wall, workers=workers) as cloud:
+        listeners.add("host", bound, cloud.front)
+        thread = threading.Thread(target=listeners.run, daemon=True)
+        thread.start()
+        try:
+            yield Local(cloud, f"http://127.0.0.1:{port}", driver, clock, wall)
+        finally:
+            listeners.stop()
+            thread.join()

@@ -1,0 +1,39 @@
+"""The engine's own suite for the cloud port, against the local cloud: there are no known gaps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins.cloud.ec2 import Ec2
+from tests.contract.engine import test_cloud_port as suite
+from tests.contract.local.localcloud import started
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+globals().update({name: value for name, value in vars(suite).items() if name.startswith("test_")})
+offered = suite.offered
+
+
+@pytest.fixture
+def offer(tmp_path) -> Iterator[Callable[[str], suite.Offered]]:
+    # A new one for each test: attempts of the suite are all called a1, and EC2 refuses a client
+    # token that comes back with another request.
+    with started(tmp_path) as local:
+        client = local.client("ec2")
+        subnet = client.describe_subnets()["Subnets"][0]
+        suite.launch_template(client, local.image)
+
+        def offer_one(cluster: str) -> suite.Offered:
+            return suite.Offered(
+                cluster,
+                Ec2(cluster, lambda: client),
+                Ec2("other", lambda: client),
+                subnet["SubnetId"],
+                subnet["AvailabilityZone"],
+                settle=local.settle,
+            )
+
+        yield offer_one
