@@ -20,22 +20,27 @@ def command(*, config_path: Path | None, dry_run: bool, yes: bool) -> int:
     """Bring the cluster to what cluster.yaml says.
 
     Builds missing images, shows and carries out the stack's changes, sets up the head node and
-    waits until the cluster is healthy. With nothing to change it says so and changes nothing.
+    its accounts, and waits until the cluster is healthy. With nothing to change it says so and
+    changes nothing.
     """
     from toolkit.deploy.cluster import Cluster
+    from toolkit.deploy.head import Head
+    from toolkit.deploy.people import apply_accounts
     from toolkit.deploy.session import connected
     from toolkit.deploy.status import gather
     from toolkit.output import reporter
 
     config = load(config_path)
     with connected(config) as clients:
-        cluster = Cluster(config, clients, reporter())
+        report = reporter()
+        cluster = Cluster(config, clients, report)
         if dry_run:
             click.echo(cluster.preview().text())
             return 0
         done = cluster.deploy(yes=yes)
+        people = apply_accounts(config, Head(clients, config), report)
         status = gather(config, clients)
-    if done.nothing:
+    if done.nothing and not people:
         click.echo("no changes")
     for reason in status.reasons:
         click.echo(f"unhealthy: {reason}", err=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import subprocess
 import zipfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 # Zip knows no time before 1980; a fixed one keeps the bytes the same.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 FILE_MODE, PROGRAM_MODE = 0o644, 0o755
+# What runs in jobs; its commit goes into the record of each run.
+JOB_CODE = ("jobscripts", "toolkit/training")
+GIT_SECONDS = 20.0
 NOT_SHIPPED = {"__pycache__", ".mypy_cache", ".ruff_cache", ".ansible", ".pytest_cache"}
 
 
@@ -41,6 +45,7 @@ def cluster_bundle(rendered: Mapping[str, str]) -> Bundle:
             **_tree(assets.PACKAGE / "training", "toolkit/training"),
             "toolkit/__init__.py": (FILE_MODE, (assets.PACKAGE / "__init__.py").read_bytes()),
             **_tree(assets.directory("jobscripts"), "jobscripts"),
+            **_git_sha(),
             **_texts(rendered),
         }
     )
@@ -84,6 +89,33 @@ def _digest(files: Mapping[str, tuple[int, bytes]]) -> str:
 
 def _texts(rendered: Mapping[str, str]) -> dict[str, tuple[int, bytes]]:
     return {f"rendered/{name}": (FILE_MODE, text.encode()) for name, text in rendered.items()}
+
+
+def _git_sha() -> dict[str, tuple[int, bytes]]:
+    """The commit that the jobs' code is of, for the record of each run; nothing without git.
+
+    The last commit that touched it, not the checkout's: any other commit changes no cluster.
+    """
+    root = assets.PACKAGE.parent
+    sha = _git(root, "log", "-1", "--format=%H", "--", *JOB_CODE)
+    if not sha:
+        return {}
+    dirty = "+dirty" if _git(root, "status", "--porcelain", "--", *JOB_CODE) else ""
+    return {"jobscripts/GIT_SHA": (FILE_MODE, f"{sha}{dirty}\n".encode())}
+
+
+def _git(root: Path, *words: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *words],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=GIT_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
 
 
 def _tree(root: Path, prefix: str) -> dict[str, tuple[int, bytes]]:

@@ -1,10 +1,11 @@
 """The bundle: the same files, the same bytes; other files, another name."""
 
 import io
+import re
 import zipfile
 
 from tests.unit.deploy.samples import example
-from toolkit.deploy import names
+from toolkit.deploy import bundle as bundle_module, names
 from toolkit.deploy.bundle import cluster_bundle, image_bundle, pack
 from toolkit.deploy.images import BaseImage, wanted
 
@@ -56,6 +57,20 @@ def test_the_cluster_bundle_has_what_a_head_needs_and_no_litter():
         assert path in found
     assert not [path for path in found if "__pycache__" in path or path.endswith(".pyc")]
     assert not [path for path in found if path.startswith(("toolkit/deploy", "toolkit/cli"))]
+
+
+def test_the_bundle_says_which_commit_the_jobs_code_is_of():
+    """A run's record names it; the copy on the shared filesystem is no checkout."""
+    sha = archive(cluster_bundle({})).read("jobscripts/GIT_SHA").decode()
+    assert re.fullmatch(r"[0-9a-f]{40}(\+dirty)?\n", sha)
+
+
+def test_without_git_the_bundle_is_whole_all_the_same(monkeypatch):
+    """An installed wheel has no history."""
+    monkeypatch.setattr(bundle_module, "_git", lambda *_: "")
+    found = archive(cluster_bundle({})).namelist()
+    assert "jobscripts/GIT_SHA" not in found
+    assert "ansible/site.yml" in found
 
 
 def test_a_change_of_a_job_script_needs_no_new_image():

@@ -1,0 +1,33 @@
+"""Accounts as part of a deploy."""
+
+from tests.unit.deploy.samples import Report, example
+from toolkit.deploy.people import apply_accounts
+
+
+class Slurmdbd:
+    """Answers every question with nothing, and remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.told = []
+
+    def run(self, argv, *, timeout=60):
+        if "show" not in argv:
+            self.told.append(" ".join(argv))
+        return ""
+
+
+def test_a_deploy_adds_what_is_declared():
+    """Accounts before the users in them; the phase says how much it was."""
+    runner, report = Slurmdbd(), Report()
+    assert apply_accounts(example(), runner, report) >= 4
+    first_user = next(at for at, text in enumerate(runner.told) if "ada" in text)
+    assert any("vision" in text for text in runner.told[:first_user])
+    assert report.lines[0] == "Setting up accounts and users"
+
+
+def test_a_deploy_removes_nobody():
+    """Taking a line out of cluster.yaml must not delete a person's history by the way."""
+    runner = Slurmdbd()
+    config = example().model_copy(update={"accounts": (), "users": ()})
+    apply_accounts(config, runner, Report())
+    assert not [text for text in runner.told if "delete" in text or "remove" in text]
