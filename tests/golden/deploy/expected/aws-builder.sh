@@ -48,6 +48,8 @@ def unpack(data):
     shutil.rmtree(fresh, ignore_errors=True)
     with zipfile.ZipFile(io.BytesIO(data)) as bundle:
         bundle.extractall(fresh)
+        for entry in bundle.infolist():  # extractall forgets which files are programs
+            os.chmod(os.path.join(fresh, entry.filename), entry.external_attr >> 16)
     shutil.rmtree(BUNDLE, ignore_errors=True)
     os.replace(fresh, BUNDLE)
 
