@@ -17,9 +17,10 @@ HOMES = "/shared/home"
 def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
     """For site.yml and verify.yml, on the head."""
     return _dump(
-        _both(config)
+        _head_only(config)
         | {
             "toolkit_cluster": config.cluster,
+            "toolkit_slurm_version": config.slurm.version,
             "toolkit_region": config.aws.region,
             "toolkit_endpoint_url": config.aws.endpoint_url or "",
             "toolkit_bucket": facts.bucket,
@@ -34,14 +35,17 @@ def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
 
 
 def image_vars(config: ClusterConfig, kind: str) -> str:
-    """For image.yml. Nothing of one cluster alone: clusters with the same needs share an image."""
-    return _dump(_both(config) | {"image_kind": kind})
+    """For image.yml. Nothing of one cluster alone: clusters with the same needs share an image.
+
+    What an image doesn't hold is left out, because images are named after all that went in: a
+    change of the training environment must not rebuild the compute image.
+    """
+    values = {"image_kind": kind, "toolkit_slurm_version": config.slurm.version}
+    return _dump(values | (_head_only(config) if kind == "head" else {}))
 
 
-def _both(config: ClusterConfig) -> dict[str, Any]:
+def _head_only(config: ClusterConfig) -> dict[str, Any]:
     return {
-        "toolkit_profile": config.profile,
-        "toolkit_slurm_version": config.slurm.version,
         "toolkit_mlflow_enabled": config.mlflow.enabled,
         "toolkit_training_python": config.training.python,
         "toolkit_training_requirements": list(config.training.requirements),
