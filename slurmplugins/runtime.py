@@ -71,9 +71,16 @@ def assemble(logger: Log) -> Engine:
 
 
 def logger(program: str) -> Log:
-    """The program's own log file; standard error where systemd collects it anyway."""
+    """The program's own log file, and standard error too where systemd collects it."""
+    to_file = log.to_file(paths.LOGS / f"{program}.log")
     under_systemd = "INVOCATION_ID" in os.environ
-    write = log.to_stderr if under_systemd else log.to_file(paths.LOGS / f"{program}.log")
+
+    def both(line: str) -> None:
+        log.to_stderr(line)
+        if paths.LOGS.is_dir():
+            to_file(line)
+
+    write = both if under_systemd else to_file
     return log.Log(write, SystemClock(), {"program": program, "pid": os.getpid()})
 
 

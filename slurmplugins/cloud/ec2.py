@@ -164,6 +164,8 @@ def translate(error: Exception) -> Exception:
     from botocore.exceptions import (
         BotoCoreError,
         ClientError,
+        ConnectionError as BotoConnectionError,
+        CredentialRetrievalError,
         HTTPClientError,
         NoCredentialsError,
         ParamValidationError,
@@ -180,8 +182,10 @@ def translate(error: Exception) -> Exception:
     named: tuple[tuple[type[BotoCoreError], str], ...] = (
         (NoCredentialsError, "MissingCredentials"),
         (PartialCredentialsError, "MissingCredentials"),
+        (CredentialRetrievalError, "MissingCredentials"),
         (ParamValidationError, "ValidationError"),
         (HTTPClientError, "Unreachable"),
+        (BotoConnectionError, "Unreachable"),
     )
     code = next((code for kind, code in named if isinstance(error, kind)), type(error).__name__)
     return codes.error(code, str(error))

@@ -124,10 +124,11 @@ class Trouble(RuleBasedStateMachine):
             if all("POWERING_UP" in self.bench.slurm.flags(node) for node in ask.nodes)
         ]
 
-    @precondition(lambda self: self.asks)
-    @rule(after=st.integers(0, 3))
-    def resume_killed(self, after: int) -> None:
+    @rule(after=st.integers(0, 3), lag=st.sampled_from([0.0, 60.0]))
+    def resume_killed(self, after: int, lag: float) -> None:
         """Between the journal and the cloud's answer, or after it."""
+        self.submit(2)
+        self.bench.cloud.lag = lag
         self.asked, self.asks = self.asks, []
         cloud, launch, count = self.bench.cloud, self.bench.cloud.launch, [0]
 
@@ -152,6 +153,12 @@ class Trouble(RuleBasedStateMachine):
         nodes, self.bench.slurm.suspended = self.bench.slurm.suspended, []
         with contextlib.suppress(EngineError):
             bursting.suspend(self.bench.engine, nodes, EndCause.SUSPEND)
+
+    @rule()
+    def power_down_and_suspend_killed(self) -> None:
+        self.idle_nodes_are_powered_down()
+        self.bench.slurm.tick()
+        self.bench.slurm.suspended = []
 
     @rule()
     def resume_fail(self) -> None:

@@ -233,3 +233,32 @@ def test_suspend_touches_no_machine_without_our_tag(bench: Bench):
     bench.slurm.define(G[:1])
     bursting.suspend(bench.engine, G[:1], EndCause.SUSPEND)
     assert len(bench.cloud.live()) == 1
+
+
+class Killed(BaseException):
+    """kill -9."""
+
+
+@pytest.mark.parametrize("after_the_call", [True, False])
+def test_a_run_killed_around_its_launch_never_leads_to_a_second_machine(
+    bench: Bench, after_the_call: bool
+):
+    ask = bench.slurm.start(7, G[:2])
+    bench.cloud.lag = 60
+    launch = bench.cloud.launch
+
+    def mortal(request):
+        if after_the_call:
+            launch(request)
+        raise Killed
+
+    bench.cloud.launch = mortal  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        bursting.resume(bench.engine, [ask])
+    bench.cloud.launch = launch  # type: ignore[method-assign]
+    bursting.resume(bench.engine, [ask])
+    assert len(bench.cloud.live()) == (2 if after_the_call else 0)
+    assert bench.slurm.state[G[0]].reason == "toolkit: launch-in-doubt"
+    bench.clock.advance(130)
+    bursting.resume(bench.engine, [JobAsk(8, G[2:3])])
+    assert len({item.node for item in bench.cloud.live()}) == len(bench.cloud.live())

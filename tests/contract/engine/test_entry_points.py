@@ -1,0 +1,69 @@
+"""The programs as Slurm calls them: no PATH, no HOME, a time limit, an ear on their output."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def called(module: str, *argv: str, environment: dict[str, str] | None = None) -> float:
+    """Run as the three-line wrappers do, and return the seconds until the caller is free."""
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nimport slurmplugins.{module} as m\nm.main()"
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code, *argv],
+        env=environment or {},
+        capture_output=True,  # waits until every holder of the pipes has let go
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout + done.stderr == b""
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("module", ["resume", "suspend", "resume_fail"])
+def test_the_caller_is_free_at_once_with_an_empty_environment(module: str, tmp_path: Path):
+    """Two seconds is for a loaded test machine; on an idle one it takes a twentieth of that."""
+    resume_file = tmp_path / "resume.json"
+    resume_file.write_text('{"jobs": []}')
+    environment = {"SLURM_RESUME_FILE": str(resume_file)}
+    assert called(module, "gpu-[001-002]", environment=environment) < 2
+
+
+@pytest.mark.parametrize("argument", ["", "$(id)", "gpu-[1-", "-x", "gpu-[0-999999]"])
+def test_odd_arguments_do_not_trouble_the_caller(argument: str):
+    called("resume", argument)
+
+
+def test_a_resume_file_that_is_gone_does_not_trouble_the_caller():
+    called("resume", "gpu-001", environment={"SLURM_RESUME_FILE": "/proc/1/fd/999"})
+
+
+def test_before_it_forks_resume_imports_next_to_nothing():
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import slurmplugins.resume,"
+        " slurmplugins.detach; print(' '.join(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert not loaded & {"boto3", "json", "re", "subprocess", "pathlib", "typing", "logging"}
+
+
+def test_what_runs_before_boto3_is_needed_does_not_import_it():
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import slurmplugins.runtime,"
+        " slurmplugins.bursting, slurmplugins.resume_file; print(' '.join(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert not {name for name in done.stdout.split() if name.startswith("boto")}

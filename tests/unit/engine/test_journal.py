@@ -1,0 +1,156 @@
+"""The journal: claims, doubts, condemnations; and what a damaged file means."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins import files, names
+from slurmplugins.cloud import codes
+from slurmplugins.errors import StateError
+from slurmplugins.journal import COMPACT_BYTES, Journal
+from slurmplugins.model import Assignment, EndCause, LaunchRequest, Lifecycle, Offering
+from tests.fakes.clock import FakeClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+G = names.expand("gpu-[001-004]")
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def journal(tmp_path: Path, clock: FakeClock) -> Journal:
+    return Journal(tmp_path, clock)
+
+
+def request(attempt: str = "a1") -> LaunchRequest:
+    offering = Offering("g5.xlarge", Lifecycle.SPOT, "us-east-1a", "0.4")
+    return LaunchRequest(attempt, "demo", "gpu", "spot", "demo-gpu", "subnet-a", offering, G[:2])
+
+
+def assignment(node: names.NodeName, instance_id: str) -> Assignment:
+    return Assignment(node, instance_id, "10.0.0.1", "g5.xlarge")
+
+
+def test_a_claim_holds_while_its_run_lives(journal: Journal):
+    with journal.run() as run:
+        journal.claim(run, lambda _: G[:2])
+        assert journal.claims().busy == set(G[:2])
+    assert journal.claims().busy == frozenset()
+
+
+def test_the_next_claimant_sees_the_claims_before_it(journal: Journal):
+    seen: list[frozenset[names.NodeName]] = []
+    with journal.run() as one, journal.run() as two:
+        journal.claim(one, lambda _: G[:1])
+        journal.claim(two, lambda claims: seen.append(claims.busy) or ())
+    assert seen == [frozenset(G[:1])]
+
+
+def test_a_claim_ends_with_its_process_however_it_ends(journal: Journal, tmp_path: Path):
+    child = os.fork()
+    if child == 0:
+        manager = journal.run()
+        journal.claim(manager.__enter__(), lambda _: G[:1])
+        os._exit(9)
+    os.waitpid(child, 0)
+    assert journal.claims().busy == frozenset()
+
+
+def test_an_intent_without_outcome_is_a_doubt_until_the_cloud_has_settled(
+    journal: Journal, clock: FakeClock
+):
+    with journal.run() as run:
+        journal.claim(run, lambda _: G[:2])
+        journal.intend(request(), run, 7)
+        assert journal.claims().doubtful == frozenset()
+    assert journal.claims().doubtful == set(G[:2])
+    clock.advance(121)
+    assert journal.claims().doubtful == frozenset()
+
+
+def test_an_outcome_ends_the_doubt(journal: Journal):
+    journal.intend(request("a1"), "run", 7)
+    journal.failed("a1", codes.error("InsufficientInstanceCapacity", "none"))
+    journal.intend(request("a2"), "run", 7)
+    journal.launched("a2", [assignment(G[0], "i-1"), assignment(G[1], "i-2")])
+    claims = journal.claims()
+    assert claims.doubtful == frozenset()
+    assert set(claims.launched) == {"i-1", "i-2"}
+
+
+def test_launches_are_remembered_until_the_cloud_lists_them(journal: Journal, clock: FakeClock):
+    journal.launched("a1", [assignment(G[0], "i-1")])
+    clock.advance(121)
+    assert journal.claims().launched == {}
+
+
+def test_a_condemned_machine_is_no_longer_a_launched_one(journal: Journal):
+    journal.launched("a1", [assignment(G[0], "i-1")])
+    journal.condemn(["i-1"], EndCause.SUSPEND)
+    claims = journal.claims()
+    assert claims.launched == {}
+    assert claims.ended == {"i-1": EndCause.SUSPEND}
+
+
+def test_the_first_cause_given_for_an_end_stays(journal: Journal):
+    journal.condemn(["i-1"], EndCause.SUSPEND)
+    journal.condemn(["i-1"], EndCause.ORPHAN)
+    assert journal.claims().ended == {"i-1": EndCause.SUSPEND}
+
+
+def test_a_machine_whose_node_is_claimed_can_not_be_condemned_as_idle(journal: Journal):
+    with journal.run() as run:
+        journal.claim(run, lambda _: G[:1])
+        agreed = journal.condemn_idle(
+            [("i-1", G[0]), ("i-2", G[1]), ("i-3", None)], EndCause.ORPHAN
+        )
+    assert agreed == {"i-2", "i-3"}
+
+
+def test_damaged_lines_are_skipped_and_swallow_nothing(journal: Journal, tmp_path: Path):
+    path = tmp_path / "journal.jsonl"
+    journal.condemn(["i-1"], EndCause.SUSPEND)
+    with path.open("a") as file:
+        file.write(
+            '{"kind": "ended"}\n[1]\n\xff\n{"kind": "claim", "run": "../../x", "nodes": ["a"]}\n'
+        )
+        file.write('{"kind": "ended", "ids": ["i-9"], "cau')
+    journal.condemn(["i-2"], EndCause.ORPHAN)
+    assert set(journal.claims().ended) == {"i-1", "i-2"}
+
+
+def test_old_records_go_once_the_file_is_large(journal: Journal, clock: FakeClock, tmp_path: Path):
+    path = tmp_path / "journal.jsonl"
+    journal.condemn(["i-old"], EndCause.SUSPEND)
+    with path.open("a") as file:
+        file.write(f'{{"at": 0, "kind": "ended", "ids": [], "pad": "{"x" * COMPACT_BYTES}"}}\n')
+    clock.advance(25 * 3600)
+    journal.condemn(["i-new"], EndCause.SUSPEND)
+    journal.compact()
+    assert set(journal.claims().ended) == {"i-new"}
+    assert path.stat().st_size < 1000
+
+
+def test_a_journal_that_can_not_be_used_says_so(tmp_path: Path, clock: FakeClock):
+    journal = Journal(tmp_path / "absent", clock)
+    with pytest.raises(StateError):
+        journal.claims()
+    with pytest.raises(StateError), journal.run():
+        pass
+
+
+def test_a_replaced_file_is_never_seen_half_written_or_too_open(tmp_path: Path):
+    path = tmp_path / "x.json"
+    path.write_text("old")
+    files.write_atomically(path, b"new", mode=0o600)
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [item.name for item in tmp_path.iterdir()] == ["x.json"]
