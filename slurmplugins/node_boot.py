@@ -66,7 +66,8 @@ class Boot:
         files.slurmd(facts, self.settings)
         self._command(["/usr/bin/systemctl", "daemon-reload"])
         self._command(["/usr/bin/systemctl", "start", "slurmd.service"])
-        self._command(["/usr/bin/systemctl", "start", "slurm-node-agent.service"])
+        # Its unit comes after ours, which is still running: waiting for it would be for ever.
+        self._command(["/usr/bin/systemctl", "start", "--no-block", "slurm-node-agent.service"])
         files.slurmd_started(facts, self.settings)
         self.log.info("registered", node=facts.node)
 

@@ -39,7 +39,7 @@ def run_instances(request: LaunchRequest) -> dict[str, Any]:
         "MaxCount": count,
         "ClientToken": client_token(request.attempt),
         "TagSpecifications": [
-            {"ResourceType": kind, "Tags": tag_list(request)} for kind in ("instance", "volume")
+            {"ResourceType": kind, "Tags": tag_list(request)} for kind in _tagged(request)
         ],
     }
     if request.offering.lifecycle is Lifecycle.SPOT:
@@ -51,6 +51,13 @@ def run_instances(request: LaunchRequest) -> dict[str, Any]:
             },
         }
     return arguments
+
+
+def _tagged(request: LaunchRequest) -> tuple[str, ...]:
+    """Everything a launch makes: the head's role may only make what carries the cluster's tag."""
+    made = ("instance", "volume", "network-interface")
+    spot = request.offering.lifecycle is Lifecycle.SPOT
+    return (*made, "spot-instances-request") if spot else made
 
 
 def client_token(attempt: str) -> str:

@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def called(module: str, *argv: str, environment: dict[str, str] | None = None) -> float:
     """Run as the three-line wrappers do, and return the seconds until the caller is free."""
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nimport slurmplugins.{module} as m\nm.main()"
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import slurmplugins.{module} as m"
+    code += "; m.main()"
     began = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-I", "-c", code, *argv],
