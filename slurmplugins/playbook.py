@@ -28,6 +28,7 @@ class Progress:
         self.error = ""
         self._tail: deque[str] = deque(maxlen=TAIL)
         self._started = False
+        self._outline = ""
 
     def expect(self, listing: str) -> None:
         """The number of tasks, from ansible-playbook --list-tasks; includes are not counted."""
@@ -46,11 +47,12 @@ class Progress:
             self.task = task.group(2)
             self.total = max(self.total, self.done + 1)
         elif text.startswith("...ignoring"):
-            self.error = ""
+            self.error = self._outline = ""
         elif failed := _FAILED.match(text):
             self.error = self.error or f"{self.task}: {_message(failed.group(1))}"[:2000]
         elif text.startswith(("ERROR!", "[ERROR]")):
-            self.error = self.error or text[:2000]
+            # Since 2.19 a failed task prints this before its result, which says more.
+            self._outline = self._outline or text[:2000]
 
     def finish(self, status: int) -> None:
         """The playbook ended with this exit code."""
@@ -59,7 +61,7 @@ class Progress:
             self.done = self.total
             self.error = ""
         elif not self.error:
-            self.error = f"ansible-playbook ended with {status}; see log_tail"
+            self.error = self._outline or f"ansible-playbook ended with {status}; see log_tail"
 
     def to_json(self) -> dict[str, Any]:
         return {

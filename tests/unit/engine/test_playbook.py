@@ -58,8 +58,19 @@ def test_a_failed_task_says_what_and_why():
     assert progress.error == "Write motd: no package; E: x"
 
 
+def test_the_result_of_a_task_says_more_than_the_line_before_it():
+    progress = fed(*OUTPUT, "[ERROR]: Task failed", 'fatal: [localhost]: FAILED! => {"msg": "why"}')
+    progress.finish(2)
+    assert progress.error == "Write motd: why"
+
+
 def test_an_ignored_failure_is_none():
-    progress = fed(*OUTPUT, 'fatal: [localhost]: FAILED! => {"msg": "x"}', "...ignoring")
+    progress = fed(
+        *OUTPUT,
+        "[ERROR]: Task failed",
+        'fatal: [localhost]: FAILED! => {"msg": "x"}',
+        "...ignoring",
+    )
     assert progress.error == ""
 
 
