@@ -53,35 +53,16 @@ def resume(
     `claims` must have been read after `listed`: a machine launched in between is then in one of
     the two, and no node gets a second one.
     """
-    machines = machines_by_node(listed)
-    adopt: list[Assignment] = []
-    launches: list[JobLaunch] = []
-    replace: list[Instance] = []
-    failures: list[Failure] = []
-    busy: list[NodeName] = []
-    ids = {item.id for item in listed}
-    unlisted = {m.node: m for m in claims.launched.values() if m.instance_id not in ids}
+    draft = _Draft(config, claims, machines_by_node(listed), {item.id for item in listed}, now)
     for ask in asks:
-        missing: list[NodeName] = []
-        problem = _problem(ask, machines, claims, config)
-        if problem is not None:
-            failures.append(problem)
-            continue
-        for node in ask.nodes:
-            if node in claims.busy:
-                busy.append(node)
-                continue
-            fresh, stale = _sort(machines.get(node, ()), claims, config, now)
-            replace += stale
-            if fresh:
-                adopt.append(_assignment(node, fresh[0]))
-            elif node in unlisted:
-                adopt.append(unlisted[node])
-            else:
-                missing.append(node)
-        if missing:
-            launches.append(JobLaunch(ask.job, _by_pool(missing, config), ask.nodes))
-    return ResumePlan(tuple(adopt), tuple(launches), tuple(replace), tuple(failures), tuple(busy))
+        draft.add(ask)
+    return ResumePlan(
+        adopt=tuple(draft.adopt),
+        launches=tuple(draft.launches),
+        replace=tuple(draft.replace),
+        failures=tuple(draft.failures),
+        busy=tuple(draft.busy),
+    )
 
 
 def suspend(
@@ -111,6 +92,55 @@ def machines_by_node(listed: Iterable[Instance]) -> dict[NodeName, list[Instance
         if machine.role == tags.ROLE_COMPUTE and machine.node is not None:
             found[machine.node].append(machine)
     return dict(found)
+
+
+class _Draft:
+    """A plan in the making, job by job."""
+
+    def __init__(
+        self,
+        config: BurstConfig,
+        claims: Claims,
+        machines: Mapping[NodeName, Sequence[Instance]],
+        ids: set[str],
+        now: float,
+    ) -> None:
+        self._config = config
+        self._claims = claims
+        self._machines = machines
+        self._now = now
+        recent = claims.launched.values()
+        self._unlisted = {item.node: item for item in recent if item.instance_id not in ids}
+        self.adopt: list[Assignment] = []
+        self.launches: list[JobLaunch] = []
+        self.replace: list[Instance] = []
+        self.failures: list[Failure] = []
+        self.busy: list[NodeName] = []
+
+    def add(self, ask: JobAsk) -> None:
+        problem = _problem(ask, self._machines, self._claims, self._config)
+        if problem is not None:
+            self.failures.append(problem)
+            return
+        missing = [node for node in ask.nodes if not self._has_machine(node)]
+        if missing:
+            self.launches.append(JobLaunch(ask.job, _by_pool(missing, self._config), ask.nodes))
+
+    def _has_machine(self, node: NodeName) -> bool:
+        """Or is about to have one, from another run."""
+        if node in self._claims.busy:
+            self.busy.append(node)
+            return True
+        machines = self._machines.get(node, ())
+        fresh, stale = _sort(machines, self._claims, self._config, self._now)
+        self.replace += stale
+        if fresh:
+            self.adopt.append(Assignment(node, fresh[0].id, fresh[0].address, fresh[0].type))
+        elif node in self._unlisted:
+            self.adopt.append(self._unlisted[node])
+        else:
+            return False
+        return True
 
 
 def _problem(
@@ -148,10 +178,6 @@ def _sort(
     live = [item for item in machines if item.state.live and item.id not in claims.ended]
     fresh = [item for item in live if now - item.launched_at < config.resume_timeout]
     return fresh, [item for item in live if item not in fresh]
-
-
-def _assignment(node: NodeName, machine: Instance) -> Assignment:
-    return Assignment(node, machine.id, machine.address, machine.type)
 
 
 def _by_pool(nodes: Iterable[NodeName], config: BurstConfig) -> tuple[PoolAsk, ...]:
