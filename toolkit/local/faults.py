@@ -120,9 +120,22 @@ class Faults:
             rule.free -= granted
         return granted
 
-    def available(self, pool: Pool, wanted: int) -> int:
-        """Return how many of the wanted instances the pool would give."""
-        return min([wanted, *(rule.free for rule in self._rules(pool))])
+    def undo(self, pool: Pool, count: int) -> None:
+        """Put back what was taken for a launch that was then refused for another reason."""
+        for rule in self._rules(pool):
+            rule.free += count
+
+    def available(self, pools: Iterable[Pool], wanted: int) -> list[int]:
+        """Return how many instances each pool would give, asked one after the other."""
+        left = {pattern: rule.free for pattern, rule in self.rules.items()}
+        granted = []
+        for pool in pools:
+            patterns = [rule.pattern for rule in self._rules(pool)]
+            count = min([wanted, *(left[pattern] for pattern in patterns)])
+            for pattern in patterns:
+                left[pattern] -= count
+            granted.append(count)
+        return granted
 
     def give_back(self, pool: Pool) -> None:
         """Note that an instance of the pool ended."""

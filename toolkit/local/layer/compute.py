@@ -124,8 +124,7 @@ class Compute:
         try:
             return births.create(self._tables, region, placed, count)
         except BaseException:
-            for _ in range(count):
-                self._faults.give_back(pool)
+            self._faults.undo(pool, count)
             raise
 
     def _check_price(self, launch: Launch, pool: Pool) -> None:

@@ -179,8 +179,9 @@ class Fleets:
 
     def _capacity(self, offerings: Sequence[Offering], wanted: int) -> float:
         """Return the weight these offerings could give at most, up to what is wanted."""
-        pools = {one.pool: one.weight for one in offerings}
-        return sum(self._faults.available(pool, wanted) * w for pool, w in pools.items())
+        weights = {one.pool: one.weight for one in offerings}
+        counts = self._faults.available(weights, wanted)
+        return sum(count * weight for count, weight in zip(counts, weights.values(), strict=True))
 
     def _launch(
         self,

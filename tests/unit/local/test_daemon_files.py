@@ -1,0 +1,69 @@
+"""The daemon's lock, its record, its options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from toolkit.local.layer.patches import Patches
+from toolkit.local.options import Options, state_dir
+from toolkit.local.store import AlreadyRunning, StateFiles
+
+
+def test_options_survive_the_way_to_the_daemon():
+    options = Options(state=Path("/x"), port=1, driver="none", throttle=False, boot_delay=2.5)
+    assert Options.from_json(options.to_json()) == options
+
+
+def test_options_of_a_newer_toolkit_are_read_without_what_is_new():
+    text = '{"state": "/x", "port": 7, "hyperdrive": true}'
+    assert Options.from_json(text) == Options(state=Path("/x"), port=7)
+
+
+def test_the_state_directory_is_as_given_else_from_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("TOOLKIT_LOCAL_DIR", "/from/environment")
+    assert state_dir(tmp_path) == tmp_path
+    assert state_dir() == Path("/from/environment")
+    monkeypatch.delenv("TOOLKIT_LOCAL_DIR")
+    assert state_dir() == Path("/var/lib/toolkit-local")
+
+
+def test_a_directory_has_one_daemon_and_tells_who_it_is(tmp_path):
+    files, options = StateFiles(tmp_path), Options(state=tmp_path, port=4999)
+    assert files.running() is None
+    with files.owned(options):
+        running = files.running()
+        assert running is not None
+        assert running.options == options
+        with pytest.raises(AlreadyRunning), files.owned(options):
+            pass
+    assert files.running() is None
+
+
+def test_a_record_without_its_lock_is_of_a_daemon_that_is_gone(tmp_path):
+    files = StateFiles(tmp_path)
+    with files.owned(Options(state=tmp_path)):
+        left = files.record.read_text()
+    files.record.write_text(left)
+    assert files.running() is None
+
+
+def test_patches_are_undone_in_full():
+    class Owner:
+        def kept(self):
+            return "original"
+
+        @classmethod
+        def made(cls) -> str:
+            return "original"
+
+    patches = Patches()
+    patches.replace(Owner, "kept", lambda _self: "first")
+    patches.replace(Owner, "kept", lambda _self: "second")
+    patches.replace(Owner, "made", classmethod(lambda _cls: "ours"))
+    patches.replace(Owner, "added", 1)
+    assert (Owner().kept(), Owner.made(), Owner.added) == ("second", "ours", 1)
+    patches.undo()
+    assert (Owner().kept(), Owner.made()) == ("original", "original")
+    assert not hasattr(Owner, "added")

@@ -1,0 +1,115 @@
+"""Capacity pools and injected errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolkit.local.faults import Faults, Injection, Pattern, Pool
+
+SPOT = Pool("g5.xlarge", "us-east-1a", "spot")
+DEMAND = Pool("g5.xlarge", "us-east-1a", "on-demand")
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def faults(clock):
+    return Faults(clock)
+
+
+@pytest.mark.parametrize(
+    ("text", "covers_spot", "covers_demand"),
+    [
+        ("spot", True, False),
+        ("on-demand", False, True),
+        ("g5.xlarge", True, True),
+        ("g5.*", True, True),
+        ("g5.xlarge/us-east-1b", False, False),
+        ("g5.xlarge/us-east-1a/spot", True, False),
+        ("*//spot", True, False),
+    ],
+)
+def test_a_pattern_covers_what_it_names(text, covers_spot, covers_demand):
+    pattern = Pattern.parse(text)
+    assert pattern.covers(SPOT) is covers_spot
+    assert pattern.covers(DEMAND) is covers_demand
+
+
+@pytest.mark.parametrize("text", ["a/b/c/d", "a/b/cheap"])
+def test_a_pattern_of_another_form_is_refused(text):
+    with pytest.raises(ValueError, match="is not"):
+        Pattern.parse(text)
+
+
+def test_a_pool_without_rule_has_no_end(faults):
+    assert faults.take(SPOT, at_least=10_000, at_most=10_000) == 10_000
+
+
+def test_a_pool_gives_between_the_two_counts_or_nothing(faults):
+    faults.limit(Pattern.parse("spot"), 3)
+    assert faults.take(SPOT, at_least=4, at_most=9) == 0
+    assert faults.take(SPOT, at_least=2, at_most=9) == 3
+    assert faults.take(SPOT, at_least=1, at_most=1) == 0
+    assert faults.take(DEMAND, at_least=5, at_most=5) == 5
+
+
+def test_every_rule_that_covers_a_pool_counts(faults):
+    faults.limit(Pattern.parse("spot"), 5)
+    faults.limit(Pattern.parse("g5.xlarge"), 2)
+    assert faults.take(SPOT, at_least=1, at_most=9) == 2
+    assert faults.rules[Pattern.parse("spot")].free == 3
+
+
+def test_pools_under_one_rule_share_it(faults):
+    faults.limit(Pattern.parse("spot"), 3)
+    other = Pool("g5.2xlarge", "us-east-1a", "spot")
+    assert faults.available([SPOT, other, DEMAND], 2) == [2, 1, 2]
+    assert faults.rules[Pattern.parse("spot")].free == 3, "asking takes nothing"
+
+
+def test_an_ended_instance_gives_its_place_back_only_where_that_was_asked_for(faults):
+    faults.limit(Pattern.parse("spot"), 0)
+    faults.limit(Pattern.parse("on-demand"), 0, returns=True)
+    for pool in (SPOT, DEMAND):
+        faults.give_back(pool)
+    assert faults.take(SPOT, at_least=1, at_most=1) == 0
+    assert faults.take(DEMAND, at_least=1, at_most=1) == 1
+
+
+def test_a_limit_ends_with_its_time(faults, clock):
+    faults.limit(Pattern.parse("spot"), 0, seconds=10)
+    clock.now = 9.9
+    assert faults.take(SPOT, at_least=1, at_most=1) == 0
+    clock.now = 10
+    assert faults.take(SPOT, at_least=1, at_most=1) == 1
+    assert not faults.rules
+
+
+def test_restoring_lifts_one_limit_or_all(faults):
+    faults.limit(Pattern.parse("spot"), 0)
+    faults.limit(Pattern.parse("on-demand"), 0)
+    faults.restore(Pattern.parse("spot"))
+    assert list(faults.rules) == [Pattern.parse("on-demand")]
+    faults.restore()
+    assert not faults.rules
+
+
+def test_an_injection_counts_and_expires(faults, clock):
+    faults.inject(Injection("Run*", "X", "x", count=2, until=10))
+    assert faults.injected("DescribeInstances") is None
+    assert faults.injected("RunInstances").code == "X"
+    clock.now = 10
+    assert faults.injected("RunInstances") is None
+    faults.inject(Injection("*", "Y", "y", count=1))
+    assert faults.injected("RunInstances").code == "Y"
+    assert faults.injected("RunInstances") is None

@@ -1,0 +1,223 @@
+"""The keeper brings machines and instances together whatever it finds."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, Future
+from types import SimpleNamespace
+
+import pytest
+
+from toolkit.local.faults import Pool
+from toolkit.local.keeper import Keeper
+from toolkit.local.layer.tables import SPOT_RECLAIMED, Life, Notice, Reason
+from toolkit.local.machines.driver import MachineState
+from toolkit.local.machines.none import NoneDriver
+from toolkit.local.options import Options
+
+
+class AtOnce(Executor):
+    """Runs work where it is submitted."""
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+class Rows:
+    """Stands for the tables: states by name, no moto."""
+
+    def __init__(self) -> None:
+        import threading
+
+        self.now = 100.0
+        self.lock = threading.RLock()
+        self.lives = {}
+
+    def clock(self):
+        return self.now
+
+    def set_state(self, life, name, reason=None):
+        life.instance.state = name
+        life.instance.why = reason
+
+
+class Ends:
+    """Stands for the states: what the keeper asks of them."""
+
+    def __init__(self, rows) -> None:
+        self.rows = rows
+        self.forgotten = []
+
+    def ask(self, instance_id, wanted, allowed, reason):
+        life = self.rows.lives[instance_id]
+        if life.state in allowed:
+            life.reason = reason
+            self.rows.set_state(life, wanted, reason)
+
+    def finish(self, life):
+        self.rows.set_state(life, "terminated", life.reason)
+        life.ended = self.rows.now
+
+    def forget(self, life):
+        self.forgotten.append(life.id)
+        del self.rows.lives[life.id]
+
+
+class Network:
+    def __init__(self) -> None:
+        self.open_in, self.closed = {}, []
+
+    def open(self, instance_id, namespace):
+        self.open_in[instance_id] = namespace
+
+    def close(self, instance_id):
+        self.closed.append(instance_id)
+
+
+class Driver(NoneDriver):
+    def __init__(self) -> None:
+        super().__init__()
+        self.refusals = []
+
+    def start(self, spec, *, on_network=None):
+        if self.refusals:
+            raise self.refusals.pop()
+        on_network(f"netns of {spec.instance_id}")
+        super().start(spec)
+
+    def delete(self, instance_id):
+        if self.refusals:
+            raise self.refusals.pop()
+        super().delete(instance_id)
+
+
+@pytest.fixture
+def world():
+    rows = Rows()
+    states, driver, network = Ends(rows), Driver(), Network()
+    options = Options(boot_delay=0.0, shutdown_grace=0.0, forget_after=60.0)
+
+    def spec_of(life):
+        return SimpleNamespace(instance_id=life.id)
+
+    keeper = Keeper(rows, states, driver, network, spec_of, options, AtOnce())
+    return SimpleNamespace(rows=rows, states=states, driver=driver, network=network, keeper=keeper)
+
+
+def add(world, name="i-1", state="pending", market="spot", behaviour="stop"):
+    instance = SimpleNamespace(id=name, state=state, instance_initiated_shutdown_behavior=behaviour)
+    life = Life(instance, "r", Pool("t", "z", market), born=world.rows.now)
+    world.rows.lives[name] = life
+    return life
+
+
+def look(world, times=3, step=1.1):
+    for _ in range(times):
+        world.keeper.tick()
+        world.rows.now += step
+
+
+def test_an_instance_that_appears_gets_a_machine_and_its_sockets(world):
+    life = add(world)
+    look(world)
+    assert life.state == "running"
+    assert world.driver.state("i-1") is MachineState.RUNNING
+    assert world.network.open_in == {"i-1": "netns of i-1"}
+
+
+def test_a_machine_that_does_not_start_ends_its_instance(world):
+    world.driver.refusals = [RuntimeError("no room")]
+    life = add(world)
+    look(world)
+    assert life.state == "terminated"
+    assert isinstance(life.reason, Reason)
+    assert "no room" in life.reason.message
+
+
+def test_an_instance_that_is_ended_loses_its_machine_then_its_sockets_then_its_row(world):
+    life = add(world)
+    look(world)
+    world.rows.set_state(life, "shutting-down")
+    look(world)
+    assert world.driver.state("i-1") is MachineState.ABSENT
+    assert world.network.closed
+    assert life.state == "terminated"
+    world.rows.now += 61
+    look(world, 1)
+    assert world.states.forgotten == ["i-1"]
+
+
+def test_an_end_that_fails_is_tried_again(world):
+    life = add(world)
+    look(world)
+    world.driver.refusals = [RuntimeError("busy")]
+    world.rows.set_state(life, "shutting-down")
+    look(world, 1, step=0.1)
+    assert life.state == "shutting-down"
+    look(world, 4)
+    assert life.state == "terminated"
+
+
+def test_an_instance_ended_before_it_started_leaves_no_machine(world):
+    life = add(world, state="shutting-down")
+    look(world)
+    assert life.state == "terminated"
+    assert world.driver.list() == ()
+
+
+def test_stopping_keeps_the_disk_and_starting_brings_it_back(world):
+    life = add(world)
+    look(world)
+    world.rows.set_state(life, "stopping")
+    look(world)
+    assert life.state == "stopped"
+    assert world.driver.state("i-1") is MachineState.EXITED
+    world.rows.set_state(life, "pending")
+    look(world)
+    assert life.state == "running"
+
+
+def test_a_reboot_starts_the_machine_again(world):
+    life = add(world)
+    look(world)
+    life.reboot = True
+    look(world)
+    assert life.state == "running"
+    assert not life.reboot
+    assert world.driver.state("i-1") is MachineState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("market", "behaviour", "end"),
+    [
+        ("on-demand", "stop", "stopped"),
+        ("on-demand", "terminate", "terminated"),
+        ("spot", "stop", "terminated"),
+    ],
+)
+def test_a_guest_that_went_off_is_noticed(world, market, behaviour, end):
+    life = add(world, market=market, behaviour=behaviour)
+    look(world)
+    world.driver.stop("i-1", grace=0)
+    look(world, 4)
+    assert life.state == end
+
+
+def test_a_notice_is_carried_out_at_its_deadline_and_not_before(world):
+    life = add(world)
+    look(world)
+    life.notice = Notice(time=0.0, deadline=world.rows.now + 10)
+    look(world, 5, step=1.0)
+    assert life.state == "running"
+    look(world, 10, step=1.0)
+    assert life.state == "terminated"
+    assert life.reason is SPOT_RECLAIMED
+
+
+def test_one_instances_trouble_does_not_keep_others_waiting(world):
+    world.driver.refusals = [RuntimeError("no room")]
+    add(world, "i-1")
+    good = add(world, "i-2")
+    look(world)
+    assert good.state == "running"

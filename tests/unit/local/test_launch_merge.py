@@ -1,0 +1,122 @@
+"""A call and its template become one launch."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from toolkit.local.layer.launch import (
+    USER_DATA_LIMIT,
+    launch_of,
+    merge,
+    tags_by_type,
+    truth,
+    user_data_bytes,
+)
+
+BASE = {"ImageId": "ami-1", "InstanceType": "g5.xlarge"}
+
+
+def instance_tags(**tags):
+    listed = [{"Key": key, "Value": value} for key, value in tags.items()]
+    return {"ResourceType": "instance", "Tags": listed}
+
+
+def encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def test_the_call_wins_over_the_template_and_silence_does_not():
+    template = {**BASE, "KeyName": "k", "UserData": encoded(b"t")}
+    launch = launch_of(merge({"InstanceType": "g5.2xlarge", "KeyName": None}, template))
+    assert (launch.instance_type, launch.key_name) == ("g5.2xlarge", "k")
+    assert user_data_bytes(launch.user_data) == b"t"
+
+
+def test_options_and_tags_merge_key_by_key():
+    template = {
+        **BASE,
+        "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1},
+        "TagSpecifications": [instance_tags(a="template", b="template")],
+    }
+    call = {
+        "MetadataOptions": {"HttpPutResponseHopLimit": 2},
+        "TagSpecifications": [instance_tags(b="call", c="call")],
+    }
+    launch = launch_of(merge(call, template))
+    assert launch.metadata == {"HttpTokens": "required", "HttpPutResponseHopLimit": 2}
+    assert launch.instance_tags == {"a": "template", "b": "call", "c": "call"}
+
+
+def test_the_primary_interface_gives_subnet_address_and_public_address():
+    nics = [
+        {"DeviceIndex": "1", "SubnetId": "subnet-2"},
+        {
+            "DeviceIndex": "0",
+            "SubnetId": "subnet-1",
+            "PrivateIpAddress": "10.0.0.9",
+            "AssociatePublicIpAddress": "true",
+            "GroupSet": ["sg-1"],
+        },
+    ]
+    launch = launch_of({**BASE, "NetworkInterfaces": nics})
+    assert (launch.subnet_id, launch.private_ip) == ("subnet-1", "10.0.0.9")
+    assert launch.public_ip is True
+    assert launch.nics[0]["Groups"] == ["sg-1"]
+    assert launch.nics[0]["DeleteOnTermination"] is True
+    moved = launch.at(subnet_id="subnet-3", zone="us-east-1b")
+    assert moved.nics[0]["SubnetId"] == moved.subnet_id == "subnet-3"
+    assert moved.nics[1]["SubnetId"] == "subnet-2"
+
+
+@pytest.mark.parametrize(
+    "clash", ["SubnetId", "SecurityGroupIds", "SecurityGroups", "PrivateIpAddress"]
+)
+def test_interfaces_and_instance_level_networking_exclude_each_other(clash):
+    nics = [{"DeviceIndex": 0}]
+    with pytest.raises(Exception, match="may not be specified") as caught:
+        launch_of({**BASE, "NetworkInterfaces": nics, clash: "x"})
+    assert caught.value.code == "InvalidParameterCombination"
+
+
+def test_user_data_is_base64_of_at_most_16_kib():
+    assert launch_of({**BASE, "UserData": encoded(b"x" * USER_DATA_LIMIT)})
+    with pytest.raises(Exception, match="16384"):
+        launch_of({**BASE, "UserData": encoded(b"x" * (USER_DATA_LIMIT + 1))})
+    with pytest.raises(Exception, match="BASE64"):
+        launch_of({**BASE, "UserData": "not base64!"})
+
+
+def test_a_launch_needs_an_image():
+    with pytest.raises(Exception, match="ImageId"):
+        launch_of({"InstanceType": "g5.xlarge"})
+
+
+def test_spot_and_its_price_come_from_the_market_options():
+    options = {"MarketType": "spot", "SpotOptions": {"MaxPrice": 0.5}}
+    launch = launch_of({**BASE, "InstanceMarketOptions": options})
+    assert (launch.market, launch.max_price) == ("spot", "0.5")
+    assert launch_of(BASE).market == "on-demand"
+
+
+def test_a_stacks_profile_is_a_bare_name():
+    assert launch_of({**BASE, "IamInstanceProfile": "p"}).profile == {"Name": "p"}
+    assert launch_of({**BASE, "IamInstanceProfile": {"Arn": "a"}}).profile == {"Arn": "a"}
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [{"k" * 129: "v"}, {"k": "v" * 257}, {"": "v"}, {f"k{n}": "v" for n in range(51)}],
+)
+def test_tags_ec2_refuses_are_refused(tags):
+    with pytest.raises(Exception, match="ag"):
+        tags_by_type([instance_tags(**tags)])
+
+
+@pytest.mark.parametrize(
+    ("value", "meaning"),
+    [(True, True), ("true", True), ("True", True), ("false", False), (None, None), (False, False)],
+)
+def test_booleans_are_read_in_every_spelling(value, meaning):
+    assert truth(value) is meaning

@@ -1,0 +1,57 @@
+"""The order in which a template's resources are made."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolkit.local.layer.template import order, references, unresolved
+
+
+def template(**resources):
+    return {"Resources": resources}
+
+
+def test_a_resource_comes_after_everything_it_refers_to():
+    body = template(
+        Head={
+            "Type": "T",
+            "DependsOn": ["Gate"],
+            "Properties": {
+                "Subnet": {"Ref": "Subnet"},
+                "Arn": {"Fn::GetAtt": ["Role", "Arn"]},
+                "Data": {
+                    "Fn::Base64": {"Fn::Sub": "b=${Bucket} ${Key.Id} ${!Literal} ${AWS::Region}"}
+                },
+            },
+        },
+        Subnet={"Properties": {"Vpc": {"Ref": "Vpc"}}},
+        Vpc={},
+        Role={},
+        Bucket={},
+        Key={},
+        Gate={"DependsOn": "Vpc"},
+    )
+    found = order(body)
+    assert found[-1] == "Head"
+    assert found.index("Vpc") < found.index("Subnet")
+    assert set(found) == set(body["Resources"])
+
+
+def test_what_does_not_depend_stays_as_written():
+    assert order(template(B={}, A={}, C={})) == ("B", "A", "C")
+
+
+def test_a_subs_own_variables_are_no_references():
+    value = {"Fn::Sub": ["${Mine} ${Other}", {"Mine": {"Ref": "Third"}}]}
+    assert set(references(value)) == {"Other", "Third"}
+
+
+def test_a_circle_is_named():
+    with pytest.raises(ValueError, match=r"\[A, B\]"):
+        order(template(A={"DependsOn": "B"}, B={"DependsOn": "A"}))
+
+
+def test_names_that_are_nothing_are_found():
+    body = template(A={"Properties": {"X": {"Ref": "P"}, "Y": {"Ref": "Nope"}}})
+    body["Parameters"] = {"P": {}}
+    assert unresolved(body) == ("Nope",)
