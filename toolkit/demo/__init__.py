@@ -1,0 +1,1 @@
+"""The demonstration: from nothing to a model trained through a spot interruption."""

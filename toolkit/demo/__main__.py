@@ -1,0 +1,51 @@
+"""`python -m toolkit.demo`: what `make demo` runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from toolkit.demo.commands import ToolkitCommand
+from toolkit.demo.phases import PhaseFailed, Stage
+from toolkit.demo.story import Story
+from toolkit.errors import ToolkitError
+
+
+def main() -> int:
+    """Tell the story, then print what it cost; 1 when a phase failed."""
+    options = argparse.ArgumentParser(prog="python -m toolkit.demo", description=__doc__)
+    options.add_argument("--config", type=Path, default=Path("examples/local.yaml"))
+    path: Path = options.parse_args().config
+    console = Console()
+    stage = Stage(console)
+    toolkit = ToolkitCommand(path)
+    console.print("[bold]From nothing to a model trained on spot, on one machine[/bold]\n")
+    try:
+        Story(toolkit, stage).tell()
+    except (PhaseFailed, ToolkitError) as failure:
+        _explain(console, failure)
+        return 1
+    except KeyboardInterrupt:
+        console.print("\nstopped; `make demo` goes on from here, `make clean` removes everything")
+        return 130
+    console.print(f"\n[dim]all phases: {sum(t.seconds for t in stage.timings):.0f} s[/dim]\n")
+    return toolkit.show(["report", "--config", str(path), "--record-mlflow"])
+
+
+def _explain(console: Console, failure: PhaseFailed | ToolkitError) -> None:
+    """What failed, what shows it, what to try."""
+    remedy = failure.remedy if isinstance(failure, PhaseFailed) else failure.next_step
+    evidence = failure.evidence if isinstance(failure, PhaseFailed) else ""
+    console.print(f"\n[red]failed:[/red] {escape(str(failure))}", highlight=False)
+    if evidence:
+        console.print(f"[dim]{escape(evidence)}[/dim]", highlight=False)
+    if remedy:
+        console.print(f"[bold]try:[/bold] {escape(remedy)}", highlight=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""Phases: named pieces of work, shown one line each while they run."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol, TYPE_CHECKING
+
+from rich.markup import escape
+from rich.status import Status
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from collections.abc import Callable, Iterator
+
+
+class PhaseFailed(Exception):  # noqa: N818 - the name says what is wrong
+    """A phase could not do its work.
+
+    `what` says what happened, `remedy` what a person can try, `evidence` holds the end of
+    the output that shows it.
+    """
+
+    def __init__(self, what: str, *, remedy: str, evidence: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.remedy = remedy
+        self.evidence = evidence
+
+
+class Say(Protocol):
+    """Tells the person what the running phase is at; the last text becomes its result line."""
+
+    def __call__(self, text: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long one phase took, in seconds."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class Stage:
+    """Where phases appear: a spinner line on a terminal, plain lines in a log."""
+
+    console: Console
+    clock: Callable[[], float] = time.monotonic
+    timings: list[Timing] = field(default_factory=list)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[Say]:
+        """Run the block as one phase.
+
+        Prints one line when it ends: a tick, the name, the last detail and the seconds.
+        Whatever the block raises passes through, after a line that marks the phase failed.
+        """
+        started = self.clock()
+        detail = ""
+        live = self.console.is_terminal
+        spinner = Status(f"{name} …", console=self.console)
+        if live:
+            spinner.start()
+        else:
+            self.console.print(f"  … {escape(name)}", highlight=False)
+
+        def say(text: str) -> None:
+            nonlocal detail
+            detail = text
+            spinner.update(f"{escape(name)}  [dim]{escape(text)}[/dim]")
+
+        mark = "[red]✗[/red]"
+        try:
+            yield say
+            mark = "[green]✓[/green]"
+        finally:
+            spinner.stop()
+            seconds = self.clock() - started
+            self.timings.append(Timing(name, seconds))
+            self.console.print(
+                f"  {mark} {escape(name):<28} {escape(detail)} [dim]{seconds:.0f} s[/dim]",
+                highlight=False,
+            )
