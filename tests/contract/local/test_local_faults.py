@@ -1,4 +1,6 @@
-"""The fault drills of the local cloud: capacity, fleets that get a part, throttles, interruptions."""
+"""The fault drills of the local cloud: capacity, partial fleets, throttles, interruptions."""
+
+# ruff: noqa: S310 - every URL here is the test's own endpoint
 
 from __future__ import annotations
 

@@ -233,12 +233,16 @@ def test_a_new_instance_is_not_listed_at_once(local, ec2, launch, show):
     assert show(made)["InstanceId"] == made
 
 
+def exhaust(ec2):
+    for _ in range(200):
+        ec2.describe_instances()
+
+
 def test_requests_over_the_published_rate_are_refused(tmp_path):
     with started(tmp_path, throttle=True) as local:
         ec2 = local.client("ec2")
         with pytest.raises(ClientError) as caught:
-            for _ in range(200):
-                ec2.describe_instances()
+            exhaust(ec2)
         assert code(caught) == "RequestLimitExceeded"
         assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503
         local.clock.offset += 60

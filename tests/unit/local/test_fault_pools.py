@@ -13,7 +13,7 @@ DEMAND = Pool("g5.xlarge", "us-east-1a", "on-demand")
 class Clock:
     now = 0.0
 
-    def __call__(self):
+    def __call__(self) -> float:
         return self.now
 
 

@@ -18,7 +18,7 @@ from toolkit.local.layer.throttle import Throttle
 class Clock:
     now = 0.0
 
-    def __call__(self):
+    def __call__(self) -> float:
         return self.now
 
 
@@ -84,9 +84,12 @@ def test_a_token_is_answered_once_and_kept_from_other_requests():
     assert tokens.once("Run", "r", {"MaxCount": 1}, make) == 3, "no token, no memory"
 
 
+SCOPE = "AKIA/20261121/eu-west-1/ec2/aws4_request"
+
+
 def request(body="", **headers):
     environ = {
-        "HTTP_AUTHORIZATION": "AWS4-HMAC-SHA256 Credential=AKIA/20261121/eu-west-1/ec2/aws4_request, x",
+        "HTTP_AUTHORIZATION": f"AWS4-HMAC-SHA256 Credential={SCOPE}, x",
         "CONTENT_TYPE": "application/x-www-form-urlencoded; charset=utf-8",
         **headers,
     }

@@ -19,9 +19,7 @@ def test_a_resource_comes_after_everything_it_refers_to():
             "Properties": {
                 "Subnet": {"Ref": "Subnet"},
                 "Arn": {"Fn::GetAtt": ["Role", "Arn"]},
-                "Data": {
-                    "Fn::Base64": {"Fn::Sub": "b=${Bucket} ${Key.Id} ${!Literal} ${AWS::Region}"}
-                },
+                "Data": {"Fn::Base64": {"Fn::Sub": "${Bucket} ${Key.Id} ${!No} ${AWS::Region}"}},
             },
         },
         Subnet={"Properties": {"Vpc": {"Ref": "Vpc"}}},
