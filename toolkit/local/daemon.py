@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("toolkit.local")
 
 
-def machines(options: Options, in_use: list[Cloud]) -> tuple[Driver, Shelf]:
+def machines(options: Options) -> tuple[Driver, Shelf]:
     """Return the driver the options name, and where its images are kept."""
     if options.driver == "none":
         from toolkit.local.machines.none import NoneDriver
@@ -39,12 +39,7 @@ def machines(options: Options, in_use: list[Cloud]) -> tuple[Driver, Shelf]:
     from toolkit.local.machines.layout import Layout
 
     driver = nspawn_driver(Layout(options.state))
-
-    def used() -> set[str]:
-        lives = in_use[0].tables.lives.values() if in_use else ()
-        return {str(life.instance.image_id) for life in lives if life.ended is None}
-
-    return driver, DiskShelf(driver.images, driver, used)
+    return driver, DiskShelf(driver.images, driver, driver.images_in_use)
 
 
 def serve(options: Options) -> None:
@@ -53,10 +48,8 @@ def serve(options: Options) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
     listeners = Listeners()
-    in_use: list[Cloud] = []
-    driver, shelf = machines(options, in_use)
+    driver, shelf = machines(options)
     with Cloud(options, driver, shelf, shutdown=ending.set) as cloud:
-        in_use.append(cloud)
         cloud.network = MachineSockets(listeners, options.port, cloud.endpoint, cloud.imds)
         listeners.add("host", bind("127.0.0.1", options.port), cloud.front)
         with _threads(listeners.run, cloud.keeper.run):

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 from toolkit.errors import LocalError, PreflightFailed
 from toolkit.local.client import Client
-from toolkit.local.machines import cleanup, factory
+from toolkit.local.machines import cleanup, factory, preflight
 from toolkit.local.machines.errors import MachineError
 from toolkit.local.machines.layout import Layout
-from toolkit.local.machines.preflight import Preflight
 from toolkit.local.store import Running, StateFiles
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def up(options: Options, report: Report) -> Brought:
     layout = Layout(options.state)
     if options.driver != "none":
         report("check", "this host")
-        problems = Preflight(layout, port=options.port).problems()
+        problems = preflight.check(layout, port=options.port)
         if problems:
             raise PreflightFailed(
                 "this host can't run machines:\n"
@@ -98,6 +97,7 @@ def _write_credentials(options: Options) -> None:
     """Write a profile `local` for AWS tools; no secret, since no signature is checked."""
     path = options.state / "aws" / "credentials"
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
     path.write_text(
         "[local]\naws_access_key_id = AKIALOCALCLOUD000000\naws_secret_access_key = local\n"
     )
