@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol, TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rich.markup import escape
 from rich.status import Status
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from collections.abc import Callable, Iterator
+
+    from rich.console import Console
 
 
 class PhaseFailed(Exception):  # noqa: N818 - the name says what is wrong
