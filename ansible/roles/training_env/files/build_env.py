@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 
 STAMP = ".stamp.json"
+STDERR = 2
 
 
 def main(arguments: list[str]) -> int:
@@ -98,7 +99,7 @@ def keep(path: Path, seed: Path) -> None:
 
 def run(*argv: str) -> None:
     """Run to the end; what it prints goes to our stderr, because stdout is the answer."""
-    subprocess.run(argv, check=True, stdout=sys.stderr, env=environment())
+    subprocess.run(argv, check=True, stdout=STDERR, env=environment())
 
 
 def output(*argv: str) -> str:

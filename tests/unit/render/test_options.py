@@ -1,0 +1,52 @@
+"""The table of options and versions, and versions themselves."""
+
+import pytest
+
+from toolkit.render import options
+from toolkit.render.versions import NEWEST, OLDEST, SlurmVersion
+
+
+@pytest.mark.parametrize(
+    ("text", "series"), [("24.11", "24.11"), ("24.11.5", "24.11"), ("26.05.1-rc1", "26.05")]
+)
+def test_a_version_is_its_series(text, series):
+    assert str(SlurmVersion.parse(text)) == series
+
+
+@pytest.mark.parametrize(
+    "text", ["", "24", "24.1", "24.11 x", "v24.11", "\N{ARABIC-INDIC DIGIT TWO}4.11"]
+)
+def test_what_is_not_a_version_is_refused(text):
+    with pytest.raises(ValueError, match="not a Slurm version"):
+        SlurmVersion.parse(text)
+
+
+def test_versions_are_ordered_by_year_then_month():
+    assert SlurmVersion(23, 11) < SlurmVersion(24, 5) < SlurmVersion(24, 11)
+
+
+def test_no_option_is_in_the_table_twice():
+    names = [option.name.lower() for option in options.TABLE]
+    assert len(names) == len(set(names))
+
+
+def test_what_was_gone_before_the_oldest_version_is_never_supported():
+    gone = [option for option in options.TABLE if option.removed == OLDEST]
+    assert gone
+    assert not any(option.supported_by(version) for option in gone for version in (OLDEST, NEWEST))
+
+
+def test_an_option_of_no_row_is_supported_everywhere():
+    assert options.problem("KillWait", "30", OLDEST) is None
+
+
+def test_a_parameter_is_found_without_its_value():
+    found = options.find("schedulerparameters", "requeue_delay=30")
+    assert found is not None
+    assert found.since == SlurmVersion(25, 11)
+
+
+@pytest.mark.parametrize("version", ["23.02", "26.11"])
+def test_a_version_out_of_range_is_refused(version):
+    with pytest.raises(ValueError, match="not supported"):
+        options.check_range(SlurmVersion.parse(version))

@@ -1,0 +1,93 @@
+"""slurm.settings: a site may change any setting, and nothing but settings."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from toolkit.errors import RenderError
+from toolkit.render.overrides import apply_overrides
+from toolkit.render.settings import Section
+from toolkit.render.versions import SlurmVersion
+
+OURS = (Section("Ours", (("KillWait", "60"), ("JobRequeue", "1"))),)
+NOW = SlurmVersion(24, 11)
+
+
+def applied(*overrides, version=NOW):
+    return apply_overrides(OURS, overrides, version)
+
+
+def test_an_override_takes_the_place_of_ours_whatever_its_case():
+    """Slurm reads the last of two; a file with both would say one thing and mean another."""
+    assert applied(("killwait", "90")) == (
+        Section("Ours", (("KillWait", "90"), ("JobRequeue", "1"))),
+    )
+
+
+def test_omit_leaves_ours_out():
+    assert applied(("KillWait", "omit"))[0].rows == (("JobRequeue", "1"),)
+
+
+def test_what_we_do_not_state_goes_to_a_section_of_its_own():
+    assert applied(("MaxArraySize", "5000"))[1].rows == (("MaxArraySize", "5000"),)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "1\nSlurmUser=root",
+        "1\rSlurmUser=root",
+        "1\x00",
+        "1 # gone",
+        "1 \\",
+        "1 SlurmUser=root",
+        "1\tSlurmUser=root",
+        " 1",
+        "1 ",
+        "",
+    ],
+)
+def test_a_value_that_says_more_than_one_thing_is_refused(value):
+    with pytest.raises(RenderError, match="one value on one line"):
+        applied(("MaxArraySize", value))
+
+
+@pytest.mark.parametrize("name", ["Include", "NodeName", "partitionname", "Max Size", "A=B", ""])
+def test_a_name_that_starts_another_kind_of_line_is_refused(name):
+    with pytest.raises(RenderError, match="not a global setting"):
+        applied((name, "1"))
+
+
+def test_the_same_setting_twice_is_refused():
+    with pytest.raises(RenderError, match="twice"):
+        applied(("MaxArraySize", "1"), ("maxarraysize", "2"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("SlurmctldParameters", "idle_on_node_suspend,cloud_reg_addrs", "default since 23.11"),
+        ("SchedulerParameters", "requeue_delay=5", "needs Slurm 25.11"),
+        ("MetricsType", "metrics/openmetrics", "needs Slurm 25.11"),
+        ("FastSchedule", "2", "config_overrides"),
+    ],
+)
+def test_an_option_the_version_lacks_is_refused_with_the_reason(name, value, said):
+    with pytest.raises(RenderError, match=said):
+        applied((name, value))
+
+
+def test_the_same_option_is_taken_by_a_version_that_has_it():
+    assert applied(("MetricsType", "metrics/openmetrics"), version=SlurmVersion(25, 11))[1].rows
+
+
+@given(st.text(max_size=60))
+def test_no_accepted_value_ever_makes_a_second_line_or_setting(value):
+    """The law behind the cases above, for any text at all."""
+    try:
+        sections = applied(("MaxArraySize", value))
+    except RenderError:
+        return
+    rows = [row for section in sections for row in section.rows]
+    lines = "".join(f"{name}={text}\n" for name, text in rows)
+    assert len(lines.splitlines()) == len(rows)
+    assert "#" not in lines

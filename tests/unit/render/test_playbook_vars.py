@@ -1,0 +1,46 @@
+"""vars.json: enough for the playbooks, and no more than an image's name may depend on."""
+
+import json
+
+from slurmplugins import users
+from tests.unit.render.render_samples import FACTS, PRICES, a_config
+from toolkit.render import image_vars
+from toolkit.render.playbook_vars import site_vars
+
+
+def test_training_changes_rebuild_the_head_image_only():
+    """Image names hash their variables; compute images hold no training environment."""
+    other = a_config(training={"python": "/usr/bin/python3", "requirements": ["numpy"]})
+    assert image_vars(a_config(), "compute") == image_vars(other, "compute")
+    assert image_vars(a_config(), "head") != image_vars(other, "head")
+
+
+def test_clusters_with_the_same_needs_share_their_images():
+    other = a_config(cluster="other", users=[], aws={"region": "us-east-1"})
+    for kind in ("head", "compute"):
+        assert image_vars(a_config(), kind) == image_vars(other, kind)
+
+
+def test_every_variable_is_ours_by_its_name():
+    names = set(json.loads(site_vars(a_config(), FACTS))) | set(
+        json.loads(image_vars(a_config(), "head"))
+    )
+    assert all(name.startswith("toolkit_") or name == "image_kind" for name in names)
+
+
+def test_the_mount_source_is_what_the_lustre_client_takes():
+    source = json.loads(site_vars(a_config(), FACTS))["toolkit_shared_source"]
+    assert source == "fs-01.fsx.us-east-1.amazonaws.com@tcp:/shared"
+
+
+def test_compute_nodes_take_the_users_as_they_are_written():
+    """The role writes toolkit_users to users.json, which slurmplugins.users reads."""
+    listed = json.loads(site_vars(a_config(), FACTS))["toolkit_users"]
+    (ada,) = users.parse(json.dumps(listed))
+    assert (ada.name, ada.uid, ada.gid, ada.home) == ("ada", 2001, 2001, "/shared/home/ada")
+
+
+def test_prices_and_templates_do_not_reach_the_playbooks():
+    """Nothing in vars.json changes with the spot market, so a second deploy changes nothing."""
+    assert "price" not in site_vars(a_config(), FACTS)
+    assert PRICES.spot

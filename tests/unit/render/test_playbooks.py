@@ -1,0 +1,82 @@
+"""What the playbooks and roles have to agree on with each other and with the rest."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[3]
+ANSIBLE = ROOT / "ansible"
+FILES = sorted(ANSIBLE.rglob("*.yml"))
+
+
+def loaded(path):
+    return YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+
+
+def tasks(items):
+    """Every task of a play or file, blocks unfolded."""
+    for item in items or []:
+        for part in ("tasks", "pre_tasks", "post_tasks", "handlers", "block", "rescue", "always"):
+            yield from tasks(item.get(part))
+        yield item
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ANSIBLE)))
+def test_only_builtin_modules_and_no_shell(path):
+    """No collection has to be there, and nothing passes through a shell."""
+    if path.name in {"inventory.yml", "all.yml"} or "defaults" in path.parts:
+        return
+    for task in tasks(loaded(path)):
+        modules = {key for key in task if "." in key}
+        assert all(name.startswith("ansible.builtin.") for name in modules)
+        assert not modules & {"ansible.builtin.shell", "ansible.builtin.raw"}
+        command = task.get("ansible.builtin.command")
+        assert command is None or set(command) <= {"argv", "stdin"}, "argv, not a command line"
+
+
+def test_every_role_of_an_image_has_an_install_half():
+    for kind, roles in loaded(ANSIBLE / "group_vars/all.yml")["toolkit_roles"].items():
+        for role in roles:
+            assert (ANSIBLE / f"roles/{role}/tasks/install.yml").exists(), f"{kind}: {role}"
+
+
+def test_accounting_is_configured_before_the_controller_and_both_after_the_database():
+    """A slurmctld that starts without slurmdbd takes a cluster id that slurmdbd then refuses."""
+    plays = loaded(ANSIBLE / "site.yml")
+    roles = [role["role"] for role in plays[1]["roles"]]
+    wanted = ["mariadb", "slurm_auth", "slurmdbd", "slurmctld"]
+    assert [role for role in roles if role in wanted] == wanted
+
+
+def test_nothing_adds_the_cluster_to_the_database():
+    """slurmctld registers itself; adding it beforehand is CLUSTER ID MISMATCH."""
+    for path in FILES:
+        assert not re.search(r"add,?\s+cluster", path.read_text(encoding="utf-8"))
+
+
+def test_every_program_the_configuration_names_has_a_wrapper_of_an_existing_module():
+    """slurm.conf and the units name programs; each must lead to a main in slurmplugins."""
+    files = ANSIBLE / "roles/burst/files"
+    wrappers = {path.name: path.read_text() for path in (files / "bin").iterdir()}
+    named = {
+        match
+        for path in [ROOT / "toolkit/render/settings.py", *files.glob("*/*.service")]
+        for match in re.findall(r"/(slurm-[a-z-]+)\b", path.read_text())
+        if match != "slurm-toolkit"
+    }
+    assert named <= set(wrappers)
+    for text in wrappers.values():
+        assert text.startswith("#!/usr/bin/python3 -I\n")
+        (module,) = re.findall(r"from slurmplugins\.(\w+) import main", text)
+        tree = ast.parse((ROOT / f"slurmplugins/{module}.py").read_text())
+        assert any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body)
+
+
+def test_no_configuration_file_holds_a_password():
+    """MariaDB knows its clients by the socket; nothing is there to leak."""
+    text = (ROOT / "templates/slurm/slurmdbd.conf.j2").read_text()
+    assert "StoragePass" not in text
+    assert "unix_socket" in (ANSIBLE / "roles/mariadb/templates/databases.sql.j2").read_text()

@@ -1,0 +1,192 @@
+"""The Python files that roles run: they say whether they changed anything; none does half."""
+
+import importlib.util
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+
+ROLES = Path(__file__).parents[3] / "ansible" / "roles"
+
+
+def script(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def publisher():
+    return script(ROLES / "base/files/publish_tree.py")
+
+
+@pytest.fixture
+def fetcher():
+    return script(ROLES / "slurm_auth/files/fetch_secret.py")
+
+
+@pytest.fixture
+def builder():
+    return script(ROLES / "training_env/files/build_env.py")
+
+
+@pytest.fixture
+def source(tmp_path):
+    tree = tmp_path / "source"
+    (tree / "sub").mkdir(parents=True)
+    (tree / "a.py").write_text("A = 1\n")
+    (tree / "sub" / "b").write_text("b")
+    (tree / "link").symlink_to("sub/b")
+    return tree
+
+
+def published(publisher, capsys, *arguments):
+    status = publisher.main([str(argument) for argument in arguments])
+    return status, capsys.readouterr().out.strip()
+
+
+def test_the_first_publication_changes_and_the_second_does_not(publisher, capsys, source, tmp_path):
+    dest = tmp_path / "deep" / "dest"
+    assert published(publisher, capsys, source, dest) == (0, "changed")
+    assert (dest / "sub" / "b").read_text() == "b"
+    assert published(publisher, capsys, source, dest) == (0, "unchanged")
+
+
+@pytest.mark.parametrize("change", ["content", "mode", "extra", "missing", "link"])
+def test_any_difference_in_the_destination_is_put_right(
+    publisher, capsys, source, tmp_path, change
+):
+    dest = tmp_path / "dest"
+    published(publisher, capsys, source, dest)
+    if change == "content":
+        (dest / "a.py").write_text("A = 2\n")
+    elif change == "mode":
+        (dest / "a.py").chmod(0o755)
+    elif change == "extra":
+        (dest / "c").write_text("")
+    elif change == "missing":
+        (dest / "sub" / "b").unlink()
+    else:
+        (dest / "link").unlink()
+        (dest / "link").symlink_to("a.py")
+    assert published(publisher, capsys, source, dest) == (0, "changed")
+    assert publisher.fingerprint(source, None) == publisher.fingerprint(dest, None)
+
+
+def test_bytecode_is_left_for_others_and_never_counts(publisher, capsys, source, tmp_path):
+    dest = tmp_path / "dest"
+    assert published(publisher, capsys, "--compile", source, dest) == (0, "changed")
+    assert list(dest.rglob("*.pyc"))
+    assert published(publisher, capsys, "--compile", source, dest) == (0, "unchanged")
+
+
+def test_a_stamp_stands_for_the_whole_tree(publisher, capsys, source, tmp_path):
+    """A training environment is too big to be read file by file at each boot."""
+    dest = tmp_path / "dest"
+    (source / ".stamp").write_text("1")
+    assert published(publisher, capsys, "--stamp", ".stamp", source, dest) == (0, "changed")
+    (source / "a.py").write_text("A = 3\n")
+    assert published(publisher, capsys, "--stamp", ".stamp", source, dest) == (0, "unchanged")
+    (source / ".stamp").write_text("2")
+    assert published(publisher, capsys, "--stamp", ".stamp", source, dest) == (0, "changed")
+
+
+def test_what_an_interrupted_copy_left_is_no_obstacle(publisher, capsys, source, tmp_path):
+    dest = tmp_path / "dest"
+    (tmp_path / ".dest.new").mkdir()
+    (tmp_path / ".dest.new" / "half").write_text("")
+    assert published(publisher, capsys, source, dest) == (0, "changed")
+    assert not (dest / "half").exists()
+    assert not list(tmp_path.glob(".dest.*"))
+
+
+def test_a_missing_source_leaves_the_destination_alone(publisher, capsys, source, tmp_path):
+    dest = tmp_path / "dest"
+    published(publisher, capsys, source, dest)
+    assert published(publisher, capsys, tmp_path / "none", dest)[0] == 1
+    assert (dest / "a.py").exists()
+
+
+def test_a_secret_is_closed_from_its_first_byte(fetcher, tmp_path):
+    """Whatever the umask, and whatever was there before."""
+    me = pwd.getpwuid(os.getuid()).pw_name
+    dest = tmp_path / "slurm.key"
+    before = os.umask(0)
+    try:
+        assert fetcher.replace(dest, b"k" * 40, me)
+    finally:
+        os.umask(before)
+    assert dest.read_bytes() == b"k" * 40
+    assert dest.stat().st_mode & 0o777 == 0o600
+    assert not fetcher.replace(dest, b"k" * 40, me)
+
+
+def test_a_secret_that_others_could_read_is_written_again(fetcher, tmp_path):
+    me = pwd.getpwuid(os.getuid()).pw_name
+    dest = tmp_path / "slurm.key"
+    fetcher.replace(dest, b"k" * 40, me)
+    dest.chmod(0o644)
+    assert fetcher.replace(dest, b"k" * 40, me)
+    assert dest.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_short_secret_is_refused_and_never_printed(fetcher, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(fetcher, "fetch", lambda *_: b"tooshort")
+    dest = tmp_path / "slurm.key"
+    arguments = ["--secret-id=x", "--region=r", f"--dest={dest}", "--owner=root"]
+    assert fetcher.main(arguments) == 1
+    said = capsys.readouterr()
+    assert "tooshort" not in said.out + said.err
+    assert not dest.exists()
+
+
+def fake_python(tmp_path, *, pip):
+    """A Python whose venv, pip and freeze leave traces instead of doing anything."""
+    python = tmp_path / "python3"
+    python.write_text(
+        "#!/bin/sh\n"
+        f'echo "$0 $*" >> {tmp_path}/log\n'
+        "for last; do :; done\n"
+        'case "$*" in\n'
+        f"  '-m pip --version') exit {0 if pip else 1} ;;\n"
+        '  *sys.version*) echo "3.11.7 (fake)" ;;\n'
+        '  *"-m venv"*) mkdir -p "$last/bin"; cp "$0" "$last/bin/python" ;;\n'
+        "  *freeze*) echo numpy==2.0 ;;\n"
+        "esac\n"
+    )
+    python.chmod(0o755)
+    return python
+
+
+def built(builder, capsys, tmp_path, python, *requirements):
+    arguments = ["--python", python, "--path", tmp_path / "env", "--seed", tmp_path / "seed/env"]
+    status = builder.main([str(argument) for argument in [*arguments, "--", *requirements]])
+    return status, capsys.readouterr().out.strip()
+
+
+@pytest.mark.parametrize("pip", [True, False])
+def test_the_environment_is_built_once_and_kept_as_the_seed(builder, capsys, tmp_path, pip):
+    """With or without a pip of its own in the Python that it is made from."""
+    python = fake_python(tmp_path, pip=pip)
+    assert built(builder, capsys, tmp_path, python, "numpy") == (0, "changed")
+    assert (tmp_path / "seed/env/.stamp.json").exists()
+    assert not (tmp_path / "env").exists()
+    assert built(builder, capsys, tmp_path, python, "numpy") == (0, "unchanged")
+    log = (tmp_path / "log").read_text()
+    assert ("--without-pip" in log) is pip
+    assert log.count(" install ") == 1
+
+
+def test_other_requirements_build_another_environment(builder, capsys, tmp_path):
+    python = fake_python(tmp_path, pip=True)
+    built(builder, capsys, tmp_path, python, "numpy")
+    assert built(builder, capsys, tmp_path, python, "numpy", "scipy") == (0, "changed")
+
+
+def test_a_python_that_is_not_there_is_said_to_be(builder, capsys, tmp_path):
+    assert builder.main(
+        ["--python", "/no/python", "--path", str(tmp_path / "e"), "--seed", str(tmp_path / "s")]
+    )
+    assert "/no/python" in capsys.readouterr().err

@@ -1,0 +1,149 @@
+"""What slurm.conf must say, whatever else it says."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from tests.unit.render.render_samples import GPU_POOL, PRICES, a_config
+from toolkit.errors import RenderError
+from toolkit.render.context import slurm_context
+from toolkit.render.prices import PriceTable
+from toolkit.render.slurm import slurm_files
+
+TEMPLATES = Path(__file__).parents[3] / "templates"
+VERSIONS = ["23.11", "24.05", "24.11", "25.05", "25.11", "26.05"]
+
+
+def files(**changes):
+    return slurm_files(slurm_context(a_config(**changes), PRICES), TEMPLATES)
+
+
+def settings(text):
+    """Global settings by name; a setting that is there twice fails."""
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    pairs = [line.split("=", 1) for line in lines]
+    found = [(name, value) for name, value in pairs if name not in {"NodeName", "PartitionName"}]
+    assert len({name.lower() for name, _ in found}) == len(found), "a setting is stated twice"
+    return dict(found)
+
+
+def on(version, **changes):
+    return settings(files(slurm={"version": version} | changes)["slurm.conf"])
+
+
+def words(conf, name):
+    return conf[name].split(",")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("profile", ["local", "aws"])
+def test_every_supported_version_renders_without_a_defunct_word(version, profile):
+    """cloud_reg_addrs logs an error, cloud_dns stalls slurmctld, PrivateData stops metrics."""
+    text = files(slurm={"version": version}, profile=profile)["slurm.conf"]
+    for defunct in ("cloud_reg_addrs", "cloud_dns", "PrivateData", "TreeWidth", "expedite"):
+        assert defunct not in text
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_requeue_options_appear_with_the_version_that_has_them(version):
+    """An unknown parameter is ignored in silence, so one too early is a lie in the file."""
+    parameters = words(on(version), "SchedulerParameters")
+    assert ("requeue_on_resume_failure" in parameters) is (version >= "25.05")
+    assert ("requeue_delay=10" in parameters) is (version >= "25.11")
+
+
+def test_memory_tolerance_is_the_last_parameter():
+    """25.05.0 misreads node_reg_mem_percent when another parameter follows."""
+    assert words(on("25.05"), "SlurmctldParameters")[-1] == "node_reg_mem_percent=90"
+
+
+def test_nodes_without_a_partition_of_ours_are_never_suspended():
+    """A finite global SuspendTime would power down machines that aren't the cloud's."""
+    conf = files()["slurm.conf"]
+    assert settings(conf)["SuspendTime"] == "INFINITE"
+    assert conf.count(" SuspendTime=30 ") == 2
+
+
+def test_unkillable_timeout_is_at_least_five_message_timeouts():
+    """Below it a busy node is drained for a step that was only slow."""
+    conf = on("24.11")
+    assert int(conf["UnkillableStepTimeout"]) >= 5 * int(conf["MessageTimeout"])
+
+
+def test_the_head_has_its_name_and_its_address():
+    assert on("24.11")["SlurmctldHost"] == "demo-head(10.42.1.10)"
+
+
+@pytest.mark.parametrize(
+    ("profile", "tracking", "plugin"),
+    [("local", "proctrack/linuxproc", "disabled"), ("aws", "proctrack/cgroup", "autodetect")],
+)
+def test_profile_decides_what_machines_can_do(profile, tracking, plugin):
+    """The profile is the one place where a laptop and EC2 differ."""
+    rendered = files(profile=profile)
+    conf = settings(rendered["slurm.conf"])
+    assert conf["ProctrackType"] == tracking
+    assert f"CgroupPlugin={plugin}\n" in rendered["cgroup.conf"]
+    assert ("SlurmdParameters" in conf) is (profile == "local")
+    assert ("PrologFlags" in conf) is (profile == "aws")
+    assert ("ConstrainDevices=yes" in rendered["cgroup.conf"]) is (profile == "aws")
+
+
+def test_cheaper_pools_come_first_and_unpriced_ones_last():
+    """Slurm takes the lowest Weight that fits; nobody's ignorance makes a pool cheap."""
+    context = slurm_context(a_config(), PRICES)
+    assert {node.pool: node.weight for node in context.nodes} == {"gpu": 10, "cpu": 20}
+    blind = PriceTable({"c7i.4xlarge": Decimal("0.7")})
+    context = slurm_context(a_config(), blind)
+    assert {node.pool: node.weight for node in context.nodes} == {"cpu": 10, "gpu": 20}
+
+
+def test_a_whole_node_is_billed_at_what_its_instance_costs():
+    """PriorityFlags=MAX_TRES takes the dearest share, and every whole share is the price."""
+    node = slurm_context(a_config(), PRICES).nodes[0]
+    amounts = {"CPU": node.cpus, "Mem": Decimal(node.memory_mib) / 1024, "GRES/gpu": node.gpus}
+    for unit, weight in node.billing:
+        assert abs(weight * amounts[unit] - Decimal("402.4")) < Decimal("0.001")
+    assert on("24.11")["PriorityFlags"] == "MAX_TRES"
+
+
+def test_a_partition_without_a_known_price_has_no_weights():
+    """A weight of 0 would make its jobs free; without weights Slurm counts CPUs."""
+    context = slurm_context(a_config(), PriceTable({}))
+    assert "TRESBillingWeights" not in slurm_files(context, TEMPLATES)["slurm.conf"]
+
+
+def test_each_pretended_gpu_is_a_device_node_of_its_own():
+    """Slurm counts a GRES by its files, and refuses one that is missing."""
+    shape = {"cpus": 4, "memory_gib": 16, "gpus": 2, "gpu": "a10g"}
+    gres = files(pools={"gpu": GPU_POOL | {"shape": shape}}, partitions=only_gpu())["gres.conf"]
+    devices = [line.split("File=")[1] for line in gres.splitlines() if "File=" in line]
+    assert devices == ["/dev/null", "/dev/zero"]
+
+
+def test_more_pretended_gpus_than_devices_are_refused():
+    shape = {"cpus": 4, "memory_gib": 16, "gpus": 8, "gpu": "a10g"}
+    with pytest.raises(RenderError, match=r"pools\.gpu\.shape\.gpus"):
+        files(pools={"gpu": GPU_POOL | {"shape": shape}}, partitions=only_gpu())
+
+
+def test_real_gpus_are_nvidia_devices():
+    shape = {"cpus": 192, "memory_gib": 2048, "gpus": 8, "gpu": "h100"}
+    rendered = files(
+        profile="aws", pools={"gpu": GPU_POOL | {"shape": shape}}, partitions=only_gpu()
+    )
+    assert "Type=h100 File=/dev/nvidia[0-7]\n" in rendered["gres.conf"]
+    assert settings(rendered["slurm.conf"])["AccountingStorageTRES"] == "gres/gpu,gres/gpu:h100"
+
+
+def test_a_cluster_without_gpus_has_no_gres():
+    pool = GPU_POOL | {"shape": {"cpus": 4, "memory_gib": 16}}
+    rendered = files(pools={"gpu": pool}, partitions=only_gpu())
+    assert "gpu:" not in rendered["slurm.conf"]
+    assert "GresTypes" not in rendered["slurm.conf"]
+    assert "Name=gpu" not in rendered["gres.conf"]
+
+
+def only_gpu():
+    return {"spot": {"pools": ["gpu"], "default": True}}
