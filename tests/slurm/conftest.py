@@ -1,0 +1,94 @@
+"""One real cluster for the whole tier, on a local cloud of its own beside a demo's."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from ruamel.yaml import YAML
+
+from toolkit.config import load
+from toolkit.demo.commands import ToolkitCommand
+from toolkit.demo.phases import Stage
+from toolkit.demo.story import Story
+from toolkit.deploy.head import Head
+from toolkit.deploy.session import Clients
+
+REPOSITORY = Path(__file__).parents[2]
+TOOLKIT = Path(sys.executable).parent / "toolkit"
+PORT = 4577  # beside a demo's 4566
+DEPLOY_SECONDS = 1500  # a cold one builds two images
+
+
+def toolkit(*argv: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    """Run the CLI as a person does; a failure shows what it printed."""
+    done = subprocess.run(
+        [str(TOOLKIT), *argv], capture_output=True, text=True, timeout=timeout, check=False
+    )
+    assert done.returncode == 0, f"toolkit {' '.join(argv)}:\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A deployed cluster and the ways to it."""
+
+    config: Path
+    head: Head
+
+    def run(self, *argv: str, timeout: float = 120) -> str:
+        """Run argv on the head node as root."""
+        return self.head.run(argv, timeout=timeout)
+
+    def as_user(self, *argv: str) -> str:
+        """Run argv on the head node as a researcher."""
+        return self.run("runuser", "-u", "ada", "--", *argv)
+
+    def toolkit(self, command: str, *argv: str) -> subprocess.CompletedProcess[str]:
+        return toolkit(command, "--config", str(self.config), *argv)
+
+    def job(self, number: str) -> dict:
+        return json.loads(self.run("scontrol", "show", "job", number, "--json"))["jobs"][0]
+
+    def story(self) -> Story:
+        stage = Stage(Console(file=io.StringIO(), width=200))
+        return Story(ToolkitCommand(self.config), stage)
+
+
+@pytest.fixture(scope="session")
+def state():
+    """The tier's own state directory; its images stay for the next run."""
+    path = Path(os.environ.get("TOOLKIT_LOCAL_DIR", "/var/lib/toolkit-test"))
+    os.environ["TOOLKIT_LOCAL_DIR"] = str(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def cloud(state):
+    """A running local cloud, gone afterwards."""
+    toolkit("local", "up", "--port", str(PORT), timeout=600)
+    yield state
+    toolkit("local", "down")
+
+
+@pytest.fixture(scope="session")
+def cluster(cloud, tmp_path_factory):
+    """The example's cluster on that cloud, as `toolkit deploy` leaves it."""
+    yaml = YAML(typ="rt")
+    wanted = yaml.load((REPOSITORY / "examples/local.yaml").read_text())
+    wanted["cluster"] = "judge"
+    wanted["aws"]["endpoint_url"] = f"http://127.0.0.1:{PORT}"
+    wanted["aws"]["credentials_file"] = str(cloud / "aws/credentials")
+    path = tmp_path_factory.mktemp("cluster") / "cluster.yaml"
+    with path.open("w") as file:
+        yaml.dump(wanted, file)
+    toolkit("deploy", "--config", str(path), timeout=DEPLOY_SECONDS)
+    config = load(path)
+    return Cluster(path, Head(Clients(config), config))

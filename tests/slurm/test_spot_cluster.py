@@ -1,0 +1,146 @@
+"""The judge: a real cluster, from deploy to nothing left. The tests run in this order."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
+TOOLKIT = str(Path(sys.executable).parent / "toolkit")
+SMOKE = "/shared/jobscripts/smoke.sbatch"
+PLAYBOOK = ["ansible-playbook", "-i", "inventory.yml", "-e", "@../rendered/vars.json"]
+
+
+def until(what, condition, seconds=180.0):
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s"
+        time.sleep(1)
+    return found
+
+
+def submit(cluster, *argv):
+    return cluster.as_user("sbatch", "--parsable", "--chdir=/shared/home/ada", *argv).strip()
+
+
+def play(cluster, book):
+    return cluster.run(
+        "env",
+        "-C",
+        "/opt/slurm-toolkit/bundle/ansible",
+        *PLAYBOOK,
+        book,
+        timeout=300,
+    )
+
+
+def test_deploy_ends_with_a_cluster_that_status_calls_healthy(cluster):
+    status = json.loads(cluster.toolkit("status", "--json").stdout)
+    assert status["healthy"], status
+
+
+def test_second_playbook_run_changes_nothing(cluster):
+    recap = play(cluster, "site.yml")
+    assert re.search(r"changed=0\s+unreachable=0\s+failed=0", recap), recap[-2000:]
+
+
+def test_live_cluster_is_what_verify_asserts(cluster):
+    assert "failed=0" in play(cluster, "verify.yml")
+
+
+def test_impossible_request_is_refused_with_a_reason(cluster):
+    done = subprocess.run(
+        [
+            *(TOOLKIT, "run", "--config", str(cluster.config), "--"),
+            *("runuser", "-u", "ada", "--", "sbatch", "--gpus-per-node=64", SMOKE),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode != 0
+    assert "Requested node configuration is not available" in done.stderr
+
+
+def test_training_survives_a_spot_interruption_and_scales_to_zero(cluster):
+    story = cluster.story()
+    story.submit()
+    first = story.train_until_interrupted()
+    story.come_back(first)
+    story.finish()
+    story.audit()
+    story.scale_to_zero()
+
+
+RUNS = """
+import json, urllib.request
+
+def ask(what, body):
+    request = urllib.request.Request(
+        "http://127.0.0.1:5000/api/2.0/mlflow/" + what,
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )
+    return json.load(urllib.request.urlopen(request))
+
+found = ask("experiments/search", {"max_results": 100})["experiments"]
+print(json.dumps(ask("runs/search", {"experiment_ids": [e["experiment_id"] for e in found]})))
+"""
+
+
+def test_both_attempts_are_one_mlflow_run(cluster):
+    runs = json.loads(cluster.run("python3", "-c", RUNS))["runs"]
+    assert len(runs) == 1
+    assert runs[0]["info"]["status"] == "FINISHED"
+    recorded = {tag["key"]: tag["value"] for tag in runs[0]["data"]["tags"]}
+    assert recorded["toolkit.attempts"] == "2"
+    assert Decimal(recorded["toolkit.cost_usd_estimate"]) > 0
+    assert "loss" in {metric["key"] for metric in runs[0]["data"]["metrics"]}
+
+
+def test_report_sums_to_the_instances_exactly(cluster):
+    report = json.loads(cluster.toolkit("report", "--json").stdout)
+    charges = sum((Decimal(charge["usd"]) for charge in report["charges"]), Decimal(0))
+    machines = sum((Decimal(machine["total"]) for machine in report["instances"]), Decimal(0))
+    assert charges == machines == Decimal(report["total"])
+    assert {"ada"} <= {charge["user"] for charge in report["charges"]}
+
+
+def test_nodes_without_capacity_come_back_with_ec2s_own_word(cluster):
+    subprocess.run([TOOLKIT, "local", "exhaust", "g5.xlarge"], check=True, timeout=60)
+    try:
+        job = submit(cluster, SMOKE)
+        comment = until(
+            "EC2's answer in the job's AdminComment",
+            lambda: cluster.job(job)["admin_comment"],
+        )
+        assert "InsufficientInstanceCapacity" in comment
+    finally:
+        subprocess.run([TOOLKIT, "local", "exhaust", "--restore"], check=True, timeout=60)
+    cluster.run("scancel", job)
+
+
+def test_destroy_and_down_leave_nothing(cluster, state):
+    cluster.toolkit("destroy", "--yes")
+    subprocess.run([TOOLKIT, "local", "down"], check=True, timeout=120)
+    shown = {
+        name: subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        for name, argv in {
+            "mount": ["mount"],
+            "netns": ["ip", "netns"],
+            "link": ["ip", "-br", "link"],
+            "ps": ["ps", "-eo", "args"],
+        }.items()
+    }
+    assert str(state) not in shown["mount"]
+    assert str(state) not in shown["ps"]
+    for process in ("systemd-nspawn", "slurmctld", "slurmd "):
+        assert not [line for line in shown["ps"].splitlines() if line.startswith(process)]
