@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from moto.core.responses import ActionResult
@@ -13,7 +14,7 @@ from moto.ec2.models.instances import Instance
 from moto.ec2.responses import EC2Response
 
 from toolkit.local.faults import Faults, Pool
-from toolkit.local.layer import births
+from toolkit.local.layer import births, reservations
 from toolkit.local.layer.launch import SPOT, Launch, launch_of, merge
 from toolkit.local.layer.prices import spot_price
 from toolkit.local.layer.refusals import refused
@@ -53,14 +54,9 @@ class Compute:
         def run_instances(response: Any) -> Any:
             response.error_on_dryrun()
             params = plain(response.params)
-            return ActionResult(
-                compute._tokens.once(
-                    "RunInstances",
-                    response.region,
-                    params,
-                    lambda: compute.run(response.region, params),
-                )
-            )
+            make = partial(compute.run, response.region, params)
+            made = compute._tokens.once("RunInstances", response.region, params, make)
+            return reservations.answer("RunInstancesResponse", reservations.reservation(made))
 
         def from_stack(_cls: Any, _name: str, stack_json: Any, /, *place: str, **_: Any) -> Any:
             return compute.run_for_stack(place[1], stack_json["Properties"])
@@ -71,6 +67,7 @@ class Compute:
         patches.replace(EC2Response, "run_instances", run_instances)
         patches.replace(Instance, "create_from_cloudformation_json", classmethod(from_stack))
         patches.replace(EC2Response, "get_console_output", get_console_output)
+        reservations.install(patches)
         self._install_visibility(patches)
 
     def run(self, region: str, params: Mapping[str, Any]) -> Any:

@@ -1,0 +1,57 @@
+"""The quick XML of instances says what moto's slow one says."""
+
+from __future__ import annotations
+
+from moto.ec2.responses import EC2Response
+from moto.ec2.responses.instances import InstanceResponse
+
+# Where moto is wrong: EC2 says "amazon" and gives the public name of an address it chose itself.
+WRONG = ("Association.IpOwnerId", "Association.PublicDnsName")
+
+
+def facts(value, path=""):
+    """Return every leaf by its path."""
+    if isinstance(value, dict):
+        return {
+            k: v for name, one in value.items() for k, v in facts(one, f"{path}.{name}").items()
+        }
+    if isinstance(value, list):
+        found = {}
+        for index, one in enumerate(value):
+            found.update(facts(one, f"{path}[{index}]"))
+        return found
+    return {path: value}
+
+
+def test_every_fact_of_motos_answer_is_in_ours(local, ec2, launch, spot, monkeypatch):
+    tags = [{"ResourceType": "instance", "Tags": [{"Key": "<&>", "Value": '"'}]}]
+    iam = local.client("iam")
+    iam.create_instance_profile(InstanceProfileName="p")
+    launch(2, TagSpecifications=tags, IamInstanceProfile={"Name": "p"}, **spot)
+    nic = {"DeviceIndex": 0, "AssociatePublicIpAddress": True}
+    subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
+    launch(SubnetId=None, NetworkInterfaces=[{**nic, "SubnetId": subnet}])
+    gone = launch()[0]["InstanceId"]
+    local.settle()
+    ec2.terminate_instances(InstanceIds=[gone])
+    local.settle()
+    ours = facts(ec2.describe_instances()["Reservations"])
+    monkeypatch.setattr(EC2Response, "describe_instances", InstanceResponse.describe_instances)
+    motos = facts(ec2.describe_instances()["Reservations"])
+    differences = {
+        path: (value, ours.get(path))
+        for path, value in motos.items()
+        if ours.get(path) != value and not path.endswith(WRONG)
+    }
+    assert differences == {}
+
+
+def test_pages_are_of_whole_reservations_and_complete(ec2, launch):
+    for _ in range(4):
+        launch(3)
+    seen, pages = [], 0
+    for page in ec2.get_paginator("describe_instances").paginate(PaginationConfig={"PageSize": 7}):
+        pages += 1
+        seen += [one["InstanceId"] for group in page["Reservations"] for one in group["Instances"]]
+    assert len(seen) == len(set(seen)) == 12
+    assert pages == 2
