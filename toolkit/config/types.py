@@ -56,7 +56,7 @@ SettingName = Annotated[str, Field(pattern=SETTING)]
 
 # slurm.conf has no quoting: a newline starts another setting, a # ends this one, a trailing
 # backslash joins the next line to it.
-FORBIDDEN_IN_SETTING = ("\n", "\r", "\x00", "#", "\\")
+FORBIDDEN_IN_SETTING = ("#", "\\")
 
 # FSx for Lustre (PERSISTENT_2, SSD) is sold in 1.2 TiB, then in steps of 2.4 TiB.
 FIRST_BLOCK_GIB = 1200
@@ -64,7 +64,7 @@ BLOCK_GIB = 2400
 
 
 def _one_line(value: str) -> str:
-    if any(character in value for character in FORBIDDEN_IN_SETTING):
+    if not value.isprintable() or any(mark in value for mark in FORBIDDEN_IN_SETTING):
         raise ValueError("expected one line without #, backslash or control characters")
     return value
 

@@ -20,9 +20,9 @@ OMIT: Final = "omit"
 SITE_TITLE: Final = "From cluster.yaml"
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{1,60}", re.ASCII)
-# slurm.conf has no quoting. A control character ends the setting, # starts a comment, and a
-# backslash joins the next line; a space would start a second setting on node and partition lines.
-_VALUE: Final = re.compile(r"[^\x00-\x20\x7f#\\](?:[^\x00-\x1f\x7f#\\]*[^\x00-\x20\x7f#\\])?")
+# slurm.conf has no quoting: # starts a comment, a backslash joins the next line. What ends a line
+# isn't printable, in Unicode's sense, and is refused with the rest of its kind.
+_VALUE: Final = re.compile(r"[^ #\\](?:[^#\\]*[^ #\\])?")
 _SECOND_SETTING: Final = re.compile(r"\s[A-Za-z]\w*=")
 # They start lines of their own kind, or read another file.
 _NOT_SETTINGS: Final = frozenset(
@@ -60,7 +60,8 @@ def _merge(section: Section, wanted: dict[str, tuple[str, str]]) -> Section:
 def _check(name: str, value: str, version: SlurmVersion) -> None:
     if not _NAME.fullmatch(name) or name.lower() in _NOT_SETTINGS:
         raise RenderError(f"slurm.settings: {name!r} is not a global setting of slurm.conf")
-    if not _VALUE.fullmatch(value) or _SECOND_SETTING.search(value):
+    whole = value.isprintable() and _VALUE.fullmatch(value)
+    if not whole or _SECOND_SETTING.search(value):
         raise RenderError(
             f"slurm.settings.{name}: expected one value on one line, without # or backslash"
         )
