@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WORKERS = 4  # machines started or ended at the same time
-_STOP_GRACE = 60.0
 
 
 class NoNetwork:
@@ -127,7 +126,7 @@ class Cloud:
         self.states.install(self._patches)
         compute.install(self._patches)
         Fleets(self.tables, self.faults, tokens, compute).install(self._patches)
-        Images(self.tables, self._shelf, defer, self._halt).install(self._patches)
+        Images(self.tables, self._shelf, defer, self.states).install(self._patches)
         Commands(self.tables, self.driver, defer).install(self._patches)
         FileSystems(self.options.state / "fsx").install(self._patches)
         Stacks(self.tables, defer).install(self._patches)
@@ -146,10 +145,6 @@ class Cloud:
         self._workers.shutdown(wait=True)
         with self.tables.lock:
             self._patches.undo()
-
-    def _halt(self, instance_id: str) -> None:
-        """End a machine for a snapshot. EC2 reboots it; an image is made of a builder that ends."""
-        self.driver.stop(instance_id, grace=_STOP_GRACE)
 
 
 def _untracked(cls: type[object], *_args: object, **_more: object) -> object:

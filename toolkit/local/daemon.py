@@ -1,4 +1,4 @@
-"""The local cloud's one process: `python -m toolkit.local.daemon OPTIONS`.
+"""The local cloud's one process: `python -m toolkit.local.daemon [--detach] OPTIONS`.
 
 Started detached by `lifecycle.up`; ends on SIGTERM, SIGINT or the control API.
 On ending it stops every machine it started; what a kill -9 leaves is
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import signal
 import sys
 import threading
@@ -21,7 +22,7 @@ from toolkit.local.sockets import Listeners, MachineSockets, bind
 from toolkit.local.store import StateFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from toolkit.local.layer.images import Shelf
     from toolkit.local.machines.driver import Driver
@@ -42,8 +43,8 @@ def machines(options: Options) -> tuple[Driver, Shelf]:
     return driver, DiskShelf(driver.images, driver, driver.images_in_use)
 
 
-def serve(options: Options) -> None:
-    """Run until told to end."""
+def serve(options: Options, ready: Callable[[], None]) -> None:
+    """Run until told to end; `ready` is called once requests are answered."""
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
@@ -54,6 +55,7 @@ def serve(options: Options) -> None:
         listeners.add("host", bind("127.0.0.1", options.port), cloud.front)
         with _threads(listeners.run, cloud.keeper.run):
             log.info("listening on 127.0.0.1:%d, driver %s", options.port, options.driver)
+            ready()
             ending.wait()
             log.info("ending")
             cloud.keeper.stop()
@@ -71,18 +73,41 @@ def _threads(*targets: object) -> Iterator[None]:
     yield
 
 
+def detach() -> Callable[[], None]:
+    """Go on in a session of its own, as nobody's child.
+
+    Standard output gets the pid, and `ready` when the returned function is
+    called; whoever reads it sees it end when the daemon dies before that.
+    """
+    pid = os.fork()
+    if pid:
+        os.write(sys.stdout.fileno(), f"{pid}\n".encode())
+        os._exit(0)
+    os.setsid()
+    report = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def ready() -> None:
+        with contextlib.suppress(BrokenPipeError):
+            os.write(report, b"ready\n")
+        os.close(report)
+
+    return ready
+
+
 def main() -> None:
     """Read the options, take the state directory's lock, serve."""
-    options = Options.from_json(sys.argv[1])
+    *flags, text = sys.argv[1:]
+    options = Options.from_json(text)
+    ready = detach() if flags == ["--detach"] else lambda: None
     logging.basicConfig(
         level=logging.INFO,
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     logging.getLogger("moto").setLevel(logging.ERROR)
-    files = StateFiles(options.state)
-    with files.owned(options):
-        serve(options)
+    with StateFiles(options.state).owned(options):
+        serve(options, ready)
 
 
 if __name__ == "__main__":

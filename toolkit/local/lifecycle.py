@@ -106,29 +106,26 @@ def _write_credentials(options: Options) -> None:
 def _start(options: Options, files: StateFiles) -> int:
     """Start the daemon in a session of its own, and wait until it answers."""
     files.root.mkdir(mode=0o755, parents=True, exist_ok=True)
+    argv = [sys.executable, "-m", "toolkit.local.daemon", "--detach", options.to_json()]
     with files.log.open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "toolkit.local.daemon", options.to_json()],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            cwd="/",
-            env=_environment(),
-        )
-    client = Client(options.port)
-    deadline = time.monotonic() + _START_PATIENCE
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise LocalError(f"the local cloud's daemon ended at once:\n{_tail(files.log)}")
         try:
-            if client.get("health", timeout=2)["pid"] == process.pid:
-                return process.pid
-        except LocalError:
-            pass
-        time.sleep(_POLL)
-    process.kill()
-    raise LocalError(f"the local cloud's daemon does not answer:\n{_tail(files.log)}")
+            said = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                timeout=_START_PATIENCE,
+                check=False,
+                cwd="/",
+                env=_environment(),
+            ).stdout.split()
+        except subprocess.TimeoutExpired:
+            said = []
+    match said:
+        case [pid, b"ready"]:
+            return int(pid)
+        case _:
+            raise LocalError(f"the local cloud's daemon did not start:\n{_tail(files.log)}")
 
 
 def _environment() -> dict[str, str]:

@@ -308,6 +308,15 @@ def test_an_image_of_an_instance_is_there_when_its_disk_is_kept(local, ec2, laun
     assert len(local.cloud._shelf.images()) == 1
 
 
+def test_an_image_of_a_running_instance_stops_it_for_a_moment(local, ec2, launch, show):
+    made = launch()[0]["InstanceId"]
+    local.settle()
+    image = ec2.create_image(InstanceId=made, Name="mine")["ImageId"]
+    local.until(lambda: ec2.describe_images(ImageIds=[image])["Images"][0]["State"] == "available")
+    assert local.cloud._shelf.images()[-1].id == image
+    assert show(made)["State"]["Name"] == "running"
+
+
 def test_debians_image_is_found_by_owner_and_name(local, ec2):
     found = ec2.describe_images(
         Owners=["136693071363"], Filters=[{"Name": "name", "Values": ["debian-13-amd64-*"]}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from toolkit.local.layer.patches import Patches
+    from toolkit.local.layer.states import States
     from toolkit.local.layer.tables import Life, Tables
 
+_PATIENCE = 120.0  # seconds an instance may take to stop or to start
+_POLL = 0.1
 BASE_OWNER = "136693071363"  # Debian's account, whose images people look up by name
 BASE_NAME = "debian-13-amd64-local"
 
@@ -58,13 +62,15 @@ class Images:
         tables: Tables,
         shelf: Shelf,
         defer: Callable[[Callable[[], None]], None],
-        stop: Callable[[str], None],
+        states: States,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`defer` runs slow work later; `stop` ends a machine and keeps its disk."""
+        """`defer` runs slow work in a thread of its own, where `sleep` may wait."""
         self._tables = tables
         self._shelf = shelf
         self._defer = defer
-        self._stop = stop
+        self._states = states
+        self._sleep = sleep
 
     def install(self, patches: Patches) -> None:
         """Put this in place of moto's images without content."""
@@ -122,10 +128,14 @@ class Images:
         return image.id
 
     def _keep(self, image: Image, life: Life, row: Any) -> None:
+        """Keep the disk. A running instance, which EC2 would reboot, is stopped and started."""
+        running = life.state in ("pending", "running")
         try:
-            if life.state != "stopped":
-                self._stop(life.id)
+            if running:
+                self._move(life, "stopping", "stopped", ("pending", "running"))
             self._shelf.keep(image, life.id)
+            if running:
+                self._move(life, "pending", "running", ("stopped",))
         except Exception as error:
             with self._tables.lock:
                 row.state = "failed"
@@ -133,6 +143,15 @@ class Images:
             raise
         with self._tables.lock:
             row.state = "available"
+
+    def _move(self, life: Life, ask: str, reach: str, allowed: tuple[str, ...]) -> None:
+        with self._tables.lock:
+            self._states.ask(life.id, ask, allowed, None)
+        deadline = self._tables.clock() + _PATIENCE
+        while life.state != reach:
+            if life.ended is not None or self._tables.clock() > deadline:
+                raise RuntimeError(f"{life.id} is {life.state} and not {reach}")
+            self._sleep(_POLL)
 
     def deregister(self, region: str, image_id: str) -> None:
         """Forget an image; instances that run from it go on."""
