@@ -22,7 +22,7 @@ HOME = f"/shared/home/{USER}"
 SCRIPT = "/shared/jobscripts/torchrun.sbatch"
 TRAINING = "/shared/jobscripts/digits/train.py"
 PYTHON = "/shared/env/bin/python"
-MACHINES = 2
+EPOCHS = 20  # 300 steps: long enough to be interrupted, short enough to watch
 INTERRUPT_AFTER_STEP = 60  # far enough in that a restart from zero would show
 LEAST_ACCURACY = 0.95
 POLL_SECONDS = 1.0
@@ -79,13 +79,14 @@ class Story:
     def submit(self) -> None:
         """Submit as an ordinary user, with plain sbatch."""
         with self.stage.phase(f"Submit as {USER}") as say:
-            argv = ["sbatch", "--parsable", f"--chdir={HOME}", SCRIPT, TRAINING]
+            script = [SCRIPT, TRAINING, "--epochs", str(EPOCHS)]
+            argv = ["sbatch", "--parsable", f"--chdir={HOME}", *script]
             self.job = self._as_user(argv).strip().split(";")[0]
             if not self.job.isdigit():
                 raise PhaseFailed(
                     f"sbatch answered {self.job!r}", remedy="`toolkit login`, then try sbatch there"
                 )
-            say(f"$ sbatch {SCRIPT} {TRAINING}  → job {self.job}")
+            say(f"$ sbatch {' '.join(script)}  → job {self.job}")
 
     def train_until_interrupted(self) -> list[str]:
         """Wait for steps, then have EC2 announce that it takes one machine back.

@@ -31,7 +31,7 @@ REQUEUE_DELAY: Final = 10
 MAX_REQUEUES: Final = 1000
 """Each spot interruption is a requeue, and Slurm's own limit (5) ends in a held job. The training
 runtime keeps the budgets that stop a job which fails by itself."""
-SCHEDULE_EVERY: Final = 15
+SCHEDULE_EVERY: Final = 5
 """Between scheduler passes: a requeued job is found by the next one (Slurm's defaults: 30, 60)."""
 
 Value = str | int | tuple[str, ...]
