@@ -239,9 +239,9 @@ def throttle(
     _say(_client(state).post("throttle", wish), text, as_json=as_json)
 
 
-@local.command()
+@local.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("target")
-@click.argument("argv", nargs=-1)
+@click.argument("argv", nargs=-1, type=click.UNPROCESSED)
 @click.option("--log", is_flag=True, help="Print the machine's console log instead.")
 @_state_option
 def console(target: str, argv: tuple[str, ...], log: bool, state: Path | None) -> None:
