@@ -70,8 +70,36 @@ def state():
     return path
 
 
+def host_traces() -> dict[str, list[str]]:
+    """What a person would look at for leftovers: mounts, namespaces, links, processes."""
+    shown = {
+        name: subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+        for name, argv in {
+            "mount": ["mount"],
+            "netns": ["ip", "netns"],
+            "link": ["ip", "-br", "link"],
+            "ps": ["ps", "-eo", "args"],
+        }.items()
+    }
+    ours = ("systemd-nspawn", "slurm", "mariadbd", "toolkit.local.daemon")
+    shown["ps"] = sorted(line for line in shown["ps"] if any(name in line for name in ours))
+    return shown
+
+
 @pytest.fixture(scope="session")
-def cloud(state):
+def traces():
+    """Look again at what the host shows."""
+    return host_traces
+
+
+@pytest.fixture(scope="session")
+def before():
+    """What the host shows before there is a cloud."""
+    return host_traces()
+
+
+@pytest.fixture(scope="session")
+def cloud(state, before):
     """A running local cloud, gone afterwards."""
     toolkit("local", "up", "--port", str(PORT), timeout=600)
     yield state
