@@ -84,4 +84,5 @@ class Stage:
             self.console.print(
                 f"  {mark} {escape(name):<28} {escape(detail)} [dim]{seconds:.0f} s[/dim]",
                 highlight=False,
+                soft_wrap=True,
             )
