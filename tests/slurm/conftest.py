@@ -78,11 +78,15 @@ def host_traces() -> dict[str, list[str]]:
             "mount": ["mount"],
             "netns": ["ip", "netns"],
             "link": ["ip", "-br", "link"],
-            "ps": ["ps", "-eo", "args"],
+            "ps": ["ps", "-eo", "stat,args"],
         }.items()
     }
     ours = ("systemd-nspawn", "slurm", "mariadbd", "toolkit.local.daemon")
-    shown["ps"] = sorted(line for line in shown["ps"] if any(name in line for name in ours))
+    # A zombie is not ours any more: the host's PID 1 collects it when it pleases. The state varies.
+    rows = [line.split(maxsplit=1) for line in shown["ps"]]
+    shown["ps"] = sorted(
+        args for state, args in rows if "Z" not in state and any(name in args for name in ours)
+    )
     return shown
 
 

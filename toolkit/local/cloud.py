@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 # Before moto is imported: it reads these then.
 os.environ.setdefault("MOTO_DISABLE_GLOBAL_CORS", "true")
@@ -38,7 +39,7 @@ from toolkit.local.layer.throttle import Throttle
 from toolkit.local.specs import machine_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from types import TracebackType
 
@@ -155,10 +156,16 @@ def forget_everything() -> None:
     """Empty every table of moto's. Its own reset first builds all of them anew, in seconds."""
     for account in s3_backends.values():
         account.reset()  # buckets hold files, and their names are kept elsewhere as well
-    for backend in BackendDict._instances:  # noqa: SLF001 - moto has no other list of them
+    for backend in _backends():
         backend.clear()
-    BackendDict._instances.clear()  # noqa: SLF001 - as above
     reset_model_data()
+
+
+def _backends() -> Iterator[BackendDict[Any]]:
+    """Yield every service's tables. moto's own list loses some: a reset that fills others again."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("moto."):
+            yield from (one for one in vars(module).values() if isinstance(one, BackendDict))
 
 
 def defer(work: Callable[[], None]) -> None:
