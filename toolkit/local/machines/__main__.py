@@ -1,0 +1,29 @@
+"""`python -m toolkit.local.machines`: build the base image ahead, before anything is installed.
+
+Needs the standard library only, so `scripts/setup` runs it while pip works. Quiet: `toolkit local
+up` looks for the image again, and is who says what is wrong when there is none.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from toolkit.local.machines import factory, preflight
+from toolkit.local.machines.errors import MachineError
+from toolkit.local.machines.layout import Layout
+
+
+def main() -> int:
+    """Build it where the host can; 1 when there is none afterwards."""
+    layout = Layout.from_environment()
+    if preflight.check(layout):
+        return 1
+    try:
+        factory.base_builder(layout).build(lambda _phase, _detail: None)
+    except MachineError:
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
