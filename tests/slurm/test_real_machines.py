@@ -116,6 +116,8 @@ def test_user_data_runs_on_a_builder_and_its_disk_becomes_an_image(driver, make_
     driver.start(builder)
     until("the builder's end", lambda: driver.state(builder.instance_id) is MachineState.EXITED)
     driver.snapshot(builder.instance_id, SNAPSHOT)
+    driver.start(builder)
+    assert sh(driver, builder, "cat /made; echo more >> /made") == "made"
     driver.delete(builder.instance_id)
     machine = make_spec(13, image_id=SNAPSHOT)
     driver.start(machine)

@@ -22,8 +22,8 @@ HOME = f"/shared/home/{USER}"
 SCRIPT = "/shared/jobscripts/torchrun.sbatch"
 TRAINING = "/shared/jobscripts/digits/train.py"
 PYTHON = "/shared/env/bin/python"
-EPOCHS = 20  # 300 steps: long enough to be interrupted, short enough to watch
-INTERRUPT_AFTER_STEP = 60  # far enough in that a restart from zero would show
+EPOCHS = 14  # 210 steps: long enough to be interrupted, short enough to watch
+INTERRUPT_AFTER_STEP = 40  # far enough in that a restart from zero would show
 LEAST_ACCURACY = 0.95
 POLL_SECONDS = 1.0
 

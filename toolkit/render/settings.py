@@ -107,6 +107,8 @@ def _power(context: SlurmContext) -> dict[str, Value]:
         "ResumeProgram": f"{BIN}/slurm-resume",
         "SuspendProgram": f"{BIN}/slurm-suspend",
         "ResumeFailProgram": f"{BIN}/slurm-resume-fail",
+        # Not to prepare anything: its end makes slurmctld start the job at once.
+        "PrologSlurmctld": f"{BIN}/slurm-prolog",
         "ResumeTimeout": context.resume_timeout,
         "SuspendTimeout": context.suspend_timeout,
         "SuspendTime": "INFINITE",

@@ -58,7 +58,7 @@ def everything(layout: Layout, host: Host | None = None) -> Removed:
     mounts = _unmount_below(layout.state, host)
     disks = _remove_disks(layout)
     if layout.images.is_dir():
-        ImageStore(layout.images, host).sweep()
+        ImageStore(layout.images).sweep()
     return Removed((*machines, *strays), namespaces, mounts, disks)
 
 

@@ -58,6 +58,12 @@ class Disk:
         lower = (self.home / "seed", *layers)
         return Overlay(lower, self.upper, self.home / "work", self.home / "root")
 
+    def stand_on(self, image_id: str) -> None:
+        """Go on, with nothing changed yet, on top of an image that was made of this disk."""
+        record = self.must_record()
+        self.write("machine.json", asdict(Record(image_id, record.environment)))
+        shutil.rmtree(self.home / "work", ignore_errors=True)
+
     def record(self) -> Record | None:
         """Return the record; None where there is no disk yet."""
         try:

@@ -28,7 +28,7 @@ def base_builder(layout: Layout) -> BaseBuilder:
     host = RealHost()
     return BaseBuilder(
         layout,
-        ImageStore(layout.images, host),
+        ImageStore(layout.images),
         Groups.on_this_host(layout.name),
         inherit.of_this_host(host),
         Interpreter.of_this_process(),

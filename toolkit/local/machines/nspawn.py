@@ -51,7 +51,7 @@ class NspawnDriver:
         self._locks: dict[str, threading.RLock] = {}
         self._locks_lock = threading.Lock()
         self._launchers: dict[str, Launcher] = {}
-        self.images = ImageStore(layout.images, host)
+        self.images = ImageStore(layout.images)
 
     def start(
         self, spec: MachineSpec, *, on_network: Callable[[Path | None], None] | None = None
@@ -124,14 +124,15 @@ class NspawnDriver:
         return path if path.exists() else None
 
     def snapshot(self, instance_id: str, image_id: str) -> None:
-        """Copy what the machine changed into an image over the one it was made from."""
+        """Make what the machine changed an image over its own; the machine goes on on top of it."""
         with self._lock(check_instance_id(instance_id)):
             if self._groups.members(instance_id):
                 raise MachineError(f"{instance_id} runs: stop it before making an image of it")
             disk = self._disk(instance_id)
             parent = disk.must_record().image_id
             image = Image(image_id, name=image_id, parent=parent, created=time.time())
-            self.images.add_copy(image, disk.upper)
+            self.images.take(image, disk.upper)
+            disk.stand_on(image_id)
 
     def list(self) -> tuple[str, ...]:
         """Return every instance with a disk, a namespace or a process of ours."""
