@@ -176,7 +176,7 @@ def test_the_environment_is_built_once_and_kept_as_the_seed(builder, capsys, tmp
     assert built(builder, capsys, tmp_path, python, "numpy") == (0, "unchanged")
     log = (tmp_path / "log").read_text()
     assert ("--without-pip" in log) is pip
-    assert log.count(" install ") == 1
+    assert log.count("numpy") == 1
 
 
 def test_other_requirements_build_another_environment(builder, capsys, tmp_path):
@@ -190,3 +190,33 @@ def test_a_python_that_is_not_there_is_said_to_be(builder, capsys, tmp_path):
         ["--python", "/no/python", "--path", str(tmp_path / "e"), "--seed", str(tmp_path / "s")]
     )
     assert "/no/python" in capsys.readouterr().err
+
+
+LISTED = """\
+:env:.cert='/etc/ssl/certs/ca-certificates.crt'
+:env:.index-url='https://user:it%27s@mirror.example/simple'
+global.extra-index-url='file:///opt/a https://b.example/simple'
+global.find-links='/opt/wheels /opt/more'
+global.index-url='https://pypi.org/simple'
+global.no-index='false'
+"""
+
+
+def test_uv_is_told_what_pip_is_configured_with(builder):
+    told = builder.uv_settings(builder.pip_settings(LISTED))
+    assert told == {
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+        "UV_DEFAULT_INDEX": "https://user:it%27s@mirror.example/simple",
+        "UV_INDEX": "file:///opt/a https://b.example/simple",
+        "UV_FIND_LINKS": "/opt/wheels,/opt/more",
+        "SSL_CERT_FILE": "/etc/ssl/certs/ca-certificates.crt",
+    }
+
+
+def test_an_index_that_is_off_for_pip_is_off_for_uv(builder):
+    assert builder.uv_settings({"no-index": "True"})["UV_NO_INDEX"] == "1"
+
+
+def test_pip_installs_where_uv_can_not(builder, tmp_path):
+    assert not builder.install_with_uv(["/usr/bin/false"], tmp_path / "env", ["torch"])
+    assert list(tmp_path.iterdir()) == []
