@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from toolkit.training import ledger, steplog, verdict
+from toolkit.training import job_remark, ledger, steplog, verdict
 from toolkit.training.attempt import Attempt
 from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.run import RunDir
@@ -43,6 +43,7 @@ class Books:
     ) -> None:
         self._attempt, self._run_dir, self._clock = attempt, run_dir, clock
         self._tracker = tracker
+        self._remark = job_remark.for_job(attempt.job_id)
         self._ledger = Ledger(run_dir.attempts)
         history = steplog.read(run_dir.steps)
         self._close_earlier(history)
@@ -86,7 +87,9 @@ class Books:
         self._tracker.add(Record(record.at, step=record.step, metrics=record.metrics))
 
     def saved(self, step: int, seconds: float) -> None:
-        """Note how long training stood still for a checkpoint: what its interval is chosen by."""
+        """Note a checkpoint, and how long training stood still: what its interval is chosen by."""
+        if self._remark:
+            self._remark.checkpoint(self._clock())
         self._tracker.add(
             Record(self._clock(), step=step, metrics={"toolkit.save_seconds": seconds})
         )

@@ -1,0 +1,68 @@
+"""The mark of the last checkpoint is one, recent, and leaves the user's comment alone."""
+
+import json
+import subprocess
+
+import pytest
+
+from toolkit.training.job_remark import LONGEST, PERIOD, JobRemark, for_job, marked
+
+
+class Scontrol:
+    """A slurmctld with one job."""
+
+    def __init__(self, comment="") -> None:
+        self.comment, self.writes, self.broken = comment, 0, False
+
+    def __call__(self, argv) -> str:
+        if self.broken:
+            raise subprocess.CalledProcessError(1, argv)
+        if argv[1] == "show":
+            return json.dumps({"jobs": [{"comment": self.comment}]})
+        self.writes += 1
+        assert argv[2] == "jobid=7"
+        self.comment = argv[3].removeprefix("comment=")
+        return ""
+
+
+def tell(remark, at):
+    remark.checkpoint(at)
+    remark.wait()
+
+
+def test_the_newest_mark_replaces_the_older_and_the_users_words_stay():
+    slurm = Scontrol("for the paper, table=2")
+    remark = JobRemark("7", slurm)
+    tell(remark, 1000.9)
+    tell(remark, 1000.9 + PERIOD)
+    assert slurm.comment == f"for the paper, table=2 toolkit:checkpoint={1000 + int(PERIOD)}"
+
+
+def test_slurmctld_is_told_once_a_minute_at_most():
+    slurm = Scontrol()
+    remark = JobRemark("7", slurm)
+    for at in range(1000, 1000 + int(PERIOD)):
+        tell(remark, float(at))
+    assert slurm.writes == 1
+
+
+def test_a_slurmctld_that_refuses_costs_the_run_nothing():
+    slurm = Scontrol("kept")
+    slurm.broken = True
+    remark = JobRemark("7", slurm)
+    tell(remark, 1000.0)
+    slurm.broken = False
+    tell(remark, 1000.0 + PERIOD)
+    assert slurm.comment.startswith("kept toolkit:checkpoint=")
+
+
+@pytest.mark.parametrize("length", [0, 10, LONGEST, 5 * LONGEST])
+def test_a_comment_never_grows_past_its_bound(length):
+    text = marked("x" * length, 1_800_000_000.0)
+    assert len(text) <= LONGEST
+    assert text.endswith("toolkit:checkpoint=1800000000")
+
+
+def test_outside_a_job_nothing_is_said():
+    assert for_job("7", {}) is None
+    assert for_job("7", {"SLURM_JOB_ID": "8"}) is None

@@ -1,0 +1,73 @@
+"""A mark in the job's comment: when the last checkpoint was committed.
+
+An attempt that dies without a word can't say how much of its work came to nothing; accounting
+reads it off this mark (toolkit/accounting/attempts.py). The rest of the comment is the user's and
+stays.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+PERIOD = 60.0
+"""Seconds between two marks: each is a write to slurmctld, and accounting needs no more."""
+
+TIMEOUT = 30.0
+LONGEST = 1024
+_MARK = re.compile(r"\s*toolkit:checkpoint=\d+")
+
+Call = Callable[[Sequence[str]], str]
+
+
+class JobRemark:
+    """Says in the background when a checkpoint was committed; failing costs accuracy, no more."""
+
+    def __init__(self, job_id: str, call: Call) -> None:
+        self._job_id, self._call = job_id, call
+        self._told: float | None = None
+        self._teller: threading.Thread | None = None
+
+    def checkpoint(self, at: float) -> None:
+        """Note a checkpoint committed `at` (seconds since the epoch), unless one just was noted."""
+        busy = self._teller is not None and self._teller.is_alive()
+        if busy or (self._told is not None and at - self._told < PERIOD):
+            return
+        self._told = at
+        self._teller = threading.Thread(target=self._tell, args=(at,), daemon=True)
+        self._teller.start()
+
+    def wait(self) -> None:
+        """Let what is being said be said; at most as long as scontrol may take twice."""
+        if self._teller is not None:
+            self._teller.join(2 * TIMEOUT)
+
+    def _tell(self, at: float) -> None:
+        try:
+            known = json.loads(self._call(["scontrol", "show", "job", self._job_id, "--json"]))
+            comment = marked(str(known["jobs"][0].get("comment") or ""), at)
+            self._call(["scontrol", "update", f"jobid={self._job_id}", f"comment={comment}"])
+        except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError):
+            return
+
+
+def marked(comment: str, at: float) -> str:
+    """The comment with this mark and no older one."""
+    mark = f"toolkit:checkpoint={int(at)}"
+    kept = _MARK.sub("", comment)[: LONGEST - len(mark) - 1]
+    return f"{kept} {mark}".strip()
+
+
+def for_job(job_id: str, environment: Mapping[str, str] = os.environ) -> JobRemark | None:
+    """The remark of the job this process is in; None outside of one."""
+    if environment.get("SLURM_JOB_ID") != job_id or shutil.which("scontrol") is None:
+        return None
+    return JobRemark(job_id, _run)
+
+
+def _run(argv: Sequence[str]) -> str:
+    done = subprocess.run(list(argv), capture_output=True, text=True, timeout=TIMEOUT, check=True)
+    return done.stdout
