@@ -75,6 +75,13 @@ def test_the_copied_interpreter_has_pip_and_the_library_and_nothing_installed(py
     }
 
 
+def test_debians_interpreter_finds_pip_where_it_looks(python, tmp_path):
+    dataclasses.replace(python, debian=True).copy(tmp_path / "tree")
+    packages = tmp_path / "tree/opt/python/lib/python3/dist-packages"
+    assert (packages / "pip/__main__.py").is_file()
+    assert not (tmp_path / "tree/opt/python/lib/python3.11/site-packages").exists()
+
+
 def test_copying_again_replaces_the_copy(python, tmp_path):
     python.copy(tmp_path / "tree")
     (tmp_path / "tree/opt/python/stale").touch()

@@ -32,11 +32,15 @@ _LEFT_OUT_PATTERNS = (
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python installation: what it was installed under, and where pip may be found."""
+    """A Python installation: what it was installed under, and where pip may be found.
+
+    Debian's own looks for modules elsewhere than all others, and has libpython inside.
+    """
 
     prefix: Path
     version: str  # "3.11"
     pip_places: tuple[Path, ...]
+    debian: bool = False
 
     @classmethod
     def of_this_process(cls) -> Interpreter:
@@ -48,7 +52,7 @@ class Interpreter:
             Path(sysconfig.get_path("purelib")),
             Path("/usr/lib/python3/dist-packages"),
         )
-        return cls(prefix, version, places)
+        return cls(prefix, version, places, debian=prefix == Path("/usr"))
 
     @property
     def identity(self) -> str:
@@ -70,7 +74,8 @@ class Interpreter:
         shutil.copytree(
             self._library, library, symlinks=True, ignore=ignore, ignore_dangling_symlinks=True
         )
-        self._copy_pip(library / "site-packages")
+        debians = target / "lib" / "python3" / "dist-packages"
+        self._copy_pip(debians if self.debian else library / "site-packages")
         self._copy_shared_library(root)
 
     @property
@@ -78,7 +83,7 @@ class Interpreter:
         return self.prefix / "lib" / f"python{self.version}"
 
     def _copy_pip(self, target: Path) -> None:
-        target.mkdir(exist_ok=True)
+        target.mkdir(parents=True, exist_ok=True)
         for place in self.pip_places:
             if (place / "pip" / "__main__.py").is_file():
                 shutil.copytree(place / "pip", target / "pip")
@@ -92,8 +97,8 @@ class Interpreter:
     def _copy_shared_library(self, root: Path) -> None:
         """Copy libpython where it is one file of this installation, and tell the loader."""
         found = sorted((self.prefix / "lib").glob(f"libpython{self.version}*.so*"))
-        if self.prefix == Path("/usr") or not found:
-            return  # Debian's interpreter has it inside
+        if self.debian or not found:
+            return
         for path in found:
             shutil.copy2(path, root / TARGET / "lib" / path.name, follow_symlinks=False)
         loader = root / "etc/ld.so.conf.d/toolkit-python.conf"
