@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import random
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins import planner
 from slurmplugins.actions import Terminate
 from slurmplugins.errors import CloudError, EngineError, SlurmError
 from slurmplugins.launcher import Launcher
-from slurmplugins.model import EndCause, Failure
+from slurmplugins.model import EndCause, Failure, Preference
+from slurmplugins.waits import Waits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from slurmplugins.launcher import Results
     from slurmplugins.model import Assignment, Claims, Instance, JobAsk
     from slurmplugins.names import NodeName
     from slurmplugins.planner import ResumePlan
@@ -23,32 +26,29 @@ if TYPE_CHECKING:
 BUDGET_SHARE: Final = 0.5
 """Share of ResumeTimeout spent on finding capacity; the rest is for booting."""
 
-ASSIGN_BATCH: Final = 100
-"""Assignments that are told to Slurm in one go, across jobs."""
-
 READ_TRIES: Final = 4
 
 
 def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
     """Give every node a machine, or give the node back to Slurm. Safe to repeat and to overlap."""
-    with engine.journal.run() as run:
-        log = engine.log.bind(run=run)
-        try:
+    try:
+        with engine.journal.run() as run:
             plan = _plan(engine, run, asks)
-        except EngineError as error:
-            code = error.code if isinstance(error, CloudError) else ""
-            _give_back_all(engine, asks, Failure(None, (), error.slug, code, error.message))
-            return
-        log.info(
-            "planned",
-            jobs=len(asks),
-            adopt=len(plan.adopt),
-            launch=sum(len(ask.nodes) for job in plan.launches for ask in job.asks),
-            replace=len(plan.replace),
-            busy=plan.busy,
-        )
-        _carry_out(engine, run, plan)
-        log.info("done")
+            engine.log.info(
+                "planned",
+                run=run,
+                jobs=len(asks),
+                adopt=len(plan.adopt),
+                launch=sum(len(ask.nodes) for job in plan.launches for ask in job.asks),
+                replace=len(plan.replace),
+                busy=plan.busy,
+            )
+            _carry_out(engine, run, plan)
+            engine.log.info("done", run=run)
+    except EngineError as error:  # before anything was launched: what comes later has its own
+        code = error.code if isinstance(error, CloudError) else ""
+        hold = isinstance(error, CloudError) and error.holds
+        _give_back_all(engine, asks, Failure(None, (), error.slug, code, error.message, hold))
 
 
 def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
@@ -66,12 +66,13 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
 
 def _plan(engine: Engine, run: str, asks: Sequence[JobAsk]) -> ResumePlan:
     """Read the cloud, then plan and claim while no other run can claim."""
+    waited = _waited(engine, asks)
     listed = _listed(engine)
     plans: list[ResumePlan] = []
 
     def choose(claims: Claims) -> Iterable[NodeName]:
         now = engine.clock.now()
-        plans.append(planner.resume(asks, listed, claims, engine.config, now))
+        plans.append(planner.resume(asks, listed, claims, engine.config, now, waited=waited))
         return plans[-1].claimed
 
     engine.journal.claim(run, choose)
@@ -106,32 +107,42 @@ def _carry_out(engine: Engine, run: str, plan: ResumePlan) -> None:
         attempt=lambda: secrets.token_hex(12),
         jitter=random.random,
         budget=engine.config.resume_timeout * BUDGET_SHARE,
+        crew=engine.crew,
     )
-    pending: list[Assignment] = list(plan.adopt)
-    for job in plan.launches:
-        result = launcher.launch(job, run)
-        if isinstance(result, Failure):
-            executor.give_back([result])
-            continue
-        pending += result
-        if len(pending) >= ASSIGN_BATCH:
-            _assign(engine, pending)
-            pending = []
-    _assign(engine, pending)
+
+    def settled(results: Results) -> None:
+        _assign(engine, results.assignments)
+        executor.give_back(results.failures)
+
+    _assign(engine, plan.adopt)
+    launcher.launch(plan.launches, run, settled)
+
+
+def _waited(engine: Engine, asks: Sequence[JobAsk]) -> Mapping[int, float]:
+    """How long the jobs have waited, where a policy wants to know."""
+    policies = engine.config.policies.values()
+    if not any(item.preference is Preference.ON_DEMAND_AFTER for item in policies):
+        return {}
+    try:
+        submitted = {job.id: job.submitted_at for job in engine.slurm.jobs()}
+    except SlurmError as error:
+        engine.log.warning("jobs unread", message=error.message)
+        submitted = {}
+    jobs = [ask.job for ask in asks if ask.job is not None]
+    return Waits(engine.state / "waits.json", engine.clock).of(jobs, submitted)
 
 
 def _assign(engine: Engine, pending: Sequence[Assignment]) -> None:
     """Addresses and ids for Slurm. A courtesy: a node brings both when it registers."""
-    if not pending:
+    known = [item for item in pending if item.address and item.type]
+    if not known:
         return
     try:
-        engine.slurm.assign(pending)
+        engine.slurm.assign(known)
     except SlurmError as error:
         engine.log.warning("assign failed", message=error.message)
 
 
 def _give_back_all(engine: Engine, asks: Sequence[JobAsk], failure: Failure) -> None:
     """When nothing can be launched at all, jobs learn it now and not at ResumeTimeout."""
-    engine.executor.give_back(
-        [Failure(ask.job, ask.nodes, failure.slug, failure.code, failure.message) for ask in asks]
-    )
+    engine.executor.give_back([replace(failure, job=ask.job, nodes=ask.nodes) for ask in asks])

@@ -55,11 +55,17 @@ class Executor:
         return tuple(outcomes)
 
     def give_back(self, failures: Sequence[Failure]) -> None:
-        """Return nodes that can't be had to Slurm at once, and tell the jobs why."""
+        """Return nodes that can't be had to Slurm at once, tell the jobs why, and hold those that
+        would only fail again.
+        """
+        if not failures:
+            return
+        waiting = self._waiting([node for failure in failures for node in failure.nodes])
+        actions: list[Action] = []
         for failure in failures:
-            nodes = self._waiting(failure.nodes)
-            down = [MarkDown(node, failure.reason) for node in nodes]
-            power = [PowerDown(node, failure.reason) for node in nodes]
+            nodes = [node for node in failure.nodes if node in waiting]
+            actions += [MarkDown(node, failure.reason) for node in nodes]
+            actions += [PowerDown(node, failure.reason) for node in nodes]
             self._log.warning(
                 "nodes given back",
                 job=failure.job,
@@ -67,19 +73,32 @@ class Executor:
                 slug=failure.slug,
                 code=failure.code,
                 message=failure.message,
+                hold=failure.hold,
             )
+        self.run(actions)
+        for failure in failures:
             if failure.job is not None:
-                self._comment(failure.job, f"{failure.reason} {failure.message}")
-            self.run([*down, *power])
+                self._tell(failure.job, failure)
 
-    def _waiting(self, nodes: Sequence[NodeName]) -> list[NodeName]:
+    def _waiting(self, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
         """Those Slurm still waits for: a POWER_DOWN on a node that is off would stick to it."""
         try:
             off = {node.name for node in self._slurm.nodes(nodes) if node.off}
         except SlurmError as error:
             self._log.warning("nodes unread", message=error.message)
-            return list(nodes)
-        return [node for node in nodes if node not in off]
+            off = set()
+        return frozenset(node for node in nodes if node not in off)
+
+    def _tell(self, job: int, failure: Failure) -> None:
+        """After its nodes are down, so that the job is back in the queue, where it can be held."""
+        text = f"{failure.reason} {failure.message}"
+        if failure.hold:
+            try:
+                self._slurm.hold(job)
+                text = f"{failure.reason} held, release when mended: {failure.message}"
+            except SlurmError as error:  # not a batch job: it has ended with its nodes
+                self._log.warning("hold failed", job=job, message=error.message)
+        self._comment(job, text)
 
     def _comment(self, job: int, text: str) -> None:
         try:

@@ -22,7 +22,7 @@ from slurmplugins.model import Assignment, Claims, EndCause
 from slurmplugins.names import NodeName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from slurmplugins.clock import Clock
@@ -74,16 +74,17 @@ class Journal:
                 self._append({"kind": "claim", "run": run, "nodes": nodes})
             return nodes
 
-    def intend(self, request: LaunchRequest, run: str, job: int | None) -> None:
+    def intend(self, request: LaunchRequest, run: str, jobs: Sequence[int]) -> None:
         """Must be on disk before the cloud is called: raises StateError when it can't be."""
         self._append_locked(
             {
                 "kind": "intent",
                 "attempt": request.attempt,
                 "run": run,
-                "job": job,
+                "jobs": jobs,
                 "pool": request.pool,
                 "offering": request.offering.key,
+                "others": [item.key for item in request.others],
                 "nodes": request.nodes,
             }
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from slurmplugins.errors import CloudError
     from slurmplugins.names import NodeName
 
 REASON_PREFIX: Final = "toolkit:"
@@ -51,21 +52,56 @@ class EndCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Offering:
-    """Where a node's shape can be had. `price` is USD an hour, for the ledger only."""
+    """Where a node's shape can be had. `price` is USD an hour, as last known; "0" is not known.
+
+    `reservation` is the capacity reservation that the machine is to use, and `block` says that it
+    is a capacity block, which EC2 sells through a market of its own.
+    """
 
     type: str
     lifecycle: Lifecycle
     zone: str
     price: str
+    reservation: str = ""
+    block: bool = False
 
     @property
     def key(self) -> str:
-        return f"{self.lifecycle}:{self.type}:{self.zone}"
+        kind = self.reservation or self.lifecycle
+        return f"{kind}:{self.type}:{self.zone}"
+
+
+Rung = tuple[Offering, ...]
+"""Offerings of one lifecycle in one zone, any of which will do: one call is made for them."""
+
+
+class Preference(StrEnum):
+    """In which order offerings are tried; AS_LISTED is the order of cluster.yaml."""
+
+    AS_LISTED = "as-listed"
+    SPOT_ONLY = "spot-only"
+    SPOT_FIRST = "spot-first"
+    ON_DEMAND_AFTER = "on-demand-after"
+    ON_DEMAND_ONLY = "on-demand-only"
+    CHEAPEST_FIRST = "cheapest-first"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A partition's. `after`: seconds a job waits for spot before it may go on demand."""
+
+    preference: Preference = Preference.AS_LISTED
+    after: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Slurm nodes of one shape, and the offerings that fill them, in order of preference."""
+    """Slurm nodes of one shape, and the offerings that fill them, in order of preference.
+
+    `one_by_one`: instance types are tried in their order and never left to EC2 to choose from.
+    `zone_templates` maps zones to launch templates that say the subnet themselves (placement
+    groups, EFA). `max_spot_share` bounds spot's share of what the pool costs an hour.
+    """
 
     name: str
     nodes: tuple[NodeName, ...]
@@ -73,6 +109,9 @@ class Pool:
     launch_template: str
     subnets: Mapping[str, str]
     offerings: tuple[Offering, ...]
+    one_by_one: bool = False
+    zone_templates: Mapping[str, str] = field(default_factory=dict)
+    max_spot_share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +192,7 @@ class Job:
     nodes: str = ""
     restarts: int = 0
     admin_comment: str = ""
+    submitted_at: float = 0.0
 
     @property
     def running(self) -> bool:
@@ -161,15 +201,22 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobAsk:
-    """The nodes one job waits for. `job` is None for nodes that no job is known to want."""
+    """The nodes one job waits for. `job` is None for nodes that no job is known to want, and
+    `partition` is empty where Slurm did not say it.
+    """
 
     job: int | None
     nodes: tuple[NodeName, ...]
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """One all-or-nothing call: `len(nodes)` machines of one offering, named by their order."""
+    """One call for machines for these nodes, named by their order; at least `least`, or none.
+
+    `others` are further offerings of the same lifecycle and zone that will do as well: the call is
+    then a fleet. An empty `subnet` is one that the launch template says.
+    """
 
     attempt: str
     cluster: str
@@ -179,6 +226,34 @@ class LaunchRequest:
     subnet: str
     offering: Offering
     nodes: tuple[NodeName, ...]
+    others: tuple[Offering, ...] = ()
+    least: int = 0
+
+    @property
+    def offerings(self) -> tuple[Offering, ...]:
+        return (self.offering, *self.others)
+
+    @property
+    def at_least(self) -> int:
+        return self.least or len(self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What the cloud said about one offering of a launch."""
+
+    offering: Offering
+    error: CloudError
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """The machines of the first `len(machines)` nodes of a request, in order, and what was refused
+    on the way to them.
+    """
+
+    machines: tuple[Instance, ...]
+    refusals: tuple[Refusal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,13 +268,16 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """These nodes can't be had. `code` is the cloud's word, empty when it was not the cloud."""
+    """These nodes can't be had. `code` is the cloud's word, empty when it was not the cloud.
+    `hold`: waiting does not help, a person must act; the job is to be held.
+    """
 
     job: int | None
     nodes: tuple[NodeName, ...]
     slug: str
     code: str = ""
     message: str = ""
+    hold: bool = False
 
     @property
     def reason(self) -> str:
@@ -209,10 +287,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class PoolAsk:
-    """Nodes of one pool that one job waits for."""
+    """Nodes of one pool that one job waits for, and what to try for them, in turn."""
 
     pool: Pool
     nodes: tuple[NodeName, ...]
+    ladder: tuple[Rung, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from slurmplugins import config, log, paths
 from slurmplugins.clock import SystemClock
 from slurmplugins.cloud.ec2 import Ec2, S3Store, client
+from slurmplugins.cloud.paced import INSTANCES, PacedCloud, Rate
+from slurmplugins.crew import Crew
 from slurmplugins.executor import Executor
 from slurmplugins.journal import Journal
 from slurmplugins.offerings import OfferingMemory
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from slurmplugins.slurm import Slurm
 
 
+WORKERS: Final = 8
+"""Calls under way at once: more than EC2's rates let through in the seconds a call takes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """The parts a program of the head node works with."""
@@ -40,6 +46,7 @@ class Engine:
     clock: Clock
     log: Log
     state: Path
+    crew: Crew = field(default_factory=Crew)
 
     @property
     def executor(self) -> Executor:
@@ -59,7 +66,12 @@ def assemble(logger: Log) -> Engine:
     region, endpoint = settings.region, settings.endpoint_url
     return Engine(
         config=settings,
-        cloud=Ec2(settings.cluster, lambda: client("ec2", region, endpoint)),
+        cloud=PacedCloud(
+            Ec2(settings.cluster, lambda: client("ec2", region, endpoint), clock),
+            clock,
+            patience=settings.resume_timeout / 4,
+            instances=Rate(*settings.instance_rate) if settings.instance_rate else INSTANCES,
+        ),
         store=S3Store(settings.bucket, lambda: client("s3", region, endpoint)),
         slurm=ScontrolSlurm(SystemRunner(), settings.slurm_bin),
         journal=Journal(paths.STATE, clock),
@@ -67,6 +79,7 @@ def assemble(logger: Log) -> Engine:
         clock=clock,
         log=logger,
         state=paths.STATE,
+        crew=Crew(WORKERS),
     )
 
 

@@ -10,15 +10,16 @@ import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from slurmplugins import tags
+from slurmplugins import identity, tags
 from slurmplugins.cloud import codes, spec
-from slurmplugins.model import Instance, InstanceState
+from slurmplugins.model import Instance, InstanceState, Launched, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from slurmplugins.errors import CloudError
-    from slurmplugins.model import LaunchRequest
+    from slurmplugins.model import LaunchRequest, Offering
+    from slurmplugins.names import NodeName
     from tests.fakes.clock import FakeClock
 
 BOOT_SECONDS = 8.0
@@ -51,14 +52,15 @@ class FakeCloud:
         self.unreadable = False
         self.launch_templates: set[str] = set()
         self.subnets: set[str] = set()
-        self._tokens: dict[str, list[str]] = {}
+        self.next_give_errors: list[CloudError] = []
+        self._tokens: dict[str, tuple[list[str], tuple[Refusal, ...]]] = {}
         self._ids = itertools.count(1)
 
     # The port
 
-    def launch(self, request: LaunchRequest) -> tuple[Instance, ...]:
+    def launch(self, request: LaunchRequest) -> Launched:
         self.calls.append("launch")
-        spec.run_instances(request)
+        (spec.create_fleet if request.others else spec.run_instances)(request)
         if self.next_errors:
             raise self.next_errors.pop(0)
         if self.launch_templates and request.launch_template not in self.launch_templates:
@@ -72,7 +74,17 @@ class FakeCloud:
         if self.lose_answers:
             self.lose_answers -= 1
             raise codes.error("Unreachable", "the answer was lost")
-        return tuple(self._described(self.machines[item]) for item in self._tokens[token])
+        ids, refusals = self._tokens[token]
+        return Launched(tuple(self._described(self.machines[item]) for item in ids), refusals)
+
+    def give(self, names: Mapping[str, NodeName]) -> None:
+        self.calls.append("give")
+        for instance_id, node in names.items():
+            if instance_id not in self.machines or self.next_give_errors:
+                raise (self.next_give_errors or [codes.error("InvalidInstanceID.NotFound", "")])[0]
+            machine = self.machines[instance_id]
+            machine.tags[tags.NODE] = node
+            machine.instance = replace(machine.instance, node=node)
 
     def instances(self) -> tuple[Instance, ...]:
         self.calls.append("instances")
@@ -118,33 +130,47 @@ class FakeCloud:
         """The end of a spot machine, its two minutes over."""
         self.end(instance_id, "Server.SpotInstanceTermination")
 
-    def _start(self, request: LaunchRequest) -> list[str]:
-        key = request.offering.key
-        if key in self.refusals:
-            raise codes.error(self.refusals[key], f"no {key}")
-        left = self.capacity.get(key)
-        if left is not None and left < len(request.nodes):
-            raise codes.error("InsufficientInstanceCapacity", f"no {key} left")
-        if left is not None:
-            self.capacity[key] = left - len(request.nodes)
-        tag = {item["Key"]: item["Value"] for item in spec.tag_list(request)}
-        return [self._one(request, tag, index) for index in range(len(request.nodes))]
+    def _start(self, request: LaunchRequest) -> tuple[list[str], tuple[Refusal, ...]]:
+        """Fill from the offerings in their order, as far as each goes; a minimum missed is none."""
+        wanted, shares, refusals = len(request.nodes), [], []
+        for offering in request.offerings:
+            left = self.capacity.get(offering.key, wanted)
+            share = 0 if offering.key in self.refusals else min(left, wanted)
+            if share < wanted:
+                code = self.refusals.get(offering.key, "InsufficientInstanceCapacity")
+                refusals.append(Refusal(offering, codes.error(code, f"no {offering.key} left")))
+            shares.append((offering, share))
+            wanted -= share
+        if len(request.nodes) - wanted < request.at_least:
+            if not request.others:
+                raise refusals[0].error
+            return [], tuple(refusals)
+        ids: list[str] = []
+        for offering, share in shares:
+            if offering.key in self.capacity:
+                self.capacity[offering.key] -= share
+            ids += [self._one(request, offering, len(ids) + at) for at in range(share)]
+        # RunInstances says nothing about what it could not do beyond the minimum.
+        return ids, tuple(refusals) if request.others else ()
 
-    def _one(self, request: LaunchRequest, tag: dict[str, str], index: int) -> str:
+    def _one(self, request: LaunchRequest, offering: Offering, index: int) -> str:
         number = next(self._ids)
+        tag = {item["Key"]: item["Value"] for item in spec.tag_list(request)}
+        tag.pop(tags.ORDER, None)
+        instance_id = f"i-{number:017x}"
         instance = Instance(
-            id=f"i-{number:017x}",
+            id=instance_id,
             state=InstanceState.PENDING,
             role=tag[tags.ROLE],
-            node=spec.node_of(tag, index),
+            node=identity.node_of(tag, index, instance_id),
             pool=request.pool,
             partition=request.partition,
             attempt=request.attempt,
-            type=request.offering.type,
-            zone=request.offering.zone,
-            lifecycle=request.offering.lifecycle,
+            type=offering.type,
+            zone=offering.zone,
+            lifecycle=offering.lifecycle,
             address=f"10.42.{number // 250}.{number % 250 + 1}",
-            price=request.offering.price,
+            price=identity.price_of(tag, offering.type),
             launched_at=self.clock.now(),
         )
         visible = self.clock.now() + self.lag

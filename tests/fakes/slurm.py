@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from slurmplugins.errors import SlurmRefused, SlurmUnreachable
 from slurmplugins.model import Job, JobAsk, Node
 from slurmplugins.names import NodeName, compress
+from slurmplugins.slurm import appended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,6 +36,8 @@ class JobState:
     state: str = "PENDING"
     restarts: int = 0
     comment: str = ""
+    held: bool = False
+    submitted_at: float = 0.0
 
 
 @dataclass
@@ -67,7 +70,14 @@ class FakeSlurm:
     def jobs(self, node: str | None = None) -> tuple[Job, ...]:
         self._reach()
         return tuple(
-            Job(number, frozenset({job.state}), compress(job.nodes), job.restarts, job.comment)
+            Job(
+                number,
+                frozenset({job.state}),
+                compress(job.nodes),
+                job.restarts,
+                job.comment,
+                job.submitted_at,
+            )
             for number, job in self.queue.items()
             if node is None or node in job.nodes
         )
@@ -115,7 +125,13 @@ class FakeSlurm:
         if job not in self.queue:
             raise SlurmRefused(f"Invalid job id {job}")
         state = self.queue[job]
-        state.comment = f"{state.comment} | {text}" if state.comment else text
+        state.comment = appended(state.comment, text)
+
+    def hold(self, job: int) -> None:
+        self._reach()
+        if job not in self.queue or self.queue[job].state != "PENDING":
+            raise SlurmRefused(f"Job {job} is not pending")
+        self.queue[job].held = True
 
     # The world
 

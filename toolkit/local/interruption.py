@@ -8,8 +8,7 @@ from typing import Any
 
 from moto.events.models import events_backends
 
-from slurmplugins import names, tags
-from slurmplugins.errors import BadName
+from slurmplugins import identity, tags
 from toolkit.local.imds_tree import iso
 from toolkit.local.layer.launch import SPOT
 from toolkit.local.layer.tables import ALIVE, Life, Notice, Tables
@@ -90,15 +89,7 @@ class Interruptions:
 
 def node_of(life: Life) -> str | None:
     """Return the Slurm node that an instance is, from the tags it was launched with."""
-    own = life.tags
-    if own.get(tags.NODE):
-        return own[tags.NODE]
-    try:
-        nodes = names.expand(own.get(tags.NODES, ""))
-    except BadName:
-        return None
-    index = int(life.instance.ami_launch_index)
-    return nodes[index] if index < len(nodes) else None
+    return identity.node_of(life.tags, int(life.instance.ami_launch_index), life.id)
 
 
 def shown(life: Life) -> dict[str, Any]:

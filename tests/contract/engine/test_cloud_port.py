@@ -127,7 +127,7 @@ def ask(offered: Offered, attempt: str = "a1", **more: Any) -> LaunchRequest:
 
 
 def test_a_launch_returns_one_machine_a_node_in_order(offered: Offered):
-    machines = offered.cloud.launch(ask(offered))
+    machines = offered.cloud.launch(ask(offered)).machines
     assert [item.node for item in machines] == list(NODES)
     assert len({item.id for item in machines}) == 3
     assert all(item.address for item in machines)
@@ -146,15 +146,15 @@ def test_a_machine_carries_its_whole_map_in_its_tags(offered: Offered):
 
 def test_the_offering_decides_between_spot_and_on_demand(offered: Offered):
     request = ask(offered)
-    spot = offered.cloud.launch(request)
+    spot = offered.cloud.launch(request).machines
     other = replace(request.offering, lifecycle=Lifecycle.ON_DEMAND)
-    demand = offered.cloud.launch(ask(offered, "a2", offering=other))
+    demand = offered.cloud.launch(ask(offered, "a2", offering=other)).machines
     assert {item.lifecycle for item in spot} == {Lifecycle.SPOT}
     assert {item.lifecycle for item in demand} == {Lifecycle.ON_DEMAND}
 
 
 def test_launched_machines_are_listed_as_live(offered: Offered):
-    launched = offered.cloud.launch(ask(offered))
+    launched = offered.cloud.launch(ask(offered)).machines
     offered.settle()
     listed = offered.cloud.instances()
     assert {item.id for item in listed} == {item.id for item in launched}
@@ -162,19 +162,19 @@ def test_launched_machines_are_listed_as_live(offered: Offered):
 
 
 def test_repeating_an_attempt_returns_the_same_machines(offered: Offered):
-    first = offered.cloud.launch(ask(offered))
-    again = offered.cloud.launch(ask(offered))
+    first = offered.cloud.launch(ask(offered)).machines
+    again = offered.cloud.launch(ask(offered)).machines
     assert [item.id for item in first] == [item.id for item in again]
 
 
 def test_another_attempt_starts_other_machines(offered: Offered):
-    first = offered.cloud.launch(ask(offered))
-    second = offered.cloud.launch(ask(offered, "a2"))
+    first = offered.cloud.launch(ask(offered)).machines
+    second = offered.cloud.launch(ask(offered, "a2")).machines
     assert not {item.id for item in first} & {item.id for item in second}
 
 
 def test_terminated_machines_are_over_and_stay_listed_as_such(offered: Offered):
-    machines = offered.cloud.launch(ask(offered))
+    machines = offered.cloud.launch(ask(offered)).machines
     offered.settle()
     ids = [item.id for item in machines]
     assert offered.cloud.terminate(ids) == set(ids)
@@ -185,21 +185,21 @@ def test_terminated_machines_are_over_and_stay_listed_as_such(offered: Offered):
 
 
 def test_terminating_twice_is_no_error(offered: Offered):
-    ids = [item.id for item in offered.cloud.launch(ask(offered))]
+    ids = [item.id for item in offered.cloud.launch(ask(offered)).machines]
     offered.settle()
     offered.cloud.terminate(ids)
     assert offered.cloud.terminate(ids) == set(ids)
 
 
 def test_an_unknown_id_does_not_keep_others_from_ending(offered: Offered):
-    ids = [item.id for item in offered.cloud.launch(ask(offered))]
+    ids = [item.id for item in offered.cloud.launch(ask(offered)).machines]
     offered.settle()
     over = offered.cloud.terminate([*ids, "i-0123456789abcdef0"])
     assert over == set(ids)
 
 
 def test_another_cluster_neither_sees_nor_ends_our_machines(offered: Offered):
-    ids = [item.id for item in offered.cloud.launch(ask(offered))]
+    ids = [item.id for item in offered.cloud.launch(ask(offered)).machines]
     offered.settle()
     assert offered.other_cluster.instances() == ()
     assert offered.other_cluster.terminate(ids) == frozenset()
