@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 MAX_POOLED: Final = 500
 """Machines in a call for several jobs. EC2 advises to split large launches."""
 
+_SURE: Final = identity.MAX_PARTS * (tags.MAX_VALUE - 64)
+"""Characters that fit into the tags however they fall: the last name of a part may not."""
+
 MAX_WHOLE: Final = 1000
 """Machines in a call for one job, which is better all or nothing than small."""
 
@@ -110,6 +113,8 @@ def _pooled(wants: Sequence[Want]) -> Batch:
 def _fits(nodes: Sequence[NodeName], most: int) -> bool:
     if len(nodes) > most:
         return False
+    if sum(map(len, nodes)) + len(nodes) <= _SURE:
+        return True
     return len(names.hostlists(nodes, characters=tags.MAX_VALUE)) <= identity.MAX_PARTS
 
 

@@ -146,17 +146,20 @@ class FakeCloud:
                 raise refusals[0].error
             return [], tuple(refusals)
         ids: list[str] = []
+        tag = {item["Key"]: item["Value"] for item in spec.tag_list(request)}
+        tag.pop(tags.ORDER, None)
         for offering, share in shares:
             if offering.key in self.capacity:
                 self.capacity[offering.key] -= share
-            ids += [self._one(request, offering, len(ids) + at) for at in range(share)]
+            first = len(ids)
+            ids += [self._one(request, offering, tag, first + at) for at in range(share)]
         # RunInstances says nothing about what it could not do beyond the minimum.
         return ids, tuple(refusals) if request.others else ()
 
-    def _one(self, request: LaunchRequest, offering: Offering, index: int) -> str:
+    def _one(
+        self, request: LaunchRequest, offering: Offering, tag: dict[str, str], index: int
+    ) -> str:
         number = next(self._ids)
-        tag = {item["Key"]: item["Value"] for item in spec.tag_list(request)}
-        tag.pop(tags.ORDER, None)
         instance_id = f"i-{number:017x}"
         instance = Instance(
             id=instance_id,
@@ -174,7 +177,7 @@ class FakeCloud:
             launched_at=self.clock.now(),
         )
         visible = self.clock.now() + self.lag
-        self.machines[instance.id] = Machine(instance, self.cluster, visible, tags=tag)
+        self.machines[instance.id] = Machine(instance, self.cluster, visible, tags=dict(tag))
         return instance.id
 
     def _described(self, machine: Machine) -> Instance:
