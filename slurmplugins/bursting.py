@@ -1,18 +1,16 @@
-"""What resume, suspend and resume_fail do, given the engine's parts: read, plan, execute."""
+"""What resume, suspend and resume_fail do, given the engine's parts: read, plan, execute.
+
+What is needed only once the cloud has been read is imported then, so that it is read sooner.
+"""
 
 from __future__ import annotations
 
-import random
-import secrets
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import planner
-from slurmplugins.actions import Terminate
 from slurmplugins.errors import CloudError, EngineError, SlurmError
-from slurmplugins.launcher import Launcher
 from slurmplugins.model import EndCause, Failure, Preference
-from slurmplugins.waits import Waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -55,6 +53,8 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
     """End the machines of nodes that Slurm has let go of. Raises when either world is unreadable:
     nothing is ended on half a view, and reconcile does it later.
     """
+    from slurmplugins import planner
+
     wanted = [node for node in nodes if engine.config.pool_of(node) is not None]
     listed = engine.cloud.instances()
     states = {node.name: node for node in engine.slurm.nodes()}
@@ -68,6 +68,8 @@ def _plan(engine: Engine, run: str, asks: Sequence[JobAsk]) -> ResumePlan:
     """Read the cloud, then plan and claim while no other run can claim."""
     waited = _waited(engine, asks)
     listed = _listed(engine)
+    from slurmplugins import planner
+
     plans: list[ResumePlan] = []
 
     def choose(claims: Claims) -> Iterable[NodeName]:
@@ -92,6 +94,11 @@ def _listed(engine: Engine) -> tuple[Instance, ...]:
 
 
 def _carry_out(engine: Engine, run: str, plan: ResumePlan) -> None:
+    from random import random
+
+    from slurmplugins.actions import Terminate
+    from slurmplugins.launcher import Launcher
+
     executor = engine.executor
     executor.give_back(plan.failures)
     executor.run(
@@ -104,8 +111,8 @@ def _carry_out(engine: Engine, run: str, plan: ResumePlan) -> None:
         memory=engine.memory,
         clock=engine.clock,
         log=engine.log.bind(run=run),
-        attempt=lambda: secrets.token_hex(12),
-        jitter=random.random,
+        attempt=lambda: os.urandom(12).hex(),
+        jitter=random,
         budget=engine.config.resume_timeout * BUDGET_SHARE,
         crew=engine.crew,
     )
@@ -123,6 +130,8 @@ def _waited(engine: Engine, asks: Sequence[JobAsk]) -> Mapping[int, float]:
     policies = engine.config.policies.values()
     if not any(item.preference is Preference.ON_DEMAND_AFTER for item in policies):
         return {}
+    from slurmplugins.waits import Waits
+
     try:
         submitted = {job.id: job.submitted_at for job in engine.slurm.jobs()}
     except SlurmError as error:

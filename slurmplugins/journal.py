@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.errors import StateError
@@ -50,7 +49,7 @@ class Journal:
     @contextlib.contextmanager
     def run(self) -> Iterator[str]:
         """A run of resume: its claims hold while the block runs and end with the process."""
-        run = secrets.token_hex(8)
+        run = os.urandom(8).hex()
         path = self._runs / f"{run}.lock"
         with contextlib.ExitStack() as held:
             with _state_errors():

@@ -12,7 +12,6 @@ from slurmplugins.clock import SystemClock
 from slurmplugins.cloud.ec2 import Ec2, S3Store, client
 from slurmplugins.cloud.paced import INSTANCES, PacedCloud, Rate
 from slurmplugins.crew import Crew
-from slurmplugins.executor import Executor
 from slurmplugins.journal import Journal
 from slurmplugins.offerings import OfferingMemory
 from slurmplugins.runner import SystemRunner
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from slurmplugins.clock import Clock
     from slurmplugins.cloud.base import Cloud, ObjectStore
     from slurmplugins.config import BurstConfig
+    from slurmplugins.executor import Executor
     from slurmplugins.log import Log
     from slurmplugins.slurm import Slurm
 
@@ -50,6 +50,8 @@ class Engine:
 
     @property
     def executor(self) -> Executor:
+        from slurmplugins.executor import Executor
+
         return Executor(
             cloud=self.cloud,
             slurm=self.slurm,

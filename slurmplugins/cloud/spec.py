@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import identity, tags
@@ -102,6 +100,8 @@ def client_token(attempt: str) -> str:
     From the attempt, never from the node's name: EC2 remembers a token for a day after its
     machines ended and would answer with those.
     """
+    import hashlib
+
     return hashlib.sha256(attempt.encode()).hexdigest()
 
 
@@ -184,6 +184,8 @@ def instance(described: Mapping[str, Any]) -> Instance:
 
 
 def _epoch(value: object) -> float:
+    from datetime import datetime
+
     return value.timestamp() if isinstance(value, datetime) else 0.0
 
 
@@ -192,4 +194,6 @@ def _ended_at(described: Mapping[str, Any]) -> float | None:
     found = _ENDED_AT.search(described.get("StateTransitionReason", "") or "")
     if found is None:
         return None
+    from datetime import UTC, datetime
+
     return datetime.fromisoformat(found.group(1)).replace(tzinfo=UTC).timestamp()

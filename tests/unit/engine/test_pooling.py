@@ -276,7 +276,7 @@ def test_a_wait_that_makes_no_sense_is_left_to_ec2_to_judge(bench: Bench):
     "code", ["VcpuLimitExceeded", "UnauthorizedOperation", "InvalidParameterValue"]
 )
 def test_a_job_that_only_a_person_can_help_is_held_with_ec2s_words(bench: Bench, code: str):
-    bench.cloud.refusals = {key: code for key in (SPOT_A, SPOT_B, ON_DEMAND)}
+    bench.cloud.refusals = dict.fromkeys((SPOT_A, SPOT_B, ON_DEMAND), code)
     asks = start(bench, 2)
     bench.slurm.queue[100].comment = "theirs"
     bursting.resume(bench.engine, asks)
