@@ -71,9 +71,9 @@ def main() -> None:
         cpu(code)  # compiles what is not compiled yet
         took = [cpu(code) for _ in range(RUNS)]
     bare = min(cpu("pass") for _ in range(RUNS))
-    print(
+    sys.stdout.write(
         f"{nodes} nodes: least {min(took):.0f} ms, median {statistics.median(took):.0f} ms;"
-        f" a bare interpreter {bare:.0f} ms (Python {sys.version.split()[0]})"
+        f" a bare interpreter {bare:.0f} ms (Python {sys.version.split()[0]})\n"
     )
 
 

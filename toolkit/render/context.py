@@ -125,7 +125,8 @@ def head_hostname(config: ClusterConfig) -> str:
 def first_price(config: ClusterConfig, pool: str, prices: Prices) -> Decimal:
     """What a node of the pool costs an hour when the first offering can be had."""
     first = config.pools[pool].offerings[0]
-    return prices.usd_per_hour(first.type, first.capacity, config.pool_zones(pool)[0])
+    capacity = "spot" if first.capacity == "spot" else "on-demand"
+    return prices.usd_per_hour(first.type, capacity, config.offering_zones(pool, first)[0])
 
 
 def _nodes(config: ClusterConfig, prices: Prices) -> tuple[NodeLine, ...]:

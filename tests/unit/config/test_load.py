@@ -117,7 +117,12 @@ def test_problems_are_in_line_order():
         ("cluster: demo", "cluster: demo\nprofle: local", "profle", "did you mean 'profile'?"),
         ("memory_gib", "memory_gb", "pools.gpu.shape.memory_gb", "did you mean 'memory_gib'?"),
         ("memory_gib: 16, ", "", "pools.gpu.shape.memory_gib", "missing"),
-        ("capacity: spot", "capacity: sport", "pools.gpu.offerings[0].capacity", "'spot' or"),
+        (
+            "capacity: spot",
+            "capacity: sport",
+            "pools.gpu.offerings[0].capacity",
+            "'spot', 'on-demand' or",
+        ),
         ("count: 4", "count: '4'", "pools.gpu.count", "valid integer"),
         ("count: 4", "count: true", "pools.gpu.count", "valid integer"),
         (", gpu: a10g", "", "pools.gpu.shape", "the kind of its GPUs"),

@@ -167,7 +167,9 @@ def test_tags_are_written_while_launching_or_to_move_a_node(stack):
         if "ec2:CreateTags" in listed(item["Action"]):
             condition = item["Condition"]
             launching = "ec2:CreateAction" in condition["StringEquals"]
-            moving = condition.get("ForAllValues:StringEquals") == {"aws:TagKeys": ["toolkit:node"]}
+            moving = condition.get("ForAllValues:StringLike") == {
+                "aws:TagKeys": ["toolkit:node", "toolkit:order", "toolkit:order.*"]
+            }
             assert launching or moving
 
 
