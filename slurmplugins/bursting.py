@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import CloudError, EngineError, SlurmError
-from slurmplugins.model import EndCause, Failure, Preference
+from slurmplugins.model import EndCause, Failure
+from slurmplugins.policy import Preference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import names
 from slurmplugins.errors import BadName, ConfigError
-from slurmplugins.model import Lifecycle, Offering, Policy, Pool, Preference
+from slurmplugins.model import Lifecycle, Offering, Pool
+from slurmplugins.policy import Policy, Preference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

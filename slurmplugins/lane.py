@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from slurmplugins.calls import Calls
     from slurmplugins.clock import Clock
     from slurmplugins.crew import Crew
-    from slurmplugins.model import Assignment, Instance, Offering, Pool, Rung
+    from slurmplugins.model import Assignment, Instance, Offering, Pool
     from slurmplugins.names import NodeName
     from slurmplugins.offerings import OfferingMemory, Setback
+    from slurmplugins.policy import Rung
 
 YOUNG_SECONDS: Final = 5.0
 """A machine this long after it was asked for can't have read its name yet: it may get another."""

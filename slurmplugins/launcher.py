@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from slurmplugins.crew import Crew
     from slurmplugins.journal import Journal
     from slurmplugins.log import Log
-    from slurmplugins.model import Assignment, JobLaunch, Pool, Refusal, Rung
+    from slurmplugins.model import Assignment, Pool, Refusal
     from slurmplugins.offerings import OfferingMemory
+    from slurmplugins.planner import JobLaunch
+    from slurmplugins.policy import Rung
 
 _GRAVITY: Final = (Denied, InvalidRequest, NotFound, Quota, CloudUnreachable, Throttled)
 """When offerings fail for different reasons, the one a person must act on is named first."""

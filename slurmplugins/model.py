@@ -71,29 +71,6 @@ class Offering:
         return f"{kind}:{self.type}:{self.zone}"
 
 
-Rung = tuple[Offering, ...]
-"""Offerings of one lifecycle in one zone, any of which will do: one call is made for them."""
-
-
-class Preference(StrEnum):
-    """In which order offerings are tried; AS_LISTED is the order of cluster.yaml."""
-
-    AS_LISTED = "as-listed"
-    SPOT_ONLY = "spot-only"
-    SPOT_FIRST = "spot-first"
-    ON_DEMAND_AFTER = "on-demand-after"
-    ON_DEMAND_ONLY = "on-demand-only"
-    CHEAPEST_FIRST = "cheapest-first"
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """A partition's. `after`: seconds a job waits for spot before it may go on demand."""
-
-    preference: Preference = Preference.AS_LISTED
-    after: float = 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class Pool:
     """Slurm nodes of one shape, and the offerings that fill them, in order of preference.
@@ -283,26 +260,6 @@ class Failure:
     def reason(self) -> str:
         """What Slurm shows for the node."""
         return f"{REASON_PREFIX} {self.slug}" + (f" ({self.code})" if self.code else "")
-
-
-@dataclass(frozen=True, slots=True)
-class PoolAsk:
-    """Nodes of one pool that one job waits for, and what to try for them, in turn."""
-
-    pool: Pool
-    nodes: tuple[NodeName, ...]
-    ladder: tuple[Rung, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class JobLaunch:
-    """Machines to start for one job, all or none. `nodes` are all that the job waits for, those
-    that have a machine already included: when the rest can't be had, they are given back too.
-    """
-
-    job: int | None
-    asks: tuple[PoolAsk, ...]
-    nodes: tuple[NodeName, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins import policy, spend, tags
 from slurmplugins.actions import Terminate
-from slurmplugins.model import Assignment, Failure, JobLaunch, PoolAsk
+from slurmplugins.model import Assignment, Failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,10 +16,31 @@ if TYPE_CHECKING:
     from slurmplugins.config import BurstConfig
     from slurmplugins.model import Claims, EndCause, Instance, JobAsk, Node, Pool
     from slurmplugins.names import NodeName
+    from slurmplugins.policy import Rung
 
 UNKNOWN_NODE: Final = "unknown-node"
 IN_DOUBT: Final = "launch-in-doubt"
 NO_OFFERING: Final = "no-offering"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolAsk:
+    """Nodes of one pool that one job waits for, and what to try for them, in turn."""
+
+    pool: Pool
+    nodes: tuple[NodeName, ...]
+    ladder: tuple[Rung, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobLaunch:
+    """Machines to start for one job, all or none. `nodes` are all that the job waits for, those
+    that have a machine already included: when the rest can't be had, they are given back too.
+    """
+
+    job: int | None
+    asks: tuple[PoolAsk, ...]
+    nodes: tuple[NodeName, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from slurmplugins.model import Lifecycle, Preference
+from slurmplugins.model import Lifecycle, Offering
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from decimal import Decimal
 
-    from slurmplugins.model import Offering, Policy, Pool, Rung
+    from slurmplugins.model import Pool
+
+Rung = tuple[Offering, ...]
+"""Offerings of one lifecycle in one zone, any of which will do: one call is made for them."""
+
+
+class Preference(StrEnum):
+    """In which order offerings are tried; AS_LISTED is the order of cluster.yaml."""
+
+    AS_LISTED = "as-listed"
+    SPOT_ONLY = "spot-only"
+    SPOT_FIRST = "spot-first"
+    ON_DEMAND_AFTER = "on-demand-after"
+    ON_DEMAND_ONLY = "on-demand-only"
+    CHEAPEST_FIRST = "cheapest-first"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A partition's. `after`: seconds a job waits for spot before it may go on demand."""
+
+    preference: Preference = Preference.AS_LISTED
+    after: float = 0.0
 
 
 def ladder(pool: Pool, policy: Policy, waited: float) -> tuple[Rung, ...]:
@@ -31,6 +55,8 @@ def without_spot(rungs: Iterable[Rung]) -> tuple[Rung, ...]:
 
 def spot_price(rungs: Iterable[Rung]) -> Decimal | None:
     """USD an hour of the first spot offering; None when there is no spot among them."""
+    from decimal import Decimal
+
     found = (rung[0].price for rung in rungs if rung[0].lifecycle is Lifecycle.SPOT)
     price = next(found, None)
     return None if price is None else Decimal(price)
@@ -58,6 +84,8 @@ def _chosen(offerings: Sequence[Offering], policy: Policy, waited: float) -> Seq
 
 def _cost(offering: Offering) -> tuple[bool, Decimal]:
     """An unknown price goes last: it is not to win because nobody knows it."""
+    from decimal import Decimal
+
     price = Decimal(offering.price)
     return not price, price
 

@@ -12,7 +12,8 @@ from slurmplugins.model import Lifecycle
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from slurmplugins.model import Instance, Rung
+    from slurmplugins.model import Instance
+    from slurmplugins.policy import Rung
 
 
 @dataclass(frozen=True, slots=True)
