@@ -2,7 +2,7 @@
 
     python scripts/startup_cost.py [nodes]
 
-Prints the least and the median of 15 runs, each a fresh interpreter started as the wrapper does
+Prints the least and the median of 40 runs, each a fresh interpreter started as the wrapper does
 it (-I), and the share of a bare interpreter in it.
 """
 
@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-RUNS = 15
+RUNS = 40
 
 WORK = """
 import sys
