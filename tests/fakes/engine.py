@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,7 @@ class Bench:
         self.slurm.define(self.config.pool_by_node)
         self.store = FakeStore()
         self.lines: list[str] = []
+        self.duds: set[str] = set()
         self.engine = Engine(
             config=self.config,
             cloud=self.cloud,
@@ -80,8 +82,16 @@ class Bench:
     def events(self, name: str) -> list[dict[str, object]]:
         return [item for item in map(json.loads, self.lines) if item["event"] == name]
 
+    def restart(self) -> None:
+        """A new process: nothing of the engine survives but its state directory."""
+        self.engine = dataclasses.replace(
+            self.engine,
+            journal=Journal(self.engine.state, self.clock),
+            memory=OfferingMemory(self.engine.state / "offerings.json", self.clock),
+        )
+
     def boot(self) -> None:
-        """Every live machine's slurmd reports."""
+        """Every live machine's slurmd reports, but those that never come up."""
         for machine in self.cloud.live():
-            if machine.node is not None:
+            if machine.node is not None and machine.id not in self.duds:
                 self.slurm.register(machine.node, machine.id, machine.address)
