@@ -8,7 +8,6 @@ Its time is true time, which the head node's wall clock may disagree with.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -80,8 +79,9 @@ class FakeCloud:
         self.subnets: set[str] = set()
         self.throttle = Throttle(clock.monotonic, enabled=False)
         self._tokens: dict[str, list[str]] = {}
+        self._short: set[str] = set()
         self._late: dict[str, Late] = {}
-        self._ids = itertools.count(1)
+        self._made = 0
 
     # The port
 
@@ -101,6 +101,8 @@ class FakeCloud:
         if self.lose_answers:
             self.lose_answers -= 1
             raise codes.error("Unreachable", "the answer was lost")
+        if token in self._short:
+            self._give_up(request, self._tokens[token])
         return tuple(self._described(self.machines[item]) for item in self._tokens[token])
 
     def instances(self) -> tuple[Instance, ...]:
@@ -201,23 +203,22 @@ class FakeCloud:
         if left is not None:
             self.capacity[key] = left - len(request.nodes)
         tag = {item["Key"]: item["Value"] for item in spec.tag_list(request)}
+        count = len(request.nodes)
         if self.partials:
-            self._half(request, tag)
-        return [self._one(request, tag, index) for index in range(len(request.nodes))]
+            self.partials -= 1
+            count //= 2
+            self._short.add(spec.client_token(request.attempt))
+        return [self._one(request, tag, index) for index in range(count)]
 
-    def _half(self, request: LaunchRequest, tag: dict[str, str]) -> None:
-        """A fleet that got half: the adapter ends it, unless that answer is lost as well."""
-        self.partials -= 1
-        started = [self._one(request, tag, index) for index in range(len(request.nodes) // 2)]
-        if self.lose_answers:
-            self.lose_answers -= 1
-            raise codes.error("Unreachable", "half was started, and its end not confirmed")
+    def _give_up(self, request: LaunchRequest, started: Sequence[str]) -> None:
+        """A fleet that got half: the port's word is all or none, so the adapter ends it."""
         for item in started:
             self.end(item, USER_SHUTDOWN)
         raise codes.error("UnfulfillableCapacity", f"{len(started)} of {len(request.nodes)}")
 
     def _one(self, request: LaunchRequest, tag: dict[str, str], index: int) -> str:
-        number, now = next(self._ids), self.clock.monotonic()
+        self._made += 1
+        number, now = self._made, self.clock.monotonic()
         instance = Instance(
             id=f"i-{number:017x}",
             state=InstanceState.PENDING,

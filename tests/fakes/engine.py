@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
 from typing import TYPE_CHECKING
 
 from slurmplugins import config
+from slurmplugins.files import write_atomically
 from slurmplugins.journal import Journal
 from slurmplugins.log import Log
 from slurmplugins.offerings import OfferingMemory
@@ -89,6 +91,26 @@ class Bench:
             journal=Journal(self.engine.state, self.clock),
             memory=OfferingMemory(self.engine.state / "offerings.json", self.clock),
         )
+
+    def save(self, path: Path) -> None:
+        """The world as it is, for another process; a reader sees the old or the new."""
+        world = (self.clock, self.cloud, self.slurm, self.store, self.duds)
+        write_atomically(path, pickle.dumps(world), mode=0o600)
+
+    def load(self, path: Path) -> None:
+        """The world that another process left."""
+        self.clock, self.cloud, self.slurm, self.store, self.duds = pickle.loads(  # noqa: S301
+            path.read_bytes()
+        )
+        self.engine = dataclasses.replace(
+            self.engine,
+            cloud=self.cloud,
+            slurm=self.slurm,
+            store=self.store,
+            clock=self.clock,
+            log=Log(self.lines.append, self.clock),
+        )
+        self.restart()
 
     def boot(self) -> None:
         """Every live machine's slurmd reports, but those that never come up."""

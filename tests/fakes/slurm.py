@@ -134,6 +134,14 @@ class FakeSlurm:
         known.nodes, known.state, known.size = tuple(nodes), "RUNNING", len(nodes)
         return JobAsk(job, tuple(nodes))
 
+    def asks(self) -> list[JobAsk]:
+        """What a resume file says now: the nodes of each job that are powering up."""
+        waiting = {
+            number: tuple(name for name in job.nodes if "POWERING_UP" in self.flags(name))
+            for number, job in self.queue.items()
+        }
+        return [JobAsk(number, nodes) for number, nodes in waiting.items() if nodes]
+
     def schedule(self, limit: int | None = None) -> list[JobAsk]:
         """Allocate nodes to requeued jobs while there are any; nodes that are up come first."""
         asks = []
