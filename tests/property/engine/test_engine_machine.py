@@ -342,7 +342,7 @@ class Trouble(RuleBasedStateMachine):
 if os.environ.get("HYPOTHESIS_PROFILE", "ci") == "ci":
     Trouble.TestCase.settings = settings(
         settings(),
-        max_examples=60,
+        max_examples=250,
         stateful_step_count=30,
         phases=[Phase.explicit, Phase.generate],
     )
