@@ -29,8 +29,3 @@ class FakeClock:
     def jump(self, seconds: float) -> None:
         """The wall clock is set forward or back; no time passes."""
         self._offset += seconds
-
-    @property
-    def ahead(self) -> float:
-        """How far the wall clock is ahead of true time."""
-        return self._offset

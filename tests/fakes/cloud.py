@@ -97,7 +97,7 @@ class FakeCloud:
             self._late[token] = Late(self.clock.monotonic() + self.delay, request)
             raise codes.error("Unreachable", "the answer was lost, and the call not yet done")
         self._late.pop(token, None)
-        self._once(token, request)
+        self._once(token, request, self.clock.monotonic())
         if self.lose_answers:
             self.lose_answers -= 1
             raise codes.error("Unreachable", "the answer was lost")
@@ -184,16 +184,16 @@ class FakeCloud:
             if late.due <= now:
                 del self._late[token]
                 try:
-                    self._once(token, late.request)
+                    self._once(token, late.request, late.due)
                 except Exception:  # noqa: BLE001, S112 - nobody is there to be told
                     continue
 
-    def _once(self, token: str, request: LaunchRequest) -> None:
+    def _once(self, token: str, request: LaunchRequest, at: float) -> None:
         if token not in self._tokens:
             self.requests.append(request)
-            self._tokens[token] = self._start(request)
+            self._tokens[token] = self._start(request, at)
 
-    def _start(self, request: LaunchRequest) -> list[str]:
+    def _start(self, request: LaunchRequest, at: float) -> list[str]:
         key = request.offering.key
         if key in self.refusals:
             raise codes.error(self.refusals[key], f"no {key}")
@@ -208,7 +208,7 @@ class FakeCloud:
             self.partials -= 1
             count //= 2
             self._short.add(spec.client_token(request.attempt))
-        return [self._one(request, tag, index) for index in range(count)]
+        return [self._one(request, tag, index, at) for index in range(count)]
 
     def _give_up(self, request: LaunchRequest, started: Sequence[str]) -> None:
         """A fleet that got half: the port's word is all or none, so the adapter ends it."""
@@ -216,9 +216,9 @@ class FakeCloud:
             self.end(item, USER_SHUTDOWN)
         raise codes.error("UnfulfillableCapacity", f"{len(started)} of {len(request.nodes)}")
 
-    def _one(self, request: LaunchRequest, tag: dict[str, str], index: int) -> str:
+    def _one(self, request: LaunchRequest, tag: dict[str, str], index: int, at: float) -> str:
         self._made += 1
-        number, now = self._made, self.clock.monotonic()
+        number = self._made
         instance = Instance(
             id=f"i-{number:017x}",
             state=InstanceState.PENDING,
@@ -232,9 +232,9 @@ class FakeCloud:
             lifecycle=request.offering.lifecycle,
             address=f"10.42.{number // 250}.{number % 250 + 1}",
             price=request.offering.price,
-            launched_at=now,
+            launched_at=at,
         )
-        self.machines[instance.id] = Machine(instance, self.cluster, now + self.lag, tags=tag)
+        self.machines[instance.id] = Machine(instance, self.cluster, at + self.lag, tags=tag)
         return instance.id
 
     def _described(self, machine: Machine, *, stale: float = 0.0) -> Instance:

@@ -9,6 +9,7 @@ either works or can be used again.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import tempfile
 from pathlib import Path
@@ -27,9 +28,13 @@ from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from slurmplugins.names import NodeName
 
-NODES = names.expand("gpu-[001-006]")
-KEYS = [SPOT_A, SPOT_B, ON_DEMAND]
+
+GPU = names.expand("gpu-[001-006]")
+CPU = names.expand("cpu-[1-4]")
+NODES = (*GPU, *CPU)
+KEYS = [SPOT_A, SPOT_B, ON_DEMAND, "on-demand:m7i.large:us-east-1a"]
 STRANGER = "i-stranger"
 HOUR = 3600.0
 PERIOD = 15.0
@@ -68,7 +73,7 @@ class Trouble(RuleBasedStateMachine):
             id=STRANGER,
             state=InstanceState.RUNNING,
             role="compute",
-            node=NODES[0],
+            node=GPU[0],
             pool="gpu",
             partition="spot",
             attempt="x",
@@ -83,12 +88,16 @@ class Trouble(RuleBasedStateMachine):
 
     # What people and Slurm do
 
-    @rule(size=st.integers(1, 4))
-    def submit(self, size: int) -> None:
-        free = [name for name in NODES if self.bench.slurm.flags(name) >= {"IDLE", "POWERED_DOWN"}]
-        if len(free) >= size:
+    @rule(size=st.integers(1, 4), more=st.integers(0, 2))
+    def submit(self, size: int, more: int) -> None:
+        """A job of one pool, or of two."""
+        chosen = (*self._off(GPU)[:size], *self._off(CPU)[:more])
+        if len(chosen) == size + more:
             self.jobs += 1
-            self.asks.append(self.bench.slurm.start(self.jobs, free[:size]))
+            self.asks.append(self.bench.slurm.start(self.jobs, chosen))
+
+    def _off(self, nodes: Sequence[NodeName]) -> list[NodeName]:
+        return [name for name in nodes if self.bench.slurm.flags(name) >= {"IDLE", "POWERED_DOWN"}]
 
     @rule()
     def finish_or_cancel(self) -> None:
@@ -122,10 +131,43 @@ class Trouble(RuleBasedStateMachine):
         self.asked, self.asks = self.asks or self.asked, []
         self._resume(self.asked, fuse)
 
-    @rule(size=st.integers(1, 4), fuse=FUSES)
-    def submit_and_resume(self, size: int, fuse: int | None) -> None:
-        self.submit(size)
+    @rule(size=st.integers(1, 4), more=st.integers(0, 2), fuse=FUSES)
+    def submit_and_resume(self, size: int, more: int, fuse: int | None) -> None:
+        self.submit(size, more)
         self.resume(fuse)
+
+    @rule(
+        size=st.integers(1, 4), late=st.booleans(), lag=st.sampled_from([0.0, 60.0]),
+        wait=st.sampled_from([1, 15, 40]),
+    )  # fmt: skip
+    def nothing_answers_and_the_job_is_tried_again(
+        self, size: int, late: bool, lag: float, wait: int
+    ) -> None:
+        """The requeued job is back before the list shows what the unanswered call did."""
+        self.bench.cloud.lag = lag
+        self.bench.cloud.lose_answers, self.bench.cloud.late_effects = 6, 6 * late
+        self.submit_and_resume(size, 0, None)
+        self.bench.cloud.lose_answers = self.bench.cloud.late_effects = 0
+        self.bench.clock.advance(wait)
+        self.bench.slurm.tick()
+        if not self.bench.slurm.unreachable:
+            self.reconcile(None)
+        self.requeued_jobs_start_again()
+        self.resume(None)
+
+    @rule(size=st.integers(1, 4), at=st.integers(0, 12))
+    def two_runs_overlap(self, size: int, at: int) -> None:
+        """slurmctld asks again while the first run is somewhere in the middle."""
+        self.submit(size, 0)
+        self.asked, self.asks = self.asks or self.asked, []
+        passed = itertools.count()
+
+        def interfere(_place: str) -> None:
+            if next(passed) == at:
+                self._resume(self.asked, None)
+
+        with contextlib.suppress(EngineError):
+            bursting.resume(watch(self.bench.engine, interfere), self.asked)
 
     @precondition(lambda self: self.still_wanted())
     @rule(fuse=FUSES)
@@ -219,7 +261,7 @@ class Trouble(RuleBasedStateMachine):
     def answers_are_lost(self, answers: int) -> None:
         self.bench.cloud.lose_answers = answers
 
-    @rule(delay=st.sampled_from([2.0, 20.0, 60.0]), calls=st.integers(1, 6))
+    @rule(delay=st.sampled_from([2.0, 20.0]), calls=st.integers(1, 6))
     def calls_happen_after_they_failed(self, delay: float, calls: int) -> None:
         self.bench.cloud.delay, self.bench.cloud.late_effects = delay, calls
 
@@ -303,7 +345,6 @@ class Trouble(RuleBasedStateMachine):
         """The trouble is over: some minutes of normal life must put everything right."""
         bench = self.bench
         bench.cloud.calm()
-        bench.clock.jump(-bench.clock.ahead)
         self.blindness(cloud=False, slurm=False)
         self.asked = self.still_wanted()
         quiet = 0
