@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 from typing import TYPE_CHECKING, Any, Final
 
@@ -133,11 +134,21 @@ class Journal:
             write_atomically(self._path, "".join(f"{k}\n" for k in kept).encode(), mode=0o640)
 
     def _claims(self) -> Claims:
-        book = _Book(self._clock.now() - SETTLE_SECONDS)
+        book = _Book(self._recent)
         for record in self._records():
             with contextlib.suppress(KeyError, TypeError, ValueError):  # a damaged line
                 book.add(record)
         return book.claims(self._alive)
+
+    def _recent(self, record: dict[str, Any]) -> bool:
+        """By either clock: one that was set forward must not make a launch look long past.
+
+        The steady clock starts anew at boot; a record from before is then recent by chance at
+        worst, which costs a wait.
+        """
+        steady = _number(record, "up")
+        since = self._clock.monotonic() - steady
+        return _at(record) >= self._clock.now() - SETTLE_SECONDS or 0 <= since < SETTLE_SECONDS
 
     def _alive(self, run: str) -> bool:
         path = self._runs / f"{run}.lock"
@@ -171,7 +182,8 @@ class Journal:
             self._append(record)
 
     def _append(self, record: dict[str, Any]) -> None:
-        line = json.dumps({"at": self._clock.now(), **record}, separators=(",", ":")) + "\n"
+        times = {"at": self._clock.now(), "up": self._clock.monotonic()}
+        line = json.dumps({**times, **record}, separators=(",", ":")) + "\n"
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(self._path, flags, 0o640)
         try:
@@ -188,7 +200,7 @@ class Journal:
 class _Book:
     """Adds the records up."""
 
-    def __init__(self, recent: float) -> None:
+    def __init__(self, recent: Callable[[dict[str, Any]], bool]) -> None:
         self._recent = recent
         self._claimed: dict[str, set[NodeName]] = {}
         self._open: dict[str, tuple[str, frozenset[NodeName]]] = {}
@@ -196,7 +208,7 @@ class _Book:
         self._ended: dict[str, EndCause] = {}
 
     def add(self, record: dict[str, Any]) -> None:
-        kind, recent = record.get("kind"), _at(record) >= self._recent
+        kind, recent = record.get("kind"), self._recent(record)
         if kind == "claim":
             self._claimed.setdefault(record["run"], set()).update(map(NodeName, record["nodes"]))
         elif kind == "intent" and recent:
@@ -231,5 +243,9 @@ def _state_errors() -> Iterator[None]:
 
 
 def _at(record: dict[str, Any]) -> float:
-    value = record.get("at")
-    return float(value) if isinstance(value, int | float) else 0.0
+    return _number(record, "at", default=0.0)
+
+
+def _number(record: dict[str, Any], key: str, *, default: float = -math.inf) -> float:
+    value = record.get(key)
+    return float(value) if isinstance(value, int | float) else default

@@ -145,7 +145,7 @@ class _Draft:
         self.busy: list[NodeName] = []
 
     def add(self, ask: JobAsk) -> None:
-        problem = _problem(ask, self._machines, self._claims, self._config)
+        problem = _problem(ask, self._machines, self._claims, self._config, self._now)
         if problem is not None:
             self.failures.append(problem)
             return
@@ -199,6 +199,7 @@ def _problem(
     machines: Mapping[NodeName, Sequence[Instance]],
     claims: Claims,
     config: BurstConfig,
+    now: float,
 ) -> Failure | None:
     """Why this job can't be launched for at all, if so."""
     strangers = [node for node in ask.nodes if config.pool_of(node) is None]
@@ -210,7 +211,8 @@ def _problem(
         for node in ask.nodes
         if node in claims.doubtful
         and node not in claims.busy
-        and not any(item.state.live for item in machines.get(node, ()))
+        # One that is condemned, or too old, is not what the unanswered launch may have made.
+        and not _sort(machines.get(node, ()), claims, config, now)[0]
     ]
     if unclear:
         text = f"an earlier launch for {unclear[0]} got no answer; it is settled within minutes"

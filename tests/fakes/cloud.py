@@ -1,18 +1,20 @@
-"""A cloud with state: capacity, throttles, lost answers, late listings, interruptions.
+"""EC2 with state and with its bad habits, behind the engine's cloud port.
 
-It enforces what EC2 enforces and counts what it is asked, so that tests can state laws about the
-engine instead of scripting calls. Time comes from the test's clock alone.
+Capacity pools, partial launches, request rates, lists that lag behind, answers that are lost,
+calls that take effect after they have failed, interruptions. It enforces what EC2 enforces and
+counts what it is asked, so that tests can state laws about the engine instead of scripting calls.
+Its time is true time, which the head node's wall clock may disagree with.
 """
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from slurmplugins import identity, tags
 from slurmplugins.cloud import codes, spec
 from slurmplugins.model import Instance, InstanceState, Launched, Refusal
+from toolkit.local.layer.throttle import Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,8 +24,14 @@ if TYPE_CHECKING:
     from slurmplugins.names import NodeName
     from tests.fakes.clock import FakeClock
 
+REGION = "us-east-1"
 BOOT_SECONDS = 8.0
 END_SECONDS = 5.0
+FORGET_SECONDS = 3600.0
+"""EC2 lists a terminated instance for about an hour."""
+
+USER_SHUTDOWN = "Client.UserInitiatedShutdown"
+SPOT_TERMINATION = "Server.SpotInstanceTermination"
 
 
 @dataclass
@@ -35,8 +43,22 @@ class Machine:
     tags: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass
+class Late:
+    """A launch whose caller has been told that it failed, and that happens all the same."""
+
+    due: float
+    request: LaunchRequest
+
+
 class FakeCloud:
-    """`capacity` maps offering keys to machines left; an absent key has no limit."""
+    """`capacity` maps offering keys to machines left; an absent key has no limit.
+
+    `lag`: seconds a new machine is missing from lists. `stale`: seconds an ended one is still
+    listed as it was. `lose_answers`, `late_effects`, `partials`: how many of the next launches
+    lose their answer, happen `delay` seconds after it was lost, or find capacity for half.
+    `next_errors`: what the next launches are answered, having done nothing.
+    """
 
     def __init__(self, cluster: str, clock: FakeClock) -> None:
         self.cluster = cluster
@@ -47,30 +69,37 @@ class FakeCloud:
         self.requests: list[LaunchRequest] = []
         self.calls: list[str] = []
         self.lag = 0.0
+        self.stale = 0.0
         self.next_errors: list[CloudError] = []
+        self.next_give_errors: list[CloudError] = []
         self.lose_answers = 0
+        self.late_effects = 0
+        self.delay = 20.0
+        self.partials = 0
         self.unreadable = False
         self.launch_templates: set[str] = set()
         self.subnets: set[str] = set()
-        self.next_give_errors: list[CloudError] = []
+        self.throttle = Throttle(clock.monotonic, enabled=False)
         self._tokens: dict[str, tuple[list[str], tuple[Refusal, ...]]] = {}
-        self._ids = itertools.count(1)
+        self._late: dict[str, Late] = {}
+        self._made = 0
 
     # The port
 
     def launch(self, request: LaunchRequest) -> Launched:
-        self.calls.append("launch")
+        action = "CreateFleet" if request.others else "RunInstances"
+        self._called("launch", action, len(request.nodes))
         (spec.create_fleet if request.others else spec.run_instances)(request)
         if self.next_errors:
             raise self.next_errors.pop(0)
-        if self.launch_templates and request.launch_template not in self.launch_templates:
-            raise codes.error("InvalidLaunchTemplateName.NotFoundException", "no such template")
-        if self.subnets and request.subnet not in self.subnets:
-            raise codes.error("InvalidSubnetID.NotFound", "no such subnet")
+        self._check(request)
         token = spec.client_token(request.attempt)
-        if token not in self._tokens:
-            self.requests.append(request)
-            self._tokens[token] = self._start(request)
+        if self.late_effects and token not in self._tokens:
+            self.late_effects -= 1
+            self._late[token] = Late(self.clock.monotonic() + self.delay, request)
+            raise codes.error("Unreachable", "the answer was lost, and the call not yet done")
+        self._late.pop(token, None)
+        self._once(token, request, self.clock.monotonic())
         if self.lose_answers:
             self.lose_answers -= 1
             raise codes.error("Unreachable", "the answer was lost")
@@ -78,26 +107,34 @@ class FakeCloud:
         return Launched(tuple(self._described(self.machines[item]) for item in ids), refusals)
 
     def give(self, names: Mapping[str, NodeName]) -> None:
-        self.calls.append("give")
         for instance_id, node in names.items():
-            if instance_id not in self.machines or self.next_give_errors:
-                raise (self.next_give_errors or [codes.error("InvalidInstanceID.NotFound", "")])[0]
+            self._called("give", "CreateTags", 1)
+            if self.next_give_errors:
+                raise self.next_give_errors.pop(0)
+            if instance_id not in self.machines:
+                raise codes.error("InvalidInstanceID.NotFound", "no such machine")
             machine = self.machines[instance_id]
             machine.tags[tags.NODE] = node
             machine.instance = replace(machine.instance, node=node)
 
     def instances(self) -> tuple[Instance, ...]:
-        self.calls.append("instances")
+        self._called("instances", "DescribeInstances", 0)
         if self.unreadable:
             raise codes.error("Unreachable", "no answer")
+        now = self.clock.monotonic()
         return tuple(
-            self._described(machine)
+            self._described(machine, stale=self.stale)
             for machine in self.machines.values()
-            if machine.cluster == self.cluster and machine.visible_at <= self.clock.now()
+            if machine.cluster == self.cluster
+            and machine.visible_at <= now
+            and (machine.over_at is None or now < machine.over_at + FORGET_SECONDS)
         )
 
     def terminate(self, ids: Sequence[str]) -> frozenset[str]:
-        self.calls.append("terminate")
+        if not ids:
+            self.calls.append("terminate")
+            return frozenset()
+        self._called("terminate", "TerminateInstances", len(ids))
         if self.unreadable:
             raise codes.error("Unreachable", "no answer")
         over = set()
@@ -105,43 +142,86 @@ class FakeCloud:
             machine = self.machines.get(instance_id)
             if machine is None or machine.cluster != self.cluster:
                 continue
-            if machine.visible_at > self.clock.now():
+            if machine.visible_at > self.clock.monotonic():
                 continue
-            self.end(instance_id, "Client.UserInitiatedShutdown")
+            self.end(instance_id, USER_SHUTDOWN)
             over.add(instance_id)
         return frozenset(over)
 
     # The world
 
     def live(self) -> list[Instance]:
+        """What really runs, whatever the lists say."""
+        self._settle()
         return [item for item in map(self._described, self.machines.values()) if item.state.live]
 
     def add(self, instance: Instance, *, cluster: str | None = None) -> None:
         """A machine that was there before."""
         self.machines[instance.id] = Machine(instance, cluster or self.cluster, 0.0)
 
-    def end(self, instance_id: str, code: str) -> None:
+    def end(self, instance_id: str, code: str, *, after: float = 0.0) -> None:
         machine = self.machines[instance_id]
-        if machine.over_at is None:
-            machine.over_at = self.clock.now()
-            machine.instance = replace(machine.instance, ended_at=self.clock.now(), end_code=code)
+        due = self.clock.monotonic() + after
+        if machine.over_at is None or due < machine.over_at:
+            machine.over_at = due
+            machine.instance = replace(machine.instance, ended_at=due, end_code=code)
 
-    def interrupt(self, instance_id: str) -> None:
-        """The end of a spot machine, its two minutes over."""
-        self.end(instance_id, "Server.SpotInstanceTermination")
+    def interrupt(self, instance_id: str, *, notice: float = 0.0) -> None:
+        """EC2 takes a spot machine back, `notice` seconds from now."""
+        self.end(instance_id, SPOT_TERMINATION, after=notice)
 
-    def _start(self, request: LaunchRequest) -> tuple[list[str], tuple[Refusal, ...]]:
-        """Fill from the offerings in their order, as far as each goes; a minimum missed is none."""
-        wanted, shares, refusals = len(request.nodes), [], []
+    def calm(self) -> None:
+        """No more trouble: what has happened stays, everything from here on works."""
+        self.capacity, self.refusals, self.next_errors = {}, {}, []
+        self.lose_answers = self.late_effects = self.partials = 0
+        self.lag = self.stale = 0.0
+        self.unreadable = self.throttle.enabled = False
+
+    def _called(self, name: str, action: str, resources: int) -> None:
+        self.calls.append(name)
+        self._settle()
+        if not self.throttle.allows(REGION, action, filtered=True, resources=resources):
+            raise codes.error("RequestLimitExceeded", "Request limit exceeded.")
+
+    def _check(self, request: LaunchRequest) -> None:
+        if self.launch_templates and request.launch_template not in self.launch_templates:
+            raise codes.error("InvalidLaunchTemplateName.NotFoundException", "no such template")
+        if self.subnets and request.subnet not in self.subnets:
+            raise codes.error("InvalidSubnetID.NotFound", "no such subnet")
+
+    def _settle(self) -> None:
+        """Let the late calls happen that are due."""
+        now = self.clock.monotonic()
+        for token, late in list(self._late.items()):
+            if late.due <= now:
+                del self._late[token]
+                try:
+                    self._once(token, late.request, late.due)
+                except Exception:  # noqa: BLE001, S112 - nobody is there to be told
+                    continue
+
+    def _once(self, token: str, request: LaunchRequest, at: float) -> None:
+        if token not in self._tokens:
+            self.requests.append(request)
+            self._tokens[token] = self._start(request, at)
+
+    def _start(self, request: LaunchRequest, at: float) -> tuple[list[str], tuple[Refusal, ...]]:
+        """Fill from the offerings in their order, as far as each goes; below the least is none."""
+        wanted = most = len(request.nodes)
+        if self.partials:
+            self.partials -= 1
+            wanted = most = most // 2
+        shares: list[tuple[Offering, int]] = []
+        refusals: list[Refusal] = []
         for offering in request.offerings:
             left = self.capacity.get(offering.key, wanted)
             share = 0 if offering.key in self.refusals else min(left, wanted)
-            if share < wanted:
+            if share < wanted or most < len(request.nodes):
                 code = self.refusals.get(offering.key, "InsufficientInstanceCapacity")
                 refusals.append(Refusal(offering, codes.error(code, f"no {offering.key} left")))
             shares.append((offering, share))
             wanted -= share
-        if len(request.nodes) - wanted < request.at_least:
+        if most - wanted < request.at_least:
             if not request.others:
                 raise refusals[0].error
             return [], tuple(refusals)
@@ -152,14 +232,20 @@ class FakeCloud:
             if offering.key in self.capacity:
                 self.capacity[offering.key] -= share
             first = len(ids)
-            ids += [self._one(request, offering, tag, first + at) for at in range(share)]
+            ids += [self._one(request, offering, tag, first + n, at) for n in range(share)]
         # RunInstances says nothing about what it could not do beyond the minimum.
         return ids, tuple(refusals) if request.others else ()
 
     def _one(
-        self, request: LaunchRequest, offering: Offering, tag: dict[str, str], index: int
+        self,
+        request: LaunchRequest,
+        offering: Offering,
+        tag: dict[str, str],
+        index: int,
+        at: float,
     ) -> str:
-        number = next(self._ids)
+        self._made += 1
+        number = self._made
         instance_id = f"i-{number:017x}"
         instance = Instance(
             id=instance_id,
@@ -174,23 +260,22 @@ class FakeCloud:
             lifecycle=offering.lifecycle,
             address=f"10.42.{number // 250}.{number % 250 + 1}",
             price=identity.price_of(tag, offering.type),
-            launched_at=self.clock.now(),
+            launched_at=at,
         )
-        visible = self.clock.now() + self.lag
-        self.machines[instance.id] = Machine(instance, self.cluster, visible, tags=dict(tag))
+        self.machines[instance.id] = Machine(instance, self.cluster, at + self.lag, tags=dict(tag))
         return instance.id
 
-    def _described(self, machine: Machine) -> Instance:
-        now, instance = self.clock.now(), machine.instance
-        if machine.over_at is not None:
+    def _described(self, machine: Machine, *, stale: float = 0.0) -> Instance:
+        now, instance = self.clock.monotonic(), machine.instance
+        state = instance.state
+        if machine.over_at is not None and now >= machine.over_at + stale:
             ended = now >= machine.over_at + END_SECONDS
-            state = InstanceState.TERMINATED if ended else InstanceState.SHUTTING_DOWN
-        elif instance.state is InstanceState.PENDING:
-            running = now >= instance.launched_at + BOOT_SECONDS
-            state = InstanceState.RUNNING if running else InstanceState.PENDING
-        else:
-            state = instance.state
-        return replace(instance, state=state)
+            return replace(
+                instance, state=InstanceState.TERMINATED if ended else InstanceState.SHUTTING_DOWN
+            )
+        if state is InstanceState.PENDING and now >= instance.launched_at + BOOT_SECONDS:
+            state = InstanceState.RUNNING
+        return replace(instance, state=state, ended_at=None, end_code="")
 
 
 class FakeStore:

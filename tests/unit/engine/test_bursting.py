@@ -131,6 +131,28 @@ def test_a_run_that_died_before_its_answer_makes_the_next_one_wait(bench: Bench)
     assert len(bench.cloud.requests) == 1
 
 
+def test_a_machine_already_condemned_does_not_settle_a_doubt(bench: Bench):
+    """The list may still show it as live, and the unanswered launch not at all."""
+    ask = bench.slurm.start(7, G[:1])
+    bursting.resume(bench.engine, [ask])
+    bench.clock.advance(bench.config.resume_timeout)
+    bench.cloud.lag, bench.cloud.stale, bench.cloud.lose_answers = 60, 30, 99
+    bursting.resume(bench.engine, [ask])
+    bench.cloud.lose_answers = 0
+    started = len(bench.cloud.requests)
+    bursting.resume(bench.engine, [ask])
+    assert len(bench.cloud.requests) == started == 2
+
+
+def test_a_clock_set_forward_does_not_make_a_recent_launch_look_old(bench: Bench):
+    bench.cloud.lag = 60
+    ask = bench.slurm.start(7, G[:1])
+    bursting.resume(bench.engine, [ask])
+    bench.clock.jump(3600)
+    bursting.resume(bench.engine, [ask])
+    assert len(bench.cloud.requests) == 1
+
+
 def test_a_lost_answer_is_asked_for_again_with_the_same_token(bench: Bench):
     bench.cloud.lose_answers = 2
     bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
