@@ -68,6 +68,11 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
 def _plan(engine: Engine, run: str, asks: Sequence[JobAsk]) -> ResumePlan:
     """Read the cloud, then plan and claim while no other run can claim."""
     waited = _waited(engine, asks)
+    wanted = frozenset(node for ask in asks for node in ask.nodes)
+    if not engine.journal.claims().doubtful.isdisjoint(wanted):
+        from slurmplugins import doubts
+
+        doubts.settle(engine.cloud, engine.journal, run, wanted, engine.log.bind(run=run))
     listed = _listed(engine)
     from slurmplugins import planner
 

@@ -16,6 +16,7 @@ import math
 import os
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmplugins import intents
 from slurmplugins.errors import StateError
 from slurmplugins.files import locked, write_atomically
 from slurmplugins.model import Assignment, Claims, EndCause
@@ -67,27 +68,19 @@ class Journal:
     def claim(
         self, run: str, choose: Callable[[Claims], Iterable[NodeName]]
     ) -> tuple[NodeName, ...]:
-        """Let `choose` see the claims, and claim the nodes it returns, with no one in between."""
+        """Let `choose` see what others claim, and claim the nodes it returns, with no one in
+        between.
+        """
         with self._held():
-            nodes = tuple(choose(self._claims()))
+            nodes = tuple(choose(self._claims(but=run)))
             if nodes:
                 self._append({"kind": "claim", "run": run, "nodes": nodes})
             return nodes
 
     def intend(self, request: LaunchRequest, run: str, jobs: Sequence[int]) -> None:
         """Must be on disk before the cloud is called: raises StateError when it can't be."""
-        self._append_locked(
-            {
-                "kind": "intent",
-                "attempt": request.attempt,
-                "run": run,
-                "jobs": jobs,
-                "pool": request.pool,
-                "offering": request.offering.key,
-                "others": [item.key for item in request.others],
-                "nodes": request.nodes,
-            }
-        )
+        record = intents.to_record(request)
+        self._append_locked({"kind": "intent", "run": run, "jobs": jobs, **record})
 
     def launched(self, attempt: str, assignments: Iterable[Assignment]) -> None:
         machines = [[item.node, item.instance_id, item.address, item.type] for item in assignments]
@@ -133,12 +126,12 @@ class Journal:
             kept = [json.dumps(item) for item in self._records() if _at(item) >= oldest]
             write_atomically(self._path, "".join(f"{k}\n" for k in kept).encode(), mode=0o640)
 
-    def _claims(self) -> Claims:
+    def _claims(self, but: str = "") -> Claims:
         book = _Book(self._recent)
         for record in self._records():
             with contextlib.suppress(KeyError, TypeError, ValueError):  # a damaged line
                 book.add(record)
-        return book.claims(self._alive)
+        return book.claims(lambda run: run != but and self._alive(run))
 
     def _recent(self, record: dict[str, Any]) -> bool:
         """By either clock: one that was set forward must not make a launch look long past.
@@ -203,7 +196,7 @@ class _Book:
     def __init__(self, recent: Callable[[dict[str, Any]], bool]) -> None:
         self._recent = recent
         self._claimed: dict[str, set[NodeName]] = {}
-        self._open: dict[str, tuple[str, frozenset[NodeName]]] = {}
+        self._open: dict[str, tuple[str, LaunchRequest]] = {}
         self._launched: dict[str, Assignment] = {}
         self._ended: dict[str, EndCause] = {}
 
@@ -212,7 +205,7 @@ class _Book:
         if kind == "claim":
             self._claimed.setdefault(record["run"], set()).update(map(NodeName, record["nodes"]))
         elif kind == "intent" and recent:
-            self._open[record["attempt"]] = record["run"], frozenset(map(NodeName, record["nodes"]))
+            self._open[record["attempt"]] = record["run"], intents.from_record(record)
         elif kind == "failed":
             self._open.pop(record["attempt"], None)
         elif kind == "launched":
@@ -224,11 +217,11 @@ class _Book:
 
     def claims(self, alive: Callable[[str], bool]) -> Claims:
         live = {run for run in self._claimed if alive(run)}
+        doubts = tuple(request for run, request in self._open.values() if run not in live)
         return Claims(
             busy=frozenset().union(*(self._claimed[run] for run in live)),
-            doubtful=frozenset().union(
-                *(nodes for run, nodes in self._open.values() if run not in live)
-            ),
+            doubtful=frozenset(node for request in doubts for node in request.nodes),
+            open=doubts,
             launched={key: item for key, item in self._launched.items() if key not in self._ended},
             ended=self._ended,
         )

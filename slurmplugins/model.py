@@ -286,12 +286,13 @@ class Claims:
     """What the journal says about nodes and machines at one moment.
 
     `busy`: nodes a live run of resume is launching for. `doubtful`: nodes of recent launches whose
-    run died, or got no answer, before it knew the outcome. `launched`: machines launched so
-    recently that the cloud may not list them yet. `ended`: machines we have decided to end, and
-    why.
+    run died, or got no answer, before it knew the outcome; `open`: those launches. `launched`:
+    machines launched so recently that the cloud may not list them yet. `ended`: machines we have
+    decided to end, and why.
     """
 
     busy: frozenset[NodeName] = frozenset()
     doubtful: frozenset[NodeName] = frozenset()
+    open: tuple[LaunchRequest, ...] = ()
     launched: Mapping[str, Assignment] = field(default_factory=dict)
     ended: Mapping[str, EndCause] = field(default_factory=dict)

@@ -165,7 +165,9 @@ def test_a_throttled_call_is_repeated_after_a_pause(bench: Bench):
     bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
     assert len(bench.cloud.live()) == 2
     assert len(bench.clock.slept) == 2
-    assert bench.clock.slept[1] > bench.clock.slept[0] * 0.9
+    first, second = bench.clock.slept
+    assert 0.5 <= first < 1.5
+    assert 1 <= second < 3
 
 
 def test_a_refused_credential_stops_at_the_first_offering(bench: Bench):
@@ -279,8 +281,9 @@ def test_a_run_killed_around_its_launch_never_leads_to_a_second_machine(
         bursting.resume(bench.engine, [ask])
     bench.cloud.launch = launch  # type: ignore[method-assign]
     bursting.resume(bench.engine, [ask])
-    assert len(bench.cloud.live()) == (2 if after_the_call else 0)
-    assert bench.slurm.state[G[0]].reason == "toolkit: launch-in-doubt"
+    assert {item.node for item in bench.cloud.live()} == set(G[:2])
+    assert len(bench.cloud.live()) == 2, "the same token asked what had become of it"
+    assert bench.slurm.queue[7].state == "RUNNING"
     bench.clock.advance(130)
     bursting.resume(bench.engine, [JobAsk(8, G[2:3])])
     assert len({item.node for item in bench.cloud.live()}) == len(bench.cloud.live())
