@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import planner
+from slurmplugins import planner, protection
 from slurmplugins.actions import Terminate
 from slurmplugins.errors import CloudError, EngineError, SlurmError
 from slurmplugins.launcher import Launcher
@@ -47,7 +48,7 @@ def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
             replace=len(plan.replace),
             busy=plan.busy,
         )
-        _carry_out(engine, run, plan)
+        _carry_out(engine, run, _screened(engine, plan))
         log.info("done")
 
 
@@ -76,6 +77,13 @@ def _plan(engine: Engine, run: str, asks: Sequence[JobAsk]) -> ResumePlan:
 
     engine.journal.claim(run, choose)
     return plans[-1]
+
+
+def _screened(engine: Engine, plan: ResumePlan) -> ResumePlan:
+    """The plan less the launches in pools whose machines do not come up."""
+    patience = engine.config.resume_timeout
+    found = protection.gate(engine.state, plan.launches, engine.clock.now(), patience)
+    return replace(plan, launches=found.let, failures=(*plan.failures, *found.refused))
 
 
 def _listed(engine: Engine) -> tuple[Instance, ...]:

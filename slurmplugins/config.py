@@ -27,7 +27,9 @@ _CLUSTER: Final = re.compile(r"[a-z][a-z0-9-]{0,30}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class BurstConfig:
-    """What the runtime knows about the cluster. Times are seconds."""
+    """What the runtime knows about the cluster. Times are seconds. `static` nodes always have a
+    machine: the first of their pool, as many as the pool says.
+    """
 
     cluster: str
     region: str
@@ -40,6 +42,7 @@ class BurstConfig:
     unbacked_grace: float
     pools: Mapping[str, Pool]
     pool_by_node: Mapping[NodeName, str]
+    static: frozenset[NodeName] = frozenset()
 
     def pool_of(self, node: NodeName) -> Pool | None:
         """The pool a node belongs to, or None for a node that is not ours."""
@@ -94,6 +97,7 @@ def parse(data: object) -> BurstConfig:
         unbacked_grace=reader.seconds(grace, "unbacked", 60),
         pools=pools,
         pool_by_node=owner,
+        static=frozenset(reader.static),
     )
     if reader.problems:
         raise ConfigError(tuple(reader.problems))
@@ -105,6 +109,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.problems: list[str] = []
+        self.static: list[NodeName] = []
 
     def problem(self, text: str) -> None:
         self.problems.append(text)
@@ -148,6 +153,11 @@ class _Reader:
                 for index, item in enumerate(offerings)
             ),
         )
+        static = table.get("static", 0)
+        if isinstance(static, int) and not isinstance(static, bool) and static >= 0:
+            self.static += pool.nodes[:static]
+        else:
+            self.problem(f"{where}static: expected a number of nodes, found {static!r}")
         for offering in pool.offerings:
             if offering.zone not in pool.subnets:
                 self.problem(f"{where}subnets: no subnet in {offering.zone!r}")

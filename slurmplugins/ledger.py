@@ -6,7 +6,7 @@ from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from slurmplugins import tags
-from slurmplugins.converge import SPOT_TAKEN
+from slurmplugins.boots import SPOT_TAKEN
 from slurmplugins.model import EndCause, InstanceState, LedgerEntry
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ import pytest
 
 from slurmplugins import bursting, ledger, names, reconcile
 from slurmplugins.errors import CloudUnreachable, SlurmUnreachable
+from slurmplugins.memory import Memory
 from slurmplugins.model import EndCause, Instance, InstanceState, Lifecycle
 from tests.fakes.engine import Bench
 
@@ -113,7 +114,7 @@ def test_a_machine_claimed_between_view_and_act_is_not_ended(bench: Bench):
     for node in G[:2]:
         bench.slurm.state[node].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
     bench.clock.advance(100)
-    view = reconcile._world(bench.engine, reconcile._Memory.load(bench.engine.state))
+    view = reconcile._world(bench.engine, Memory.load(bench.engine.state))
     with bench.engine.journal.run() as other:
         bench.engine.journal.claim(other, lambda _: G[:1])
         found = reconcile._agreed(bench.engine, reconcile.converge.plan(view).actions)
