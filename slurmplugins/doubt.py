@@ -45,5 +45,5 @@ def _expected(world: World) -> frozenset[str]:
         for name in world.config.pool_by_node
         if (node := world.nodes.get(name)) is not None and node.instance_id and node.up
     }
-    settled = (world.known | answering) - world.claims.launched.keys()
-    return settled - world.claims.ended.keys()
+    # A slurmd may answer before the cloud lists its machine.
+    return (world.known | answering - world.claims.launched.keys()) - world.claims.ended.keys()
