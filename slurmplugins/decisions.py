@@ -27,6 +27,8 @@ EVENTS: Final = frozenset(
         "job held",
         "launch failed",
         "launched",
+        "given",
+        "offering refused",
         "machines left to reconcile",
         "node",
         "nodes given back",

@@ -36,7 +36,13 @@ def impair(target: str, *, ago: float, restore: bool, state: Path | None, as_jso
 
 @click.command()
 @click.argument("target")
-@click.option("--event", type=click.Choice(EVENTS), default=EVENTS[1], show_default=True)
+@click.option(
+    "--event",
+    type=click.Choice(EVENTS),
+    default=EVENTS[1],
+    show_default=True,
+    help="What EC2 plans.",
+)
 @click.option("--in", "seconds", default=7 * 86_400.0, help="Seconds until then  [default: a week]")
 @click.option("--cancel", is_flag=True, help="Call every event of TARGET off.")
 @state_option
