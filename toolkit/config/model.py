@@ -137,9 +137,13 @@ class Offering(Section):
 
 
 class Pool(Section):
-    """Nodes `<pool>-001` to `<pool>-<count>`, tried in the order of `offerings`."""
+    """Nodes `<pool>-001` to `<pool>-<count>`, tried in the order of `offerings`.
+
+    The first `static` of them always have a machine.
+    """
 
     count: Annotated[int, Field(ge=1, le=MAX_NODES_PER_POOL)]
+    static: Annotated[int, Field(ge=0, le=MAX_NODES_PER_POOL)] = 0
     shape: Shape
     offerings: Annotated[tuple[Offering, ...], Field(min_length=1)]
     zones: tuple[ZoneName, ...] = ()
@@ -207,10 +211,13 @@ class ClusterConfig(Section):
         """The zones a pool may launch in, in order; all of them unless it names its own."""
         return self.pools[pool].zones or tuple(self.network.zones)
 
-    def nodes(self, pool: str) -> str:
-        """The pool's nodes as a Slurm hostlist: `gpu-[001-004]`, or `gpu-001` when it is one."""
-        count = self.pools[pool].count
-        digits = max(NODE_DIGITS, len(str(count)))
+    def nodes(self, pool: str, count: int | None = None) -> str:
+        """The pool's nodes, or its first `count`, as a Slurm hostlist: `gpu-[001-004]`, or
+        `gpu-001` when it is one.
+        """
+        every = self.pools[pool].count
+        count = every if count is None else min(count, every)
+        digits = max(NODE_DIGITS, len(str(every)))
         first, last = f"{1:0{digits}}", f"{count:0{digits}}"
         return f"{pool}-{first}" if count == 1 else f"{pool}-[{first}-{last}]"
 

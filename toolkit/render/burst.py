@@ -51,8 +51,10 @@ def _pool(config: ClusterConfig, name: str, facts: StackFacts, prices: Prices) -
     missing = [zone for zone in zones if zone not in facts.subnets]
     if missing:
         raise RenderError(f"pools.{name}: the stack has no subnet in {', '.join(missing)}")
+    static = config.pools[name].static
     return {
         "nodes": config.nodes(name),
+        **({"static": static} if static else {}),
         "partition": config.partition_of(name),
         "launch_template": launch_template(config.cluster, name),
         "subnets": {zone: facts.subnets[zone] for zone in zones},
