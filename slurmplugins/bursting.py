@@ -32,7 +32,7 @@ def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
     """Give every node a machine, or give the node back to Slurm. Safe to repeat and to overlap."""
     try:
         with engine.journal.run() as run:
-            plan = _plan(engine, run, asks)
+            plan = _screened(engine, _plan(engine, run, asks))
             engine.log.info(
                 "planned",
                 run=run,
@@ -85,6 +85,15 @@ def _plan(engine: Engine, run: str, asks: Sequence[JobAsk]) -> ResumePlan:
 
     engine.journal.claim(run, choose)
     return plans[-1]
+
+
+def _screened(engine: Engine, plan: ResumePlan) -> ResumePlan:
+    """The plan less the launches in pools whose machines do not come up."""
+    from slurmplugins import protection
+
+    patience = engine.config.resume_timeout
+    found = protection.gate(engine.state, plan.launches, engine.clock.now(), patience)
+    return replace(plan, launches=found.let, failures=(*plan.failures, *found.refused))
 
 
 def _listed(engine: Engine) -> tuple[Instance, ...]:

@@ -26,6 +26,9 @@ TRIES: Final = 5
 repeated for as long as the run has time: nothing is in doubt, and tokens come back.
 """
 
+SHOWN: Final = 20
+"""Machines that a line of the log names; a call's own line says how many there were."""
+
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 20.0
 
@@ -83,7 +86,8 @@ class Calls:
             code, message = item.error.code, item.error.message
             log.warning("offering refused", key=item.offering.key, code=code, message=message)
         seconds = round(self._clock.monotonic() - began, 3)
-        log.info("launched", machines=[item.id for item in launched.machines], seconds=seconds)
+        ids = [item.id for item in launched.machines]
+        log.info("launched", count=len(ids), machines=ids[:SHOWN], seconds=seconds)
         try:
             self._journal.launched(request.attempt, assignments(launched.machines))
         except StateError:
@@ -91,11 +95,12 @@ class Calls:
             raise
         return launched
 
-    def give(self, names: Mapping[str, NodeName], machines: Mapping[str, Instance]) -> None:
+    def give(self, given: Mapping[str, NodeName], machines: Mapping[str, Instance]) -> None:
         """Rename machines, in the cloud first: its tags are what the machines themselves read."""
-        self._cloud.give(names)
-        self._log.info("given", names=dict(names))
-        for instance_id, node in names.items():
+        self._cloud.give(given)
+        nodes = sorted(given.values())
+        self._log.info("given", nodes=names.compress(nodes), machines=list(given)[:SHOWN])
+        for instance_id, node in given.items():
             machine = machines[instance_id]
             told = Assignment(node, machine.id, machine.address, machine.type)
             self._journal.launched(machine.attempt, [told])

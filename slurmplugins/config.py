@@ -29,7 +29,9 @@ _CLUSTER: Final = re.compile(r"[a-z][a-z0-9-]{0,30}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class BurstConfig:
-    """What the runtime knows about the cluster. Times are seconds."""
+    """What the runtime knows about the cluster. Times are seconds. `static` nodes always have a
+    machine: the first of their pool, as many as the pool says.
+    """
 
     cluster: str
     region: str
@@ -44,6 +46,7 @@ class BurstConfig:
     pool_by_node: Mapping[NodeName, str]
     policies: Mapping[str, Policy] = field(default_factory=dict)
     instance_rate: tuple[float, float] | None = None
+    static: frozenset[NodeName] = frozenset()
 
     def policy_of(self, partition: str) -> Policy:
         """The partition's; offerings as listed for one that states none."""
@@ -107,6 +110,7 @@ def parse(data: object) -> BurstConfig:
             for name, value in reader.table(top.get("partitions", {}), "partitions").items()
         },
         instance_rate=reader.rate(top.get("instance_rate")),
+        static=frozenset(reader.static),
     )
     if reader.problems:
         raise ConfigError(tuple(reader.problems))
@@ -118,6 +122,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.problems: list[str] = []
+        self.static: list[NodeName] = []
 
     def problem(self, text: str) -> None:
         self.problems.append(text)
@@ -171,6 +176,11 @@ class _Reader:
             },
             max_spot_share=self.share(table, where),
         )
+        static = table.get("static", 0)
+        if isinstance(static, int) and not isinstance(static, bool) and static >= 0:
+            self.static += pool.nodes[:static]
+        else:
+            self.problem(f"{where}static: expected a number of nodes, found {static!r}")
         for offering in pool.offerings:
             if offering.zone not in pool.subnets:
                 self.problem(f"{where}subnets: no subnet in {offering.zone!r}")

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from slurmplugins.actions import MarkDown, Outcome, PowerDown, Reopen, Terminate
+from slurmplugins.actions import (
+    Drain,
+    MarkDown,
+    Outcome,
+    PowerDown,
+    PowerUp,
+    Reopen,
+    Terminate,
+)
 from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
 
 if TYPE_CHECKING:
@@ -24,6 +32,15 @@ if TYPE_CHECKING:
 VERIFY_TRIES: Final = 3
 VERIFY_PAUSE: Final = 2.0
 """The first answer has the new state; a second look is for throttles and lost answers."""
+
+END_BATCH: Final = 200
+"""Machines in one call. EC2 takes 1,000, of which a throttled call ends none."""
+
+END_SECONDS: Final = 120.0
+"""How long one program goes on; the reconcile timer's pass may take 300 s in all."""
+
+_OnNode = MarkDown | Drain | PowerDown | Reopen | PowerUp
+_Reasoned = TypeVar("_Reasoned", MarkDown, Drain)
 
 
 class Executor:
@@ -44,13 +61,18 @@ class Executor:
         """
         outcomes: list[Outcome] = []
         outcomes += self._terminate([item for item in actions if isinstance(item, Terminate)])
-        for reason, group in _by_reason(actions).items():
+        for reason, group in _by_reason(actions, MarkDown).items():
             outcomes += self._slurm_call(group, partial(self._slurm.down, reason=reason))
+        for reason, drains in _by_reason(actions, Drain).items():
+            outcomes += self._slurm_call(drains, partial(self._slurm.drain, reason=reason))
         outcomes += self._slurm_call(
             [item for item in actions if isinstance(item, PowerDown)], self._slurm.power_down
         )
         outcomes += self._slurm_call(
             [item for item in actions if isinstance(item, Reopen)], self._slurm.resume
+        )
+        outcomes += self._slurm_call(
+            [item for item in actions if isinstance(item, PowerUp)], self._slurm.power_up
         )
         return tuple(outcomes)
 
@@ -132,23 +154,33 @@ class Executor:
         return self._logged(outcomes)
 
     def _until_over(self, ids: Sequence[str]) -> tuple[frozenset[str], str]:
+        """End them batch by batch, again while that helps; what is left is reconcile's next pass.
+
+        A round that ended something does not count as a try: EC2 lets a thousand go at once and
+        then twenty a second, so a large suspend goes on at its pace.
+        """
         over: frozenset[str] = frozenset()
-        problem = ""
-        for again in range(VERIFY_TRIES):
-            left = [item for item in ids if item not in over]
-            if not left:
+        problem, fruitless = "", 0
+        deadline = self._clock.monotonic() + END_SECONDS
+        while (left := [item for item in ids if item not in over]) and fruitless < VERIFY_TRIES:
+            before = len(over)
+            for start in range(0, len(left), END_BATCH):
+                try:
+                    over |= self._cloud.terminate(left[start : start + END_BATCH])
+                except CloudError as error:
+                    problem = f"{error.code}: {error.message}"
+                    if error.retryable:
+                        break  # the other batches would be told the same
+            fruitless += len(over) == before
+            if self._clock.monotonic() >= deadline:
                 break
-            if again:
+            if len(over) < len(ids) and fruitless < VERIFY_TRIES:
                 self._clock.sleep(VERIFY_PAUSE)
-            try:
-                over |= self._cloud.terminate(left)
-            except CloudError as error:
-                problem = f"{error.code}: {error.message}"
         return over, problem
 
     def _slurm_call(
         self,
-        actions: Sequence[MarkDown | PowerDown | Reopen],
+        actions: Sequence[_OnNode],
         call: Callable[[Sequence[NodeName]], None],
     ) -> list[Outcome]:
         """All nodes in one call; node by node when that is refused, so that one can't spoil it."""
@@ -173,16 +205,16 @@ class Executor:
         return outcomes
 
 
-def _by_reason(actions: Sequence[Action]) -> dict[str, list[MarkDown]]:
-    grouped: dict[str, list[MarkDown]] = defaultdict(list)
+def _by_reason(actions: Sequence[Action], kind: type[_Reasoned]) -> dict[str, list[_Reasoned]]:
+    grouped: dict[str, list[_Reasoned]] = defaultdict(list)
     for action in actions:
-        if isinstance(action, MarkDown):
+        if isinstance(action, kind):
             grouped[action.reason].append(action)
     return grouped
 
 
-def _why(action: MarkDown | PowerDown | Reopen) -> str:
-    return action.reason if isinstance(action, MarkDown) else action.why
+def _why(action: _OnNode) -> str:
+    return action.reason if isinstance(action, MarkDown | Drain) else action.why
 
 
 def _attempt(call: Callable[[], None]) -> str:

@@ -46,6 +46,9 @@ class EndCause(StrEnum):
     SUSPEND = "suspend"
     INTERRUPTION = "interruption"
     RESUME_FAILED = "resume-failed"
+    """Started, and given back because the rest of its job could not be had."""
+    BOOT_FAILED = "boot-failed"
+    """It never came up as a node."""
     ORPHAN = "orphan"
     UNKNOWN = "unknown"
 
@@ -150,6 +153,31 @@ class Node:
     @property
     def drain(self) -> bool:
         return "DRAIN" in self.flags
+
+    @property
+    def silent(self) -> bool:
+        """slurmd does not answer slurmctld at this moment."""
+        return "NOT_RESPONDING" in self.flags
+
+    @property
+    def invalid(self) -> bool:
+        """slurmd registered as something other than slurm.conf promises."""
+        return "INVALID_REG" in self.flags and not self.off
+
+    @property
+    def waking(self) -> bool:
+        """Power-up is asked for and not begun."""
+        return bool(self.flags & {"POWER_UP", "POWERING_UP"})
+
+    @property
+    def busy(self) -> bool:
+        """A job is on it, or is leaving it."""
+        return bool(self.flags & {"ALLOCATED", "MIXED", "COMPLETING"})
+
+    @property
+    def up(self) -> bool:
+        """slurmd has registered and answers."""
+        return not (self.off or self.powering_up or self.down or self.silent)
 
     @property
     def power_down_asked(self) -> bool:

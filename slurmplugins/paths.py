@@ -10,6 +10,7 @@ BURST: Final = ETC / "burst.json"
 NODE: Final = ETC / "node.json"
 
 STATE: Final = Path("/var/lib/slurm-toolkit")
+DECISIONS: Final = STATE / "decisions.jsonl"
 LOGS: Final = Path("/var/log/slurm-toolkit")
 
 RUN: Final = Path("/run/slurm-toolkit")

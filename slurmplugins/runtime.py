@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import config, log, paths
+from slurmplugins import config, decisions, log, paths
 from slurmplugins.clock import SystemClock
 from slurmplugins.cloud.ec2 import Ec2, S3Store, client
 from slurmplugins.cloud.paced import INSTANCES, PacedCloud, Rate
@@ -135,7 +135,7 @@ def logger(program: str) -> Log:
         if paths.LOGS.is_dir():
             to_file(line)
 
-    write = both if under_systemd else to_file
+    write = decisions.recorder(paths.DECISIONS, both if under_systemd else to_file)
     return log.Log(write, SystemClock(), {"program": program, "pid": os.getpid()})
 
 

@@ -70,6 +70,10 @@ class Slurm(Protocol):
         """Power down when idle; at once when the node is down."""
         ...
 
+    def power_up(self, nodes: Sequence[str]) -> None:
+        """Ask for the machines of nodes that are powered down, although no job wants them."""
+        ...
+
     def resume(self, nodes: Sequence[str]) -> None:
         """Clear down and drain; a node that is powering down counts as powered down."""
         ...
@@ -129,6 +133,10 @@ class ScontrolSlurm:
     def power_down(self, nodes: Sequence[str]) -> None:
         for part in _parts(nodes):
             self._update(part, "state=power_down")
+
+    def power_up(self, nodes: Sequence[str]) -> None:
+        for part in _parts(nodes):
+            self._update(part, "state=power_up")
 
     def resume(self, nodes: Sequence[str]) -> None:
         for part in _parts(nodes):

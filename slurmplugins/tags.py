@@ -28,6 +28,7 @@ NAME: Final = "Name"
 
 ROLE_HEAD: Final = "head"
 ROLE_COMPUTE: Final = "compute"
+ROLE_BUILDER: Final = "builder"
 
 MAX_VALUE: Final = 256
 """EC2 refuses longer tag values."""

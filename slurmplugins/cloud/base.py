@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from slurmplugins.health import Health
     from slurmplugins.model import Instance, Launched, LaunchRequest
     from slurmplugins.names import NodeName
 
@@ -42,6 +43,17 @@ class Cloud(Protocol):
         Ids without the tag are left alone, and so are ids the cloud does not list (yet); neither is
         returned, so that a caller who must be sure repeats. Terminating twice is no error.
         """
+        ...
+
+    def health(self) -> tuple[Health, ...]:
+        """Machines that EC2 finds impaired, plans something for, or is taking back.
+
+        Machines of others may be among them; those without trouble are not.
+        """
+        ...
+
+    def console(self, instance_id: str) -> str:
+        """What the machine wrote to its console; empty while the cloud has none of it."""
         ...
 
 

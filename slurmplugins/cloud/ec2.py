@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from slurmplugins.clock import Clock
+    from slurmplugins.health import Health
     from slurmplugins.model import Instance, LaunchRequest
     from slurmplugins.names import NodeName
 
@@ -144,6 +145,34 @@ class Ec2:
             over |= self._terminate(ids[start : start + TERMINATE_BATCH])
         return frozenset(over)
 
+    def health(self) -> tuple[Health, ...]:
+        """Only what has trouble is asked for: at 10,000 machines the answers stay a page each.
+
+        DescribeInstanceStatus knows no tags, so machines of others are among them.
+        """
+        statuses = [
+            item
+            for name, values in spec.TROUBLE_FILTERS
+            for item in self._pages(
+                "describe_instance_status",
+                "InstanceStatuses",
+                Filters=[{"Name": name, "Values": list(values)}],
+            )
+        ]
+        marked = self._pages(
+            "describe_spot_instance_requests",
+            "SpotInstanceRequests",
+            Filters=[
+                {"Name": f"tag:{tags.CLUSTER}", "Values": [self._cluster]},
+                {"Name": "status-code", "Values": ["marked-for-termination"]},
+            ],
+        )
+        return spec.health(statuses, marked)
+
+    def console(self, instance_id: str) -> str:
+        text = self._call("get_console_output", InstanceId=instance_id).get("Output")
+        return str(text or "")
+
     def _terminate(self, ids: Sequence[str]) -> set[str]:
         ours = self._ours(ids)
         over = {item.id for item in ours if item.state.over}
@@ -167,12 +196,15 @@ class Ec2:
         return [spec.instance(item) for item in found if mine in item.get("Tags", [])]
 
     def _describe(self, filters: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
+        for reservation in self._pages("describe_instances", "Reservations", Filters=filters):
+            yield from reservation["Instances"]
+
+    def _pages(self, operation: str, key: str, **arguments: Any) -> Iterable[dict[str, Any]]:
         token = ""
         while True:
             more = {"NextToken": token} if token else {}
-            page = self._call("describe_instances", Filters=filters, MaxResults=_PAGE, **more)
-            for reservation in page["Reservations"]:
-                yield from reservation["Instances"]
+            page = self._call(operation, MaxResults=_PAGE, **arguments, **more)
+            yield from page[key]
             token = page.get("NextToken") or ""
             if not token:
                 return

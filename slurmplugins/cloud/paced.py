@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.clock import Clock
     from slurmplugins.cloud.base import Cloud
+    from slurmplugins.health import Health
     from slurmplugins.model import Instance, Launched, LaunchRequest
     from slurmplugins.names import NodeName
 
@@ -37,6 +38,7 @@ INSTANCES: Final = Rate(1000, 2)
 DESCRIBE_INSTANCES: Final = Rate(100, 20)
 TERMINATE_INSTANCES: Final = Rate(100, 5)
 CREATE_TAGS: Final = Rate(100, 10)
+OTHER_READS: Final = Rate(50, 10)
 
 
 class Bucket:
@@ -81,6 +83,7 @@ class PacedCloud:
         self._describe = Bucket(DESCRIBE_INSTANCES, clock)
         self._terminate = Bucket(TERMINATE_INSTANCES, clock)
         self._tags = Bucket(CREATE_TAGS, clock)
+        self._status = Bucket(OTHER_READS, clock)
 
     def launch(self, request: LaunchRequest) -> Launched:
         if request.others:
@@ -100,6 +103,14 @@ class PacedCloud:
     def terminate(self, ids: Sequence[str]) -> frozenset[str]:
         self._pace((self._describe, 1), (self._terminate, 1))
         return self._cloud.terminate(ids)
+
+    def health(self) -> tuple[Health, ...]:
+        self._pace((self._status, 1))
+        return self._cloud.health()
+
+    def console(self, instance_id: str) -> str:
+        self._pace((self._status, 1))
+        return self._cloud.console(instance_id)
 
     def _pace(self, *needs: tuple[Bucket, float]) -> None:
         wait = max(bucket.take(wanted, self._patience) for bucket, wanted in needs)

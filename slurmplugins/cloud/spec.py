@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import identity, tags
 from slurmplugins.cloud import codes
+from slurmplugins.health import Health, ScheduledEvent
 from slurmplugins.model import Instance, InstanceState, Lifecycle, Refusal
 
 if TYPE_CHECKING:
@@ -14,6 +16,25 @@ if TYPE_CHECKING:
 
     from slurmplugins.model import LaunchRequest
     from slurmplugins.names import NodeName
+
+TROUBLE_FILTERS: Final = (
+    ("instance-status.status", ("impaired",)),
+    ("system-status.status", ("impaired",)),
+    (
+        "event.code",
+        (
+            "instance-reboot",
+            "instance-retirement",
+            "instance-stop",
+            "system-maintenance",
+            "system-reboot",
+        ),
+    ),
+)
+"""Filters of DescribeInstanceStatus, a call each: within one call they would all have to match."""
+
+_OVER: Final = ("[Completed]", "[Canceled]")
+"""How EC2 marks an event that is done with; it goes on listing it for a week."""
 
 _ENDED_AT: Final = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 
@@ -181,6 +202,39 @@ def instance(described: Mapping[str, Any]) -> Instance:
         ended_at=_ended_at(described) if state.over else None,
         end_code=described.get("StateReason", {}).get("Code", "") if state.over else "",
     )
+
+
+def health(
+    statuses: Iterable[Mapping[str, Any]], marked: Iterable[Mapping[str, Any]]
+) -> tuple[Health, ...]:
+    """Elements of DescribeInstanceStatus, and spot requests whose machine is being taken back."""
+    found: dict[str, Health] = {}
+    for item in statuses:  # a machine with several troubles is in several answers, whole in each
+        events = tuple(
+            ScheduledEvent(event["Code"], _epoch(event.get("NotBefore")))
+            for event in item.get("Events", ())
+            if not str(event.get("Description", "")).startswith(_OVER)
+        )
+        id_, since = item["InstanceId"], _impaired_since(item)
+        if events or since is not None:
+            found[id_] = Health(id_, since, events)
+    for item in marked:
+        if id_ := item.get("InstanceId"):
+            found[id_] = replace(found.get(id_, Health(id_)), notice=True)
+    return tuple(found.values())
+
+
+def _impaired_since(item: Mapping[str, Any]) -> float | None:
+    """Since when a status check fails; 0 where EC2 says that it does, and not since when."""
+    bad = [
+        check
+        for key in ("InstanceStatus", "SystemStatus")
+        if (check := item.get(key, {})).get("Status") == "impaired"
+    ]
+    since = [
+        _epoch(detail.get("ImpairedSince")) for check in bad for detail in check.get("Details", ())
+    ]
+    return min((moment for moment in since if moment), default=0.0) if bad else None
 
 
 def _epoch(value: object) -> float:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from slurmplugins import identity, tags
 from slurmplugins.cloud import codes, spec
+from slurmplugins.health import Health, ScheduledEvent
 from slurmplugins.model import Instance, InstanceState, Launched, Refusal
 from toolkit.local.layer.throttle import Throttle
 
@@ -77,6 +78,9 @@ class FakeCloud:
         self.delay = 20.0
         self.partials = 0
         self.unreadable = False
+        self.health_unreadable = False
+        self.troubles: dict[str, Health] = {}
+        self.consoles: dict[str, str] = {}
         self.launch_templates: set[str] = set()
         self.subnets: set[str] = set()
         self.throttle = Throttle(clock.monotonic, enabled=False)
@@ -148,7 +152,36 @@ class FakeCloud:
             over.add(instance_id)
         return frozenset(over)
 
+    def health(self) -> tuple[Health, ...]:
+        self.calls.append("health")
+        if self.unreadable or self.health_unreadable:
+            raise codes.error("Unreachable", "no answer")
+        return tuple(self.troubles.values())
+
+    def console(self, instance_id: str) -> str:
+        self.calls.append("console")
+        if self.unreadable:
+            raise codes.error("Unreachable", "no answer")
+        if instance_id not in self.machines:
+            raise codes.error("InvalidInstanceID.NotFound", "no such machine")
+        return self.consoles.get(instance_id, "")
+
     # The world
+
+    def impair(self, instance_id: str) -> None:
+        """Its status checks fail from now on."""
+        known = self.troubles.get(instance_id, Health(instance_id))
+        self.troubles[instance_id] = replace(known, impaired_since=self.clock.now())
+
+    def schedule(self, instance_id: str, code: str, not_before: float) -> None:
+        known = self.troubles.get(instance_id, Health(instance_id))
+        event = ScheduledEvent(code, not_before)
+        self.troubles[instance_id] = replace(known, events=(*known.events, event))
+
+    def give_notice(self, instance_id: str) -> None:
+        """EC2 takes the machine back in two minutes."""
+        known = self.troubles.get(instance_id, Health(instance_id))
+        self.troubles[instance_id] = replace(known, notice=True)
 
     def live(self) -> list[Instance]:
         """What really runs, whatever the lists say."""

@@ -50,6 +50,7 @@ class FakeSlurm:
     state: dict[str, NodeState] = field(default_factory=dict)
     queue: dict[int, JobState] = field(default_factory=dict)
     suspended: list[NodeName] = field(default_factory=list)
+    resumed: list[NodeName] = field(default_factory=list)
     resume_failed: list[NodeName] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
     refuse: set[str] = field(default_factory=set)
@@ -113,6 +114,15 @@ class FakeSlurm:
             if "DOWN" in flags:
                 flags.discard("POWERING_UP")
             flags.add("POWER_DOWN")
+
+    def power_up(self, nodes: Sequence[str]) -> None:
+        self._write("power_up", nodes)
+        for name in nodes:
+            item = self.state[name]
+            assert "POWERED_DOWN" in item.flags, f"{name} is not powered down"
+            item.flags = {"IDLE", "CLOUD", "POWERING_UP", "NOT_RESPONDING"}
+            item.since, item.reason = self.clock.now(), ""
+            self.resumed.append(NodeName(name))
 
     def resume(self, nodes: Sequence[str]) -> None:
         self._write("resume", nodes)

@@ -160,9 +160,11 @@ class Pool(Section):
     `max_spot_share` bounds spot's share of what the pool's machines cost an hour; a job that
     would exceed it is started on demand. `placement_group` puts machines of a zone close together.
     `efa`: Elastic Fabric Adapters a machine has, one a network card.
+    The first `static` of them always have a machine.
     """
 
     count: Annotated[int, Field(ge=1, le=MAX_NODES_PER_POOL)]
+    static: Annotated[int, Field(ge=0, le=MAX_NODES_PER_POOL)] = 0
     shape: Shape
     offerings: Annotated[tuple[Offering, ...], Field(min_length=1)]
     zones: tuple[ZoneName, ...] = ()
@@ -249,10 +251,13 @@ class ClusterConfig(Section):
         """The zones one offering of a pool is tried in."""
         return (offering.zone,) if offering.zone else self.pool_zones(pool)
 
-    def nodes(self, pool: str) -> str:
-        """The pool's nodes as a Slurm hostlist: `gpu-[001-004]`, or `gpu-001` when it is one."""
-        count = self.pools[pool].count
-        digits = max(NODE_DIGITS, len(str(count)))
+    def nodes(self, pool: str, count: int | None = None) -> str:
+        """The pool's nodes, or its first `count`, as a Slurm hostlist: `gpu-[001-004]`, or
+        `gpu-001` when it is one.
+        """
+        every = self.pools[pool].count
+        count = every if count is None else min(count, every)
+        digits = max(NODE_DIGITS, len(str(every)))
         first, last = f"{1:0{digits}}", f"{count:0{digits}}"
         return f"{pool}-{first}" if count == 1 else f"{pool}-[{first}-{last}]"
 

@@ -62,6 +62,7 @@ def _pool(config: ClusterConfig, name: str, facts: StackFacts, prices: Prices) -
         raise RenderError(f"pools.{name}: the stack has no subnet in {', '.join(missing)}")
     found: dict[str, Any] = {
         "nodes": config.nodes(name),
+        **({"static": pool.static} if pool.static else {}),
         "partition": config.partition_of(name),
         "launch_template": launch_template(config.cluster, name),
         "subnets": {zone: facts.subnets[zone] for zone in zones},

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 NODES = names.expand("gpu-[001-003]")
 
+NO_HEALTH = "nothing is ever wrong with moto's machines"
+
 MOTO_GAPS = {
     "test_repeating_an_attempt_returns_the_same_machines": "no ClientToken in moto",
     "test_repeating_a_fleet_returns_the_same_machines": "no ClientToken in moto",
@@ -37,6 +40,9 @@ MOTO_GAPS = {
     "test_a_fleet_takes_what_one_offering_lacks_from_the_next": "moto's capacity is endless",
     "test_a_fleet_below_its_least_is_nothing_and_says_why": "moto's capacity is endless",
     "test_a_machine_that_is_not_there_can_not_be_given": "moto tags what does not exist",
+    "test_an_impaired_machine_is_listed_with_since_when": NO_HEALTH,
+    "test_a_scheduled_event_is_listed_with_its_time": NO_HEALTH,
+    "test_a_machine_that_is_being_taken_back_is_listed": NO_HEALTH,
 }
 
 
@@ -54,6 +60,10 @@ class Offered:
     settle: Callable[[], None] = lambda: None
     limit: Callable[[Offering, int], None] = lambda offering, left: None
     gaps: dict[str, str] = field(default_factory=dict)
+    impair: Callable[[str], None] = lambda _: None
+    schedule: Callable[[str, str, float], None] = lambda *_: None
+    give_notice: Callable[[str], None] = lambda _: None
+    now: Callable[[], float] = time.time
 
 
 @contextlib.contextmanager
@@ -71,6 +81,10 @@ def fake() -> Iterator[Callable[[str], Offered]]:
             "us-east-1a",
             settle=lambda: clock.advance(60),
             limit=lambda offering, left: one.capacity.update({offering.key: left}),
+            impair=one.impair,
+            schedule=lambda id_, code, wait: one.schedule(id_, code, clock.now() + wait),
+            give_notice=one.give_notice,
+            now=clock.now,
         )
 
     yield offer
@@ -346,3 +360,46 @@ def test_a_machine_that_is_not_there_can_not_be_given(offered: Offered):
     (other,) = names.expand("gpu-009")
     with pytest.raises(NotFound):
         offered.cloud.give({"i-0123456789abcdef0": other})
+
+
+def one_machine(offered: Offered) -> str:
+    ids = [item.id for item in offered.cloud.launch(ask(offered))]
+    offered.settle()
+    return ids[0]
+
+
+def test_machines_without_trouble_are_not_in_the_list_of_troubles(offered: Offered):
+    one_machine(offered)
+    assert offered.cloud.health() == ()
+
+
+def test_an_impaired_machine_is_listed_with_since_when(offered: Offered):
+    machine = one_machine(offered)
+    offered.impair(machine)
+    (found,) = offered.cloud.health()
+    assert found.id == machine
+    assert found.impaired_since == pytest.approx(offered.now(), abs=60)
+    assert (found.events, found.notice) == ((), False)
+
+
+def test_a_scheduled_event_is_listed_with_its_time(offered: Offered):
+    machine = one_machine(offered)
+    offered.schedule(machine, "instance-retirement", 86_400)
+    (found,) = offered.cloud.health()
+    assert (found.id, found.impaired_since) == (machine, None)
+    (event,) = found.events
+    assert event.code == "instance-retirement"
+    assert event.not_before == pytest.approx(offered.now() + 86_400, abs=60)
+
+
+def test_a_machine_that_is_being_taken_back_is_listed(offered: Offered):
+    machine = one_machine(offered)
+    offered.give_notice(machine)
+    (found,) = offered.cloud.health()
+    assert (found.id, found.notice) == (machine, True)
+
+
+def test_the_console_of_a_machine_is_text_and_of_no_machine_is_not_found(offered: Offered):
+    assert isinstance(offered.cloud.console(one_machine(offered)), str)
+    with pytest.raises(NotFound):
+        offered.cloud.console("i-0123456789abcdef0")

@@ -9,6 +9,7 @@ import pytest
 from slurmplugins.cloud.ec2 import Ec2
 from tests.contract.engine import test_cloud_port as suite
 from tests.contract.local.localcloud import started
+from toolkit.local.client import Client
 from toolkit.local.faults import Pattern
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ def offer(tmp_path) -> Iterator[Callable[[str], suite.Offered]]:
         subnet = client.describe_subnets()["Subnets"][0]
         suite.launch_template(client, local.image)
 
+        def tell(what: str, **wish: object) -> None:
+            Client(local.cloud.options.port).post(what, wish)
+
         def offer_one(cluster: str) -> suite.Offered:
             return suite.Offered(
                 cluster,
@@ -43,6 +47,11 @@ def offer(tmp_path) -> Iterator[Callable[[str], suite.Offered]]:
                     Pattern(offering.type, offering.zone, offering.lifecycle.value), left
                 ),
                 gaps=GAPS,
+                impair=lambda id_: tell("impair", target=id_),
+                schedule=lambda id_, code, wait: tell(
+                    "schedule", target=id_, event=code, seconds=wait
+                ),
+                give_notice=lambda id_: tell("interrupt", target=id_),
             )
 
         yield offer_one
