@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins import planner
 from slurmplugins.actions import Terminate
-from slurmplugins.errors import CloudError, EngineError, SlurmError
+from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
+from slurmplugins.journal import SETTLE_SECONDS
 from slurmplugins.launcher import Launcher
 from slurmplugins.model import EndCause, Failure
 
@@ -27,6 +28,11 @@ ASSIGN_BATCH: Final = 100
 """Assignments that are told to Slurm in one go, across jobs."""
 
 READ_TRIES: Final = 4
+
+LIST_SECONDS: Final = SETTLE_SECONDS / 2
+"""A list older than this, when its turn to plan has come, is read anew: machines launched since
+would be neither in it nor among the journal's recent ones.
+"""
 
 
 def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
@@ -66,22 +72,30 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
 
 def _plan(engine: Engine, run: str, asks: Sequence[JobAsk]) -> ResumePlan:
     """Read the cloud, then plan and claim while no other run can claim."""
-    listed = _listed(engine)
     plans: list[ResumePlan] = []
+    for _ in range(READ_TRIES):
+        listed, at = _listed(engine)
 
-    def choose(claims: Claims) -> Iterable[NodeName]:
-        now = engine.clock.now()
-        plans.append(planner.resume(asks, listed, claims, engine.config, now))
-        return plans[-1].claimed
+        def choose(
+            claims: Claims, listed: Sequence[Instance] = listed, at: float = at
+        ) -> Iterable[NodeName]:
+            if engine.clock.monotonic() - at > LIST_SECONDS:
+                return ()
+            plans.append(planner.resume(asks, listed, claims, engine.config, engine.clock.now()))
+            return plans[-1].claimed
 
-    engine.journal.claim(run, choose)
-    return plans[-1]
+        engine.journal.claim(run, choose)
+        if plans:
+            return plans[-1]
+    raise StateError("the cloud's list was out of date each time it could be used")
 
 
-def _listed(engine: Engine) -> tuple[Instance, ...]:
+def _listed(engine: Engine) -> tuple[tuple[Instance, ...], float]:
+    """The machines, and the moment before which they were as listed."""
     for again in range(READ_TRIES):
+        at = engine.clock.monotonic()
         try:
-            return engine.cloud.instances()
+            return engine.cloud.instances(), at
         except CloudError as error:
             engine.log.warning("listing failed", code=error.code, message=error.message)
             if not error.retryable or again == READ_TRIES - 1:
