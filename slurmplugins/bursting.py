@@ -9,7 +9,8 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.errors import CloudError, EngineError, SlurmError
+from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
+from slurmplugins.journal import SETTLE_SECONDS
 from slurmplugins.model import EndCause, Failure
 from slurmplugins.policy import Preference
 
@@ -26,6 +27,11 @@ BUDGET_SHARE: Final = 0.5
 """Share of ResumeTimeout spent on finding capacity; the rest is for booting."""
 
 READ_TRIES: Final = 4
+
+LIST_SECONDS: Final = SETTLE_SECONDS / 2
+"""A list older than this, when its turn to plan has come, is read anew: machines launched since
+would be neither in it nor among the journal's recent ones.
+"""
 
 
 def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
@@ -68,23 +74,34 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
 def _plan(engine: Engine, run: str, asks: Sequence[JobAsk]) -> ResumePlan:
     """Read the cloud, then plan and claim while no other run can claim."""
     waited = _waited(engine, asks)
-    wanted = frozenset(node for ask in asks for node in ask.nodes)
-    if not engine.journal.claims().doubtful.isdisjoint(wanted):
-        from slurmplugins import doubts
-
-        doubts.settle(engine.cloud, engine.journal, run, wanted, engine.log.bind(run=run))
-    listed = _listed(engine)
-    from slurmplugins import planner
-
+    _settle_doubts(engine, run, asks)
     plans: list[ResumePlan] = []
+    for _ in range(READ_TRIES):
+        listed, at = _listed(engine)
+        from slurmplugins import planner
 
-    def choose(claims: Claims) -> Iterable[NodeName]:
-        now = engine.clock.now()
-        plans.append(planner.resume(asks, listed, claims, engine.config, now, waited=waited))
-        return plans[-1].claimed
+        def choose(
+            claims: Claims, listed: Sequence[Instance] = listed, at: float = at
+        ) -> Iterable[NodeName]:
+            if engine.clock.monotonic() - at > LIST_SECONDS:
+                return ()
+            now = engine.clock.now()
+            plans.append(planner.resume(asks, listed, claims, engine.config, now, waited=waited))
+            return plans[-1].claimed
 
-    engine.journal.claim(run, choose)
-    return plans[-1]
+        engine.journal.claim(run, choose)
+        if plans:
+            return plans[-1]
+    raise StateError("the cloud's list was out of date each time it could be used")
+
+
+def _settle_doubts(engine: Engine, run: str, asks: Sequence[JobAsk]) -> None:
+    wanted = frozenset(node for ask in asks for node in ask.nodes)
+    if engine.journal.claims().doubtful.isdisjoint(wanted):
+        return
+    from slurmplugins import doubts
+
+    doubts.settle(engine.cloud, engine.journal, run, wanted, engine.log.bind(run=run))
 
 
 def _screened(engine: Engine, plan: ResumePlan) -> ResumePlan:
@@ -96,10 +113,12 @@ def _screened(engine: Engine, plan: ResumePlan) -> ResumePlan:
     return replace(plan, launches=found.let, failures=(*plan.failures, *found.refused))
 
 
-def _listed(engine: Engine) -> tuple[Instance, ...]:
+def _listed(engine: Engine) -> tuple[tuple[Instance, ...], float]:
+    """The machines, and the moment before which they were as listed."""
     for again in range(READ_TRIES):
+        at = engine.clock.monotonic()
         try:
-            return engine.cloud.instances()
+            return engine.cloud.instances(), at
         except CloudError as error:
             engine.log.warning("listing failed", code=error.code, message=error.message)
             if not error.retryable or again == READ_TRIES - 1:

@@ -24,15 +24,23 @@ LOADS = {
     "1000x4": Load(1000, 4),
 }
 NODES = 10_000
+FRESH = 1_000
+
+RATE = f"{arena.RAISED['RunInstances'][1]:.0f}/s"
+DNS = f"{arena.ROUTE53[1]:.0f}/s, {arena.ROUTE53[0]:.0f} at once"
+LATENCY = f"{arena.AWS_LATENCY * 1000:.0f} ms"
+SCONTROL = f"{scontrol.CALL_SECONDS * 1000:.0f} ms"
+FED = f"{scontrol.FED_SECONDS * 1000:.0f} ms"
 
 HEAD = f"""\
-{PEER} from PyPI, its own ResumeProgram with its defaults, and this toolkit's
-resume, each alone against the same local cloud over HTTP. Not real AWS. EC2 refuses calls at its published
-rates (RunInstances: 5 at once, 2/s); instances a second are raised from the default 2/s to
-{arena.RAISED["RunInstances"][1]:.0f}/s for both, as for an account that runs 4,000 nodes. Every AWS call takes {arena.AWS_LATENCY * 1000:.0f} ms
-more than the fake needs. Stubs, the same for both: scontrol ({scontrol.CALL_SECONDS * 1000:.0f} ms a call, {scontrol.FED_SECONDS * 1000:.0f} ms more for each
-command on its standard input). Stubs that only the peer asks: DynamoDB (never refuses), Route 53 (refuses above its
-published {arena.ROUTE53[1]:.0f}/s, {arena.ROUTE53[0]:.0f} at once), sudo. CPU and peak are the program's own, without scontrol's."""
+{PEER} from PyPI, its own ResumeProgram with its defaults,
+and this toolkit's resume, each alone against the same local cloud over HTTP. Not real AWS.
+EC2 refuses calls at its published rates (RunInstances: 5 at once, 2/s); instances a second are
+raised from the default 2/s to {RATE} for both, as for an account that runs 4,000 nodes.
+Every AWS call takes {LATENCY} more than the fake needs. Stubs, the same for both: scontrol
+({SCONTROL} a call, {FED} more for each command on its standard input). Stubs only the peer asks:
+DynamoDB (never refuses), Route 53 (refuses above its published {DNS}), sudo.
+CPU and peak are the program's own, without scontrol's."""
 
 
 def launch(name: str, options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
@@ -61,7 +69,7 @@ def hop(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, An
 
 def start(_options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
     found = starting.costs()
-    say(f"\nBefore anything is asked of anybody: medians of {starting.REPEATS}, 500 jobs × 8\n")
+    say(f"\nBefore anything is asked of anybody: medians of {starting.REPEATS}, 500 jobs x 8\n")
     rows = [
         ["bare interpreter, CPU", f"{found['bare']:.0f} ms"],
         ["resume: import, burst.json and resume file parsed, CPU", f"{found['ours']:.0f} ms"],
@@ -73,12 +81,13 @@ def start(_options: argparse.Namespace, say: Callable[[str], None]) -> dict[str,
 
 
 def reconcile(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
-    pairs = [converging.reconcile(NODES, options.limit) for _ in range(options.repeat)]
-    first, later = [one for one, _ in pairs], [one for _, one in pairs]
-    say(
-        f"\nReconcile at {NODES:,} nodes, all of them up: a pass, through boto3 and scontrol --json\n"
-    )
-    rows = [report.row("later passes", later), report.row("first sight, with the ledger", first)]
+    later = [converging.reconcile(NODES, options.limit) for _ in range(options.repeat)]
+    first = [converging.first_sight(FRESH, options.limit) for _ in range(options.repeat)]
+    say(f"\nOne pass of reconcile, {NODES:,} nodes up, through boto3 and scontrol --json\n")
+    rows = [
+        report.row(f"{NODES:,} machines seen before", later),
+        report.row(f"{FRESH:,} machines never seen: writes their ledger", first),
+    ]
     say(report.table(report.COLUMNS, rows))
     return {"first": [asdict(one) for one in first], "later": [asdict(one) for one in later]}
 

@@ -28,7 +28,7 @@ class Load:
         return self.jobs * self.nodes_each
 
     def __str__(self) -> str:
-        return f"{self.jobs:,} job{'s' * (self.jobs > 1)} × {self.nodes_each:,} nodes"
+        return f"{self.jobs:,} job{'s' * (self.jobs > 1)} x {self.nodes_each:,} nodes"
 
     def hostlist(self, pool: str) -> str:
         return f"{pool}-[1-{self.nodes}]"

@@ -45,9 +45,14 @@ class Figures:
 
 
 def run(
-    who: str, argv: Sequence[str], environment: Mapping[str, str], arena: Arena, stub: Stub,
+    who: str,
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    arena: Arena,
+    stub: Stub,
     limit: float,
-) -> Figures:  # fmt: skip
+) -> Figures:
     """Run it to its end, or until `limit` seconds are over, and count what it did."""
     began = time.monotonic()
     try:

@@ -6,6 +6,7 @@ ids page by page; scontrol's is every key of 24.11 for each node.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -16,20 +17,22 @@ from typing import TYPE_CHECKING
 from tests.bench import arena, ask, contest, launching, scontrol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.bench.arena import Arena, Gate
     from tests.bench.contest import Figures
     from tests.bench.scontrol import Stub
 
 PAGE = 1000
+_NODES = re.compile(rf"{ask.OUR_POOL}-(?:\d+|\[[\d,-]+\])")
 RUNNING = ("ALLOCATED", "CLOUD")
 GOING = ("CLOUD", "IDLE", "POWERING_DOWN")
 
 
 def program(name: str, root: Path, found: Arena, stub: Stub, limit: float, *more: str) -> Figures:
     argv = [contest.our_python(), "-I", str(contest.HERE / "ours.py"), name, str(root), *more]
-    return contest.run(
-        "toolkit", argv, contest.environment(found.endpoint, stub), found, stub, limit
-    )
+    environment = contest.environment(found.endpoint, stub)
+    return contest.run("toolkit", argv, environment, arena=found, stub=stub, limit=limit)
 
 
 def launched(root: Path, found: Arena, load: ask.Load, limit: float) -> Stub:
@@ -57,25 +60,36 @@ def suspend(nodes: int, limit: float) -> Figures:
         return program("suspend", root, found, stub, limit, load.hostlist(ask.OUR_POOL))
 
 
-def reconcile(nodes: int, limit: float) -> tuple[Figures, Figures]:
-    """The pass that sees all of them for the first time, and one after it."""
-    base, whole = ask.Load(1, min(PAGE, nodes)), ask.Load(1, nodes)
-    with (
-        tempfile.TemporaryDirectory() as place,
-        arena.opened(Path(place) / "cloud", throttled=False) as (found, gate),
-    ):
+def reconcile(nodes: int, limit: float) -> Figures:
+    """A pass over machines that were seen before, as nearly all passes are."""
+    with tempfile.TemporaryDirectory() as place, _running(Path(place), nodes, limit) as found:
         root = Path(place)
+        names = ask.Load(1, nodes).names(ask.OUR_POOL)
+        stub = again(root, names, RUNNING)
+        program("reconcile-unwritten", root, found, stub, limit)
+        stub = again(root, names, RUNNING)
+        found.served.clear()
+        return program("reconcile", root, found, stub, limit)
+
+
+def first_sight(nodes: int, limit: float) -> Figures:
+    """A pass that sees so many machines for the first time, and writes the ledger of each."""
+    with tempfile.TemporaryDirectory() as place, _running(Path(place), nodes, limit) as found:
+        stub = again(Path(place), ask.Load(1, nodes).names(ask.OUR_POOL), RUNNING)
+        found.served.clear()
+        return program("reconcile", Path(place), found, stub, limit)
+
+
+@contextlib.contextmanager
+def _running(root: Path, nodes: int, limit: float) -> Iterator[Arena]:
+    base = ask.Load(1, min(PAGE, nodes))
+    with arena.opened(root / "cloud", throttled=False) as (found, gate):
         launched(root, found, base, limit)
         _repeat(found, gate, nodes // base.nodes)
         settings = json.loads((root / "burst.json").read_text())
-        settings["pools"][ask.OUR_POOL]["nodes"] = whole.hostlist(ask.OUR_POOL)
+        settings["pools"][ask.OUR_POOL]["nodes"] = ask.Load(1, nodes).hostlist(ask.OUR_POOL)
         (root / "burst.json").write_text(json.dumps(settings))
-        passes = []
-        for _ in range(2):
-            stub = again(root, whole.names(ask.OUR_POOL), RUNNING)
-            found.served.clear()
-            passes.append(program("reconcile", root, found, stub, limit))
-        return passes[0], passes[1]
+        yield found
 
 
 def _repeat(found: Arena, gate: Gate, pages: int) -> None:
@@ -92,9 +106,12 @@ def _repeat(found: Arena, gate: Gate, pages: int) -> None:
     ]
 
 
+def _later(hostlist: str, by: int) -> str:
+    return re.sub(r"\d+", lambda found: str(int(found[0]) + by), hostlist)
+
+
 def _page(text: str, number: int, *, last: bool) -> bytes:
-    shifted = re.sub(r"gpu-\[(\d+)-(\d+)\]", lambda m: (
-        f"gpu-[{int(m[1]) + number * PAGE}-{int(m[2]) + number * PAGE}]"), text)  # fmt: skip
+    shifted = _NODES.sub(lambda found: _later(found[0], number * PAGE), text)
     renamed = re.sub(r"<instanceId>i-..", f"<instanceId>i-{number:02x}", shifted)
     running = renamed.replace(
         "<code>0</code><name>pending</name>", "<code>16</code><name>running</name>"

@@ -44,7 +44,9 @@ def our_resume(load: Load, root: Path, found: Arena, stub: scontrol.Stub, limit:
         found.endpoint, stub, SLURM_RESUME_FILE=str(root / "resume.json")
     )
     hostlist = load.hostlist(ask.OUR_POOL)
-    return contest.run("toolkit", [*argv, hostlist], environment, found, stub, limit)
+    return contest.run(
+        "toolkit", [*argv, hostlist], environment, arena=found, stub=stub, limit=limit
+    )
 
 
 def peer(load: Load, limit: float, *, capacity: bool = True) -> Figures:
@@ -64,7 +66,9 @@ def peer(load: Load, limit: float, *, capacity: bool = True) -> Figures:
             PEER_LOG=str(root / "peer.log"),
         )
         argv = [contest.peer_python(), str(contest.HERE / "peer.py"), load.hostlist(ask.PEER_POOL)]
-        return contest.run("parallelcluster", argv, environment, found, stub, limit)
+        return contest.run(
+            "parallelcluster", argv, environment, arena=found, stub=stub, limit=limit
+        )
 
 
 def hop(limit: float) -> tuple[float, Figures]:

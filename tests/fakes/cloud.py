@@ -188,6 +188,11 @@ class FakeCloud:
         self._settle()
         return [item for item in map(self._described, self.machines.values()) if item.state.live]
 
+    def seen_live(self) -> set[str | None]:
+        """The nodes of the machines that a list would show as live now."""
+        shown = (self._described(item, stale=self.stale) for item in self.machines.values())
+        return {item.node for item in shown if item.state.live}
+
     def add(self, instance: Instance, *, cluster: str | None = None) -> None:
         """A machine that was there before."""
         self.machines[instance.id] = Machine(instance, cluster or self.cluster, 0.0)

@@ -225,11 +225,14 @@ class Trouble(RuleBasedStateMachine):
             self._no_job_is_half_launched(asks, before)
 
     def _no_job_is_half_launched(self, asks: Sequence[JobAsk], before: set[str]) -> None:
-        """What a finished run started for a job is all there, or none of it is kept."""
+        """What a finished run started for a job is all there, or none of it is kept.
+
+        There, as far as EC2 lets anybody see: a machine that just ended may be listed as live.
+        """
         claims = self.bench.engine.journal.claims()
         counting = self._counting()
         fresh = {item.node for item in counting if item.id not in before}
-        there = {item.node for item in counting}
+        there = {item.node for item in counting} | self.bench.cloud.seen_live()
         for ask in asks:
             nodes = set(ask.nodes)
             if nodes & fresh and not nodes & claims.doubtful:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from slurmplugins import bursting, names
 from slurmplugins.cloud import codes
 from slurmplugins.errors import SlurmUnreachable
 from slurmplugins.model import EndCause, JobAsk
+from tests.fakes.boundaries import watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
@@ -142,6 +144,23 @@ def test_a_machine_already_condemned_does_not_settle_a_doubt(bench: Bench):
     started = len(bench.cloud.requests)
     bursting.resume(bench.engine, [ask])
     assert len(bench.cloud.requests) == started == 2
+
+
+def test_a_list_that_grew_old_before_its_turn_is_read_again(bench: Bench):
+    """Another run came, launched and went while this one was stopped between list and claim."""
+    ask = bench.slurm.start(7, G[:1])
+    passed: list[str] = []
+
+    def stopped(place: str) -> None:
+        passed.append(place)
+        if passed.count("cloud.instances: done") == 1 and place == "cloud.instances: done":
+            bursting.resume(bench.engine, [ask])
+            bench.clock.advance(300)
+
+    config = dataclasses.replace(bench.engine.config, resume_timeout=600)
+    bench.engine = dataclasses.replace(bench.engine, config=config)
+    bursting.resume(watch(bench.engine, stopped), [ask])
+    assert len(bench.cloud.requests) == 1
 
 
 def test_a_clock_set_forward_does_not_make_a_recent_launch_look_old(bench: Bench):
