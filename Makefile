@@ -48,9 +48,12 @@ golden: setup-test ## Rendered slurm.conf, stack, user data
 slurm: setup-test ## Real machines, real Slurm, real torchrun (needs root)
 	@TOOLKIT_LOCAL_DIR=$(TEST_STATE) scripts/with-cleanup $(PYTEST) tests/slurm -q -p no:randomly
 
+bench: setup-test ## Against aws-parallelcluster-node on one throttled fake EC2; docs/benchmarks.md
+	@$(BIN)/python -m tests.bench $(BENCH)
+
 clean: ## Remove every machine, namespace, mount and process that demo and tests made
 	@scripts/clean
 
 distclean: clean ## clean, and the cached images and the virtual environment too
 	@scripts/clean --caches
-	@rm -rf $(VENV)
+	@rm -rf $(VENV) .bench-venv

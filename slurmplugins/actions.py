@@ -26,6 +26,14 @@ class MarkDown:
 
 
 @dataclass(frozen=True, slots=True)
+class Drain:
+    """Let nothing new start there; what runs goes on."""
+
+    node: NodeName
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class PowerDown:
     node: NodeName
     why: str
@@ -39,7 +47,15 @@ class Reopen:
     why: str
 
 
-Action = Terminate | MarkDown | PowerDown | Reopen
+@dataclass(frozen=True, slots=True)
+class PowerUp:
+    """Have Slurm ask for the node's machine, although no job wants it."""
+
+    node: NodeName
+    why: str
+
+
+Action = Terminate | MarkDown | Drain | PowerDown | Reopen | PowerUp
 
 
 @dataclass(frozen=True, slots=True)

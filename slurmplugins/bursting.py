@@ -1,20 +1,23 @@
-"""What resume, suspend and resume_fail do, given the engine's parts: read, plan, execute."""
+"""What resume, suspend and resume_fail do, given the engine's parts: read, plan, execute.
+
+What is needed only once the cloud has been read is imported then, so that it is read sooner.
+"""
 
 from __future__ import annotations
 
-import random
-import secrets
+import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import planner
-from slurmplugins.actions import Terminate
-from slurmplugins.errors import CloudError, EngineError, SlurmError
-from slurmplugins.launcher import Launcher
+from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
+from slurmplugins.journal import SETTLE_SECONDS
 from slurmplugins.model import EndCause, Failure
+from slurmplugins.policy import Preference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from slurmplugins.launcher import Results
     from slurmplugins.model import Assignment, Claims, Instance, JobAsk
     from slurmplugins.names import NodeName
     from slurmplugins.planner import ResumePlan
@@ -23,38 +26,42 @@ if TYPE_CHECKING:
 BUDGET_SHARE: Final = 0.5
 """Share of ResumeTimeout spent on finding capacity; the rest is for booting."""
 
-ASSIGN_BATCH: Final = 100
-"""Assignments that are told to Slurm in one go, across jobs."""
-
 READ_TRIES: Final = 4
+
+LIST_SECONDS: Final = SETTLE_SECONDS / 2
+"""A list older than this, when its turn to plan has come, is read anew: machines launched since
+would be neither in it nor among the journal's recent ones.
+"""
 
 
 def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
     """Give every node a machine, or give the node back to Slurm. Safe to repeat and to overlap."""
-    with engine.journal.run() as run:
-        log = engine.log.bind(run=run)
-        try:
-            plan = _plan(engine, run, asks)
-        except EngineError as error:
-            code = error.code if isinstance(error, CloudError) else ""
-            _give_back_all(engine, asks, Failure(None, (), error.slug, code, error.message))
-            return
-        log.info(
-            "planned",
-            jobs=len(asks),
-            adopt=len(plan.adopt),
-            launch=sum(len(ask.nodes) for job in plan.launches for ask in job.asks),
-            replace=len(plan.replace),
-            busy=plan.busy,
-        )
-        _carry_out(engine, run, plan)
-        log.info("done")
+    try:
+        with engine.journal.run() as run:
+            plan = _screened(engine, _plan(engine, run, asks))
+            engine.log.info(
+                "planned",
+                run=run,
+                jobs=len(asks),
+                adopt=len(plan.adopt),
+                launch=sum(len(ask.nodes) for job in plan.launches for ask in job.asks),
+                replace=len(plan.replace),
+                busy=plan.busy,
+            )
+            _carry_out(engine, run, plan)
+            engine.log.info("done", run=run)
+    except EngineError as error:  # before anything was launched: what comes later has its own
+        code = error.code if isinstance(error, CloudError) else ""
+        hold = isinstance(error, CloudError) and error.holds
+        _give_back_all(engine, asks, Failure(None, (), error.slug, code, error.message, hold))
 
 
 def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
     """End the machines of nodes that Slurm has let go of. Raises when either world is unreadable:
     nothing is ended on half a view, and reconcile does it later.
     """
+    from slurmplugins import planner
+
     wanted = [node for node in nodes if engine.config.pool_of(node) is not None]
     listed = engine.cloud.instances()
     states = {node.name: node for node in engine.slurm.nodes()}
@@ -66,22 +73,52 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
 
 def _plan(engine: Engine, run: str, asks: Sequence[JobAsk]) -> ResumePlan:
     """Read the cloud, then plan and claim while no other run can claim."""
-    listed = _listed(engine)
+    waited = _waited(engine, asks)
+    _settle_doubts(engine, run, asks)
     plans: list[ResumePlan] = []
+    for _ in range(READ_TRIES):
+        listed, at = _listed(engine)
+        from slurmplugins import planner
 
-    def choose(claims: Claims) -> Iterable[NodeName]:
-        now = engine.clock.now()
-        plans.append(planner.resume(asks, listed, claims, engine.config, now))
-        return plans[-1].claimed
+        def choose(
+            claims: Claims, listed: Sequence[Instance] = listed, at: float = at
+        ) -> Iterable[NodeName]:
+            if engine.clock.monotonic() - at > LIST_SECONDS:
+                return ()
+            now = engine.clock.now()
+            plans.append(planner.resume(asks, listed, claims, engine.config, now, waited=waited))
+            return plans[-1].claimed
 
-    engine.journal.claim(run, choose)
-    return plans[-1]
+        engine.journal.claim(run, choose)
+        if plans:
+            return plans[-1]
+    raise StateError("the cloud's list was out of date each time it could be used")
 
 
-def _listed(engine: Engine) -> tuple[Instance, ...]:
+def _settle_doubts(engine: Engine, run: str, asks: Sequence[JobAsk]) -> None:
+    wanted = frozenset(node for ask in asks for node in ask.nodes)
+    if engine.journal.claims().doubtful.isdisjoint(wanted):
+        return
+    from slurmplugins import doubts
+
+    doubts.settle(engine.cloud, engine.journal, run, wanted, engine.log.bind(run=run))
+
+
+def _screened(engine: Engine, plan: ResumePlan) -> ResumePlan:
+    """The plan less the launches in pools whose machines do not come up."""
+    from slurmplugins import protection
+
+    patience = engine.config.resume_timeout
+    found = protection.gate(engine.state, plan.launches, engine.clock.now(), patience)
+    return replace(plan, launches=found.let, failures=(*plan.failures, *found.refused))
+
+
+def _listed(engine: Engine) -> tuple[tuple[Instance, ...], float]:
+    """The machines, and the moment before which they were as listed."""
     for again in range(READ_TRIES):
+        at = engine.clock.monotonic()
         try:
-            return engine.cloud.instances()
+            return engine.cloud.instances(), at
         except CloudError as error:
             engine.log.warning("listing failed", code=error.code, message=error.message)
             if not error.retryable or again == READ_TRIES - 1:
@@ -91,6 +128,11 @@ def _listed(engine: Engine) -> tuple[Instance, ...]:
 
 
 def _carry_out(engine: Engine, run: str, plan: ResumePlan) -> None:
+    from random import random
+
+    from slurmplugins.actions import Terminate
+    from slurmplugins.launcher import Launcher
+
     executor = engine.executor
     executor.give_back(plan.failures)
     executor.run(
@@ -103,35 +145,47 @@ def _carry_out(engine: Engine, run: str, plan: ResumePlan) -> None:
         memory=engine.memory,
         clock=engine.clock,
         log=engine.log.bind(run=run),
-        attempt=lambda: secrets.token_hex(12),
-        jitter=random.random,
+        attempt=lambda: os.urandom(12).hex(),
+        jitter=random,
         budget=engine.config.resume_timeout * BUDGET_SHARE,
+        crew=engine.crew,
     )
-    pending: list[Assignment] = list(plan.adopt)
-    for job in plan.launches:
-        result = launcher.launch(job, run)
-        if isinstance(result, Failure):
-            executor.give_back([result])
-            continue
-        pending += result
-        if len(pending) >= ASSIGN_BATCH:
-            _assign(engine, pending)
-            pending = []
-    _assign(engine, pending)
+
+    def settled(results: Results) -> None:
+        _assign(engine, results.assignments)
+        executor.give_back(results.failures)
+
+    _assign(engine, plan.adopt)
+    launcher.launch(plan.launches, run, settled)
+
+
+def _waited(engine: Engine, asks: Sequence[JobAsk]) -> Mapping[int, float]:
+    """How long the jobs have waited, where a policy wants to know."""
+    policies = engine.config.policies.values()
+    if not any(item.preference is Preference.ON_DEMAND_AFTER for item in policies):
+        return {}
+    from slurmplugins.waits import Waits
+
+    try:
+        submitted = {job.id: job.submitted_at for job in engine.slurm.jobs()}
+    except SlurmError as error:
+        engine.log.warning("jobs unread", message=error.message)
+        submitted = {}
+    jobs = [ask.job for ask in asks if ask.job is not None]
+    return Waits(engine.state / "waits.json", engine.clock).of(jobs, submitted)
 
 
 def _assign(engine: Engine, pending: Sequence[Assignment]) -> None:
     """Addresses and ids for Slurm. A courtesy: a node brings both when it registers."""
-    if not pending:
+    known = [item for item in pending if item.address and item.type]
+    if not known:
         return
     try:
-        engine.slurm.assign(pending)
+        engine.slurm.assign(known)
     except SlurmError as error:
         engine.log.warning("assign failed", message=error.message)
 
 
 def _give_back_all(engine: Engine, asks: Sequence[JobAsk], failure: Failure) -> None:
     """When nothing can be launched at all, jobs learn it now and not at ResumeTimeout."""
-    engine.executor.give_back(
-        [Failure(ask.job, ask.nodes, failure.slug, failure.code, failure.message) for ask in asks]
-    )
+    engine.executor.give_back([replace(failure, job=ask.job, nodes=ask.nodes) for ask in asks])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import names
 from slurmplugins.errors import BadName, ConfigError
 from slurmplugins.model import Lifecycle, Offering, Pool
+from slurmplugins.policy import Policy, Preference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,12 +23,15 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 """No honest burst.json comes near; a larger one is not read."""
 
 _PRICE: Final = re.compile(r"\d{1,6}(\.\d{1,8})?", re.ASCII)
+_WORD: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,127}", re.ASCII)
 _CLUSTER: Final = re.compile(r"[a-z][a-z0-9-]{0,30}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class BurstConfig:
-    """What the runtime knows about the cluster. Times are seconds."""
+    """What the runtime knows about the cluster. Times are seconds. `static` nodes always have a
+    machine: the first of their pool, as many as the pool says.
+    """
 
     cluster: str
     region: str
@@ -40,6 +44,13 @@ class BurstConfig:
     unbacked_grace: float
     pools: Mapping[str, Pool]
     pool_by_node: Mapping[NodeName, str]
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+    instance_rate: tuple[float, float] | None = None
+    static: frozenset[NodeName] = frozenset()
+
+    def policy_of(self, partition: str) -> Policy:
+        """The partition's; offerings as listed for one that states none."""
+        return self.policies.get(partition, Policy())
 
     def pool_of(self, node: NodeName) -> Pool | None:
         """The pool a node belongs to, or None for a node that is not ours."""
@@ -78,7 +89,7 @@ def parse(data: object) -> BurstConfig:
         reader.problem("endpoint_url: expected a URL or null")
         endpoint = None
     pools = {
-        name: reader.pool(name, value)
+        name: reader.pool(reader.word(name, "pools"), value)
         for name, value in reader.table(top.get("pools"), "pools").items()
     }
     owner = reader.owners(pools)
@@ -94,6 +105,12 @@ def parse(data: object) -> BurstConfig:
         unbacked_grace=reader.seconds(grace, "unbacked", 60),
         pools=pools,
         pool_by_node=owner,
+        policies={
+            name: reader.policy(name, value)
+            for name, value in reader.table(top.get("partitions", {}), "partitions").items()
+        },
+        instance_rate=reader.rate(top.get("instance_rate")),
+        static=frozenset(reader.static),
     )
     if reader.problems:
         raise ConfigError(tuple(reader.problems))
@@ -105,6 +122,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.problems: list[str] = []
+        self.static: list[NodeName] = []
 
     def problem(self, text: str) -> None:
         self.problems.append(text)
@@ -140,14 +158,29 @@ class _Reader:
         pool = Pool(
             name=name,
             nodes=self.nodes(self.text(table, "nodes", where=where), where + "nodes"),
-            partition=self.text(table, "partition", where=where),
-            launch_template=self.text(table, "launch_template", where=where),
-            subnets={zone: str(subnet) for zone, subnet in subnets.items()},
+            partition=self.word(self.text(table, "partition", where=where), where),
+            launch_template=self.word(self.text(table, "launch_template", where=where), where),
+            subnets={
+                zone: self.word(subnet, where + "subnets") for zone, subnet in subnets.items()
+            },
             offerings=tuple(
                 self.offering(item, f"{where}offerings[{index}].")
                 for index, item in enumerate(offerings)
             ),
+            one_by_one=table.get("one_by_one") is True,
+            zone_templates={
+                zone: self.word(template, where + "zone_templates")
+                for zone, template in self.table(
+                    table.get("zone_templates", {}), where + "zone_templates"
+                ).items()
+            },
+            max_spot_share=self.share(table, where),
         )
+        static = table.get("static", 0)
+        if isinstance(static, int) and not isinstance(static, bool) and static >= 0:
+            self.static += pool.nodes[:static]
+        else:
+            self.problem(f"{where}static: expected a number of nodes, found {static!r}")
         for offering in pool.offerings:
             if offering.zone not in pool.subnets:
                 self.problem(f"{where}subnets: no subnet in {offering.zone!r}")
@@ -166,15 +199,55 @@ class _Reader:
         if capacity not in {item.value for item in Lifecycle}:
             self.problem(f"{where}capacity: expected spot or on-demand, found {capacity!r}")
             capacity = Lifecycle.ON_DEMAND.value
+        reservation = table.get("reservation", "")
+        if reservation:
+            reservation = self.word(reservation, where + "reservation")
         price = self.text(table, "price", default="0", where=where)
         if not _PRICE.fullmatch(price):
             self.problem(f"{where}price: expected USD an hour, found {price!r}")
+            price = "0"
         return Offering(
-            type=self.text(table, "type", where=where),
+            type=self.word(self.text(table, "type", where=where), where + "type"),
             lifecycle=Lifecycle(capacity),
-            zone=self.text(table, "zone", where=where),
+            zone=self.word(self.text(table, "zone", where=where), where + "zone"),
             price=price,
+            reservation=reservation,
+            block=table.get("block") is True,
         )
+
+    def word(self, value: object, where: str) -> str:
+        """Text that may stand in a tag, a request and a log line as it is."""
+        if isinstance(value, str) and _WORD.fullmatch(value):
+            return value
+        if value != "":  # which `text` has reported
+            self.problem(f"{where}: not a name: {str(value)[:80]!r}")
+        return ""
+
+    def share(self, table: dict[str, Any], where: str) -> float:
+        value = table.get("max_spot_share", 1.0)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
+            return float(value)
+        self.problem(f"{where}max_spot_share: expected 0 to 1, found {value!r}")
+        return 1.0
+
+    def policy(self, name: str, value: object) -> Policy:
+        table = self.table(value, f"partitions.{name}")
+        wanted = table.get("policy", Preference.AS_LISTED.value)
+        if wanted not in {item.value for item in Preference}:
+            self.problem(f"partitions.{name}.policy: unknown: {wanted!r}")
+            wanted = Preference.AS_LISTED.value
+        return Policy(Preference(wanted), self.seconds(table, "after", 0))
+
+    def rate(self, value: object) -> tuple[float, float] | None:
+        """The account's own rate of starting instances: how many at once, how many a second."""
+        if value is None:
+            return None
+        table = self.table(value, "instance_rate")
+        burst, refill = self.seconds(table, "burst", 0), self.seconds(table, "per_second", 0)
+        if burst and refill:
+            return burst, refill
+        self.problem("instance_rate: expected burst and per_second above 0")
+        return None
 
     def owners(self, pools: Mapping[str, Pool]) -> dict[NodeName, str]:
         owner: dict[NodeName, str] = {}

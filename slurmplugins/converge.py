@@ -3,25 +3,29 @@
 The caller lists the cloud before it asks Slurm, so what Slurm says is the newer of the two.
 Never touched: nodes that burst.json does not name, nodes an admin has drained or downed (their
 reason is not ours), nodes a live run of resume is working on, machines without our tag or role.
+The table, in words and with its reasons, is in docs/adr/0011-converging.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import tags
-from slurmplugins.actions import MarkDown, PowerDown, Reopen, Terminate
+from slurmplugins import boots, doubt, strangers
+from slurmplugins.actions import Drain, MarkDown, PowerDown, PowerUp, Reopen, Terminate
 from slurmplugins.model import REASON_PREFIX, EndCause, InstanceState
 from slurmplugins.planner import machines_by_node
+from slurmplugins.world import Plan, World
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from slurmplugins.actions import Action
-    from slurmplugins.config import BurstConfig
-    from slurmplugins.model import Claims, Instance, Node
+    from slurmplugins.health import Health
+    from slurmplugins.model import Instance, Node
     from slurmplugins.names import NodeName
+
+__all__ = ["SPOT_TAKEN", "Plan", "World", "plan"]
 
 RESUME_TIMEOUT: Final = "ResumeTimeout reached"
 """Slurm's own reason for a node that did not come up in time."""
@@ -29,37 +33,10 @@ RESUME_TIMEOUT: Final = "ResumeTimeout reached"
 NOT_RESPONDING: Final = "Not responding"
 """Slurm's own reason for a node that fell silent."""
 
-SPOT_TAKEN: Final = frozenset(
-    {
-        "Server.InsufficientInstanceCapacity",
-        "Server.SpotInstanceShutdown",
-        "Server.SpotInstanceTermination",
-    }
-)
-"""StateReason codes of a machine that EC2 took back."""
+SPOT_TAKEN: Final = boots.SPOT_TAKEN
 
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """Everything the decision may depend on. `unbacked_since`: since when a node that is up was
-    seen without a machine, remembered from one pass to the next.
-    """
-
-    config: BurstConfig
-    instances: Sequence[Instance]
-    nodes: Mapping[str, Node]
-    claims: Claims
-    now: float
-    unbacked_since: Mapping[NodeName, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """`note` says why nothing is done where that needs saying."""
-
-    actions: tuple[Action, ...] = ()
-    unbacked_since: Mapping[NodeName, float] = field(default_factory=dict)
-    note: str = ""
+WAKE_EVERY: Final = 300.0
+"""Between two tries to get a static node its machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +50,66 @@ class _Case:
     evidence: Instance | None
     expected: bool
 
+    @property
+    def kept_off(self) -> bool:
+        """A person has drained or downed the node."""
+        return (self.node.drain or self.node.down) and not self.node.ours
+
 
 def plan(world: World) -> Plan:
     """The actions that bring the worlds together; repeating it on their result gives none."""
-    ours = world.config.pool_by_node
-    known = [name for name in ours if name in world.nodes]
-    if len(known) * 2 < len(ours):
-        note = f"Slurm lists {len(known)} of {len(ours)} nodes: not believed"
-        return Plan(unbacked_since=world.unbacked_since, note=note)
-    actions: list[Action] = list(_condemned(world))
-    actions += _strangers(world)
+    held = _held(world)
+    if held is not None:
+        return held
+    doubted = world.doubted_since if doubt.cloud(world) else None
+    actions: list[Action] = list(strangers.ends(world))
     unbacked: dict[NodeName, float] = {}
-    machines = machines_by_node(world.instances)
-    listed = {machine.id for machine in world.instances}
-    expected = {m.node for m in world.claims.launched.values() if m.instance_id not in listed}
-    for name in known:
-        if name in world.claims.busy:
-            continue
-        case = _case(world, name, machines.get(name, ()), expected=name in expected)
+    woken: dict[NodeName, float] = {}
+    for case in _cases(world):
         if case.node.off:
             actions += _off(world, case)
+            actions += _wake(world, case, woken)
             continue
         if _unbacked(case):
-            unbacked[name] = world.unbacked_since.get(name, world.now)
-        actions += _on(world, case, unbacked.get(name))
-    return Plan(tuple(actions), unbacked)
+            unbacked[case.name] = world.unbacked_since.get(case.name, world.now)
+        actions += _on(world, case, unbacked.get(case.name))
+    return Plan(
+        tuple(actions),
+        unbacked,
+        remarks=tuple(strangers.remarks(world)),
+        doubted_since=doubted,
+        woken=woken,
+    )
+
+
+def _held(world: World) -> Plan | None:
+    """The empty plan for when one of the worlds can't be believed."""
+    note, believed, since = doubt.slurm(world), True, world.doubted_since
+    if not note and (doubted := doubt.cloud(world)):
+        since = world.now if since is None else since
+        if world.now - since < doubt.BELIEVED_AFTER:
+            note, believed = doubted, False
+    if not note:
+        return None
+    return Plan(
+        unbacked_since=world.unbacked_since,
+        note=note,
+        cloud_believed=believed,
+        doubted_since=since,
+        woken=world.woken,
+    )
+
+
+def _cases(world: World) -> Iterator[_Case]:
+    machines = machines_by_node(
+        item for item in world.instances if not strangers.misfit(world, item)
+    )
+    listed = {machine.id for machine in world.instances}
+    expected = {m.node for m in world.claims.launched.values() if m.instance_id not in listed}
+    for name in world.config.pool_by_node:
+        if name in world.nodes and name not in world.claims.busy:
+            found = machines.get(name, ())
+            yield _case(world, name, found, expected=name in expected)
 
 
 def _case(world: World, name: NodeName, machines: Sequence[Instance], *, expected: bool) -> _Case:
@@ -108,30 +120,11 @@ def _case(world: World, name: NodeName, machines: Sequence[Instance], *, expecte
     return _Case(name, node, live, present, gone[0] if gone else None, expected)
 
 
-def _condemned(world: World) -> Iterator[Action]:
-    """Machines whose end was decided and did not come about."""
-    for machine in world.instances:
-        if _compute(machine) and not machine.state.over and machine.id in world.claims.ended:
-            yield Terminate(machine, world.claims.ended[machine.id], "its end was decided before")
-
-
-def _strangers(world: World) -> Iterator[Action]:
-    """Machines with our tag whose node neither burst.json nor Slurm knows."""
-    for machine in world.instances:
-        if not _compute(machine) or machine.state.over or machine.id in world.claims.ended:
-            continue
-        name = machine.node
-        if name is not None and (name in world.config.pool_by_node or name in world.nodes):
-            continue
-        if _old(world, machine):
-            yield Terminate(machine, EndCause.ORPHAN, f"there is no node {name or 'for it'}")
-
-
 def _off(world: World, case: _Case) -> Iterator[Action]:
     """Slurm has let go of the node: it should have no machine, and be usable again."""
     failed = RESUME_TIMEOUT in case.node.reason
     for machine in case.live:
-        if case.node.powering_down or failed or _old(world, machine):
+        if case.node.powering_down or failed or strangers.old(world, machine):
             cause = _cause(case.node)
             yield Terminate(machine, cause, "Slurm does not want the node up")
     yield from _stopped(world, case)
@@ -145,24 +138,80 @@ def _off(world: World, case: _Case) -> Iterator[Action]:
         yield Reopen(case.name, "its machine is gone")
 
 
+def _wake(world: World, case: _Case, woken: dict[NodeName, float]) -> Iterator[Action]:
+    """Static nodes have a machine although no job wants one."""
+    if case.name not in world.config.static:
+        return
+    last = world.woken.get(case.name)
+    if last is not None and world.now - last < WAKE_EVERY:
+        woken[case.name] = last
+        return
+    free = case.node.powered_down and not (case.node.drain or case.node.down or case.present)
+    if free and not case.node.powering_down and not case.node.waking:
+        woken[case.name] = world.now
+        yield PowerUp(case.name, "a static node")
+
+
 def _on(world: World, case: _Case, unbacked_since: float | None) -> Iterator[Action]:
     """Slurm wants the node up, or thinks it is."""
     yield from _stopped(world, case)
     yield from _duplicates(case)
     reason = _lost(world, case, unbacked_since)
-    hands_off = (case.node.drain or case.node.down) and not case.node.ours
-    if reason and not (hands_off and not _slurms_own(case.node)):
+    if reason and not (case.kept_off and not _slurms_own(case.node)):
         if not case.node.down:
             yield MarkDown(case.name, reason)
         if not case.node.power_down_asked:
             yield PowerDown(case.name, reason)
         return
-    if case.node.ours and not case.node.power_down_asked:
+    sick = tuple(_sick(world, case)) if case.live else ()
+    yield from sick
+    if not sick and case.node.ours and not case.node.power_down_asked:
         if case.node.down:
             yield PowerDown(case.name, "given back, not yet powered down")
         elif case.node.drain and not case.node.powering_up:
             # Slurm waits for the node's jobs before it powers the node down.
             yield PowerDown(case.name, "drained by us")
+
+
+def _sick(world: World, case: _Case) -> Iterator[Action]:
+    """The node has its machine, and something is wrong with it."""
+    node = case.node
+    machine = min(case.live, key=lambda item: item.id != node.instance_id)
+    health = world.health.get(machine.id)
+    failure = boots.problem(node, machine, health, world)
+    # slurmctld itself drains what registers wrong, so that reason is no person's.
+    if failure and (node.invalid or not case.kept_off):
+        yield Terminate(machine, EndCause.BOOT_FAILED, failure)
+        yield from _given_up(case, failure)
+    elif node.down and node.reason.startswith(NOT_RESPONDING):
+        if not node.power_down_asked:
+            yield PowerDown(case.name, "fell silent; its jobs have left")
+    elif health is not None and not (failure or case.kept_off or node.powering_up):
+        if health.impaired(world.now) and node.silent:
+            yield from _given_up(case, "impaired")
+        elif not (node.drain or node.down or node.power_down_asked):
+            ahead = _trouble_ahead(world, health, busy=node.busy)
+            if ahead:
+                yield Drain(case.name, f"{REASON_PREFIX} {ahead}")
+
+
+def _given_up(case: _Case, slug: str) -> Iterator[Action]:
+    """Its jobs go back to the queue at once, and it is powered down."""
+    reason = f"{REASON_PREFIX} {slug}"
+    if not (case.node.down and case.node.ours):
+        yield MarkDown(case.name, reason)
+    if not case.node.power_down_asked:
+        yield PowerDown(case.name, reason)
+
+
+def _trouble_ahead(world: World, health: Health, *, busy: bool) -> str:
+    """Why nothing new should start on a node that works."""
+    if health.notice:
+        return "spot interruption"
+    if health.impaired(world.now):
+        return "impaired"
+    event = health.event(world.now, busy=busy)
+    return f"scheduled {event.code}" if event is not None else ""
 
 
 def _lost(world: World, case: _Case, unbacked_since: float | None) -> str:
@@ -204,14 +253,6 @@ def _stopped(world: World, case: _Case) -> Iterator[Action]:
             yield Terminate(machine, EndCause.UNKNOWN, "it stopped")
 
 
-def _compute(machine: Instance) -> bool:
-    return machine.role == tags.ROLE_COMPUTE
-
-
-def _old(world: World, machine: Instance) -> bool:
-    return world.now - machine.launched_at > world.config.orphan_grace
-
-
 def _slurms_own(node: Node) -> bool:
     """Down by slurmctld itself, not by a person."""
     return node.down and node.reason.startswith((NOT_RESPONDING, RESUME_TIMEOUT))
@@ -219,5 +260,5 @@ def _slurms_own(node: Node) -> bool:
 
 def _cause(node: Node) -> EndCause:
     if RESUME_TIMEOUT in node.reason and node.down:
-        return EndCause.RESUME_FAILED
+        return EndCause.BOOT_FAILED
     return EndCause.SUSPEND if node.powering_down else EndCause.ORPHAN

@@ -21,7 +21,8 @@
         └── UnknownCloudError a code this table does not know
 
 Each class has a stable `slug`, which is what people and reports see, and says whether repeating
-the same call may help. Errors from boto3 are translated once, in `cloud.ec2`.
+the same call may help (`retryable`) and whether only a person can mend it (`holds`). Errors from
+boto3 are translated once, in `cloud.ec2`.
 """
 
 # ruff: noqa: N818 - the names say what happened; "Error" twice over would say less
@@ -87,6 +88,8 @@ class CloudError(EngineError):
     """An answer, or the lack of one, from the cloud. `code` is the cloud's own word."""
 
     slug = "cloud"
+    holds: ClassVar[bool] = False
+    """Waiting does not mend it: a person must act."""
 
     def __init__(self, message: str, *, code: str, nodes: tuple[str, ...] = ()) -> None:
         super().__init__(message, nodes=nodes)
@@ -103,6 +106,7 @@ class PriceTooLow(CloudError):
 
 class Quota(CloudError):
     slug = "quota"
+    holds = True
 
 
 class Throttled(CloudError):
@@ -112,14 +116,17 @@ class Throttled(CloudError):
 
 class Denied(CloudError):
     slug = "denied"
+    holds = True
 
 
 class InvalidRequest(CloudError):
     slug = "invalid-request"
+    holds = True
 
 
 class NotFound(CloudError):
     slug = "not-found"
+    holds = True
 
 
 class CloudUnreachable(CloudError):

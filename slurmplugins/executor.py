@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from slurmplugins.actions import MarkDown, Outcome, PowerDown, Reopen, Terminate
+from slurmplugins.actions import (
+    Drain,
+    MarkDown,
+    Outcome,
+    PowerDown,
+    PowerUp,
+    Reopen,
+    Terminate,
+)
 from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
 
 if TYPE_CHECKING:
@@ -24,6 +32,15 @@ if TYPE_CHECKING:
 VERIFY_TRIES: Final = 3
 VERIFY_PAUSE: Final = 2.0
 """The first answer has the new state; a second look is for throttles and lost answers."""
+
+END_BATCH: Final = 200
+"""Machines in one call. EC2 takes 1,000, of which a throttled call ends none."""
+
+END_SECONDS: Final = 120.0
+"""How long one program goes on; the reconcile timer's pass may take 300 s in all."""
+
+_OnNode = MarkDown | Drain | PowerDown | Reopen | PowerUp
+_Reasoned = TypeVar("_Reasoned", MarkDown, Drain)
 
 
 class Executor:
@@ -44,22 +61,33 @@ class Executor:
         """
         outcomes: list[Outcome] = []
         outcomes += self._terminate([item for item in actions if isinstance(item, Terminate)])
-        for reason, group in _by_reason(actions).items():
+        for reason, group in _by_reason(actions, MarkDown).items():
             outcomes += self._slurm_call(group, partial(self._slurm.down, reason=reason))
+        for reason, drains in _by_reason(actions, Drain).items():
+            outcomes += self._slurm_call(drains, partial(self._slurm.drain, reason=reason))
         outcomes += self._slurm_call(
             [item for item in actions if isinstance(item, PowerDown)], self._slurm.power_down
         )
         outcomes += self._slurm_call(
             [item for item in actions if isinstance(item, Reopen)], self._slurm.resume
         )
+        outcomes += self._slurm_call(
+            [item for item in actions if isinstance(item, PowerUp)], self._slurm.power_up
+        )
         return tuple(outcomes)
 
     def give_back(self, failures: Sequence[Failure]) -> None:
-        """Return nodes that can't be had to Slurm at once, and tell the jobs why."""
+        """Return nodes that can't be had to Slurm at once, tell the jobs why, and hold those that
+        would only fail again.
+        """
+        if not failures:
+            return
+        waiting = self._waiting([node for failure in failures for node in failure.nodes])
+        actions: list[Action] = []
         for failure in failures:
-            nodes = self._waiting(failure.nodes)
-            down = [MarkDown(node, failure.reason) for node in nodes]
-            power = [PowerDown(node, failure.reason) for node in nodes]
+            nodes = [node for node in failure.nodes if node in waiting]
+            actions += [MarkDown(node, failure.reason) for node in nodes]
+            actions += [PowerDown(node, failure.reason) for node in nodes]
             self._log.warning(
                 "nodes given back",
                 job=failure.job,
@@ -67,19 +95,32 @@ class Executor:
                 slug=failure.slug,
                 code=failure.code,
                 message=failure.message,
+                hold=failure.hold,
             )
+        self.run(actions)
+        for failure in failures:
             if failure.job is not None:
-                self._comment(failure.job, f"{failure.reason} {failure.message}")
-            self.run([*down, *power])
+                self._tell(failure.job, failure)
 
-    def _waiting(self, nodes: Sequence[NodeName]) -> list[NodeName]:
+    def _waiting(self, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
         """Those Slurm still waits for: a POWER_DOWN on a node that is off would stick to it."""
         try:
             off = {node.name for node in self._slurm.nodes(nodes) if node.off}
         except SlurmError as error:
             self._log.warning("nodes unread", message=error.message)
-            return list(nodes)
-        return [node for node in nodes if node not in off]
+            off = set()
+        return frozenset(node for node in nodes if node not in off)
+
+    def _tell(self, job: int, failure: Failure) -> None:
+        """After its nodes are down, so that the job is back in the queue, where it can be held."""
+        text = f"{failure.reason} {failure.message}"
+        if failure.hold:
+            try:
+                self._slurm.hold(job)
+                text = f"{failure.reason} held, release when mended: {failure.message}"
+            except SlurmError as error:  # not a batch job: it has ended with its nodes
+                self._log.warning("hold failed", job=job, message=error.message)
+        self._comment(job, text)
 
     def _comment(self, job: int, text: str) -> None:
         try:
@@ -113,23 +154,33 @@ class Executor:
         return self._logged(outcomes)
 
     def _until_over(self, ids: Sequence[str]) -> tuple[frozenset[str], str]:
+        """End them batch by batch, again while that helps; what is left is reconcile's next pass.
+
+        A round that ended something does not count as a try: EC2 lets a thousand go at once and
+        then twenty a second, so a large suspend goes on at its pace.
+        """
         over: frozenset[str] = frozenset()
-        problem = ""
-        for again in range(VERIFY_TRIES):
-            left = [item for item in ids if item not in over]
-            if not left:
+        problem, fruitless = "", 0
+        deadline = self._clock.monotonic() + END_SECONDS
+        while (left := [item for item in ids if item not in over]) and fruitless < VERIFY_TRIES:
+            before = len(over)
+            for start in range(0, len(left), END_BATCH):
+                try:
+                    over |= self._cloud.terminate(left[start : start + END_BATCH])
+                except CloudError as error:
+                    problem = f"{error.code}: {error.message}"
+                    if error.retryable:
+                        break  # the other batches would be told the same
+            fruitless += len(over) == before
+            if self._clock.monotonic() >= deadline:
                 break
-            if again:
+            if len(over) < len(ids) and fruitless < VERIFY_TRIES:
                 self._clock.sleep(VERIFY_PAUSE)
-            try:
-                over |= self._cloud.terminate(left)
-            except CloudError as error:
-                problem = f"{error.code}: {error.message}"
         return over, problem
 
     def _slurm_call(
         self,
-        actions: Sequence[MarkDown | PowerDown | Reopen],
+        actions: Sequence[_OnNode],
         call: Callable[[Sequence[NodeName]], None],
     ) -> list[Outcome]:
         """All nodes in one call; node by node when that is refused, so that one can't spoil it."""
@@ -154,16 +205,16 @@ class Executor:
         return outcomes
 
 
-def _by_reason(actions: Sequence[Action]) -> dict[str, list[MarkDown]]:
-    grouped: dict[str, list[MarkDown]] = defaultdict(list)
+def _by_reason(actions: Sequence[Action], kind: type[_Reasoned]) -> dict[str, list[_Reasoned]]:
+    grouped: dict[str, list[_Reasoned]] = defaultdict(list)
     for action in actions:
-        if isinstance(action, MarkDown):
+        if isinstance(action, kind):
             grouped[action.reason].append(action)
     return grouped
 
 
-def _why(action: MarkDown | PowerDown | Reopen) -> str:
-    return action.reason if isinstance(action, MarkDown) else action.why
+def _why(action: _OnNode) -> str:
+    return action.reason if isinstance(action, MarkDown | Drain) else action.why
 
 
 def _attempt(call: Callable[[], None]) -> str:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 INSTANCE_ACTION: Final = "spot/instance-action"
 REBALANCE: Final = "events/recommendations/rebalance"
 
+SCHEDULED: Final = "events/maintenance/scheduled"
+
 NOTICE_SECONDS: Final = 120.0
 """What EC2 gives; used where the notice's own time can't be read."""
 
@@ -21,11 +23,14 @@ NOTICE_SECONDS: Final = 120.0
 class Kind(StrEnum):
     SPOT = "spot-interruption"
     REBALANCE = "rebalance-recommendation"
+    SCHEDULED = "scheduled-event"
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """`deadline`: when the machine is taken (for a rebalance: when the risk was announced)."""
+    """`deadline`: when the machine is taken (for a rebalance: when the risk was announced).
+    `action`: EC2's word for what happens then.
+    """
 
     kind: Kind
     action: str
@@ -50,6 +55,31 @@ def rebalance(metadata: Metadata, now: float) -> Notice | None:
     return Notice(Kind.REBALANCE, "", _time(_object(text).get("noticeTime"), now))
 
 
+def scheduled(metadata: Metadata, now: float) -> Notice | None:
+    """The first event EC2 has scheduled for this machine and not called off, if there is one.
+
+    One whose time can't be read counts as due: that costs a machine, and not a job's work. Raises
+    MetadataError.
+    """
+    text = metadata.get(SCHEDULED)
+    events = [] if text is None else _list(text)
+    notices = [
+        Notice(Kind.SCHEDULED, str(item.get("Code", "")), _time(item.get("NotBefore"), now))
+        for item in events
+        if item.get("State", "active") == "active"
+    ]
+    return min(notices, key=lambda item: item.deadline, default=None)
+
+
+def _list(text: str) -> list[dict[str, object]]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return []  # the service answers with an empty list when there is none
+    found = value if isinstance(value, list) else []
+    return [item for item in found if isinstance(item, dict)]
+
+
 def _object(text: str) -> dict[str, object]:
     """A notice that can't be read is still a notice."""
     try:
@@ -65,5 +95,8 @@ def _time(value: object, otherwise: float) -> float:
     try:
         parsed = datetime.fromisoformat(value)
     except ValueError:
-        return otherwise
+        try:  # scheduled events have a style of their own
+            parsed = datetime.strptime(value, "%d %b %Y %H:%M:%S %Z")  # noqa: DTZ007 - GMT below
+        except ValueError:
+            return otherwise
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
-import secrets
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmplugins import intents
 from slurmplugins.errors import StateError
 from slurmplugins.files import locked, write_atomically
 from slurmplugins.model import Assignment, Claims, EndCause
 from slurmplugins.names import NodeName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from slurmplugins.clock import Clock
@@ -50,7 +51,7 @@ class Journal:
     @contextlib.contextmanager
     def run(self) -> Iterator[str]:
         """A run of resume: its claims hold while the block runs and end with the process."""
-        run = secrets.token_hex(8)
+        run = os.urandom(8).hex()
         path = self._runs / f"{run}.lock"
         with contextlib.ExitStack() as held:
             with _state_errors():
@@ -67,26 +68,19 @@ class Journal:
     def claim(
         self, run: str, choose: Callable[[Claims], Iterable[NodeName]]
     ) -> tuple[NodeName, ...]:
-        """Let `choose` see the claims, and claim the nodes it returns, with no one in between."""
+        """Let `choose` see what others claim, and claim the nodes it returns, with no one in
+        between.
+        """
         with self._held():
-            nodes = tuple(choose(self._claims()))
+            nodes = tuple(choose(self._claims(but=run)))
             if nodes:
                 self._append({"kind": "claim", "run": run, "nodes": nodes})
             return nodes
 
-    def intend(self, request: LaunchRequest, run: str, job: int | None) -> None:
+    def intend(self, request: LaunchRequest, run: str, jobs: Sequence[int]) -> None:
         """Must be on disk before the cloud is called: raises StateError when it can't be."""
-        self._append_locked(
-            {
-                "kind": "intent",
-                "attempt": request.attempt,
-                "run": run,
-                "job": job,
-                "pool": request.pool,
-                "offering": request.offering.key,
-                "nodes": request.nodes,
-            }
-        )
+        record = intents.to_record(request)
+        self._append_locked({"kind": "intent", "run": run, "jobs": jobs, **record})
 
     def launched(self, attempt: str, assignments: Iterable[Assignment]) -> None:
         machines = [[item.node, item.instance_id, item.address, item.type] for item in assignments]
@@ -132,12 +126,22 @@ class Journal:
             kept = [json.dumps(item) for item in self._records() if _at(item) >= oldest]
             write_atomically(self._path, "".join(f"{k}\n" for k in kept).encode(), mode=0o640)
 
-    def _claims(self) -> Claims:
-        book = _Book(self._clock.now() - SETTLE_SECONDS)
+    def _claims(self, but: str = "") -> Claims:
+        book = _Book(self._recent)
         for record in self._records():
             with contextlib.suppress(KeyError, TypeError, ValueError):  # a damaged line
                 book.add(record)
-        return book.claims(self._alive)
+        return book.claims(lambda run: run != but and self._alive(run))
+
+    def _recent(self, record: dict[str, Any]) -> bool:
+        """By either clock: one that was set forward must not make a launch look long past.
+
+        The steady clock starts anew at boot; a record from before is then recent by chance at
+        worst, which costs a wait.
+        """
+        steady = _number(record, "up")
+        since = self._clock.monotonic() - steady
+        return _at(record) >= self._clock.now() - SETTLE_SECONDS or 0 <= since < SETTLE_SECONDS
 
     def _alive(self, run: str) -> bool:
         path = self._runs / f"{run}.lock"
@@ -171,7 +175,8 @@ class Journal:
             self._append(record)
 
     def _append(self, record: dict[str, Any]) -> None:
-        line = json.dumps({"at": self._clock.now(), **record}, separators=(",", ":")) + "\n"
+        times = {"at": self._clock.now(), "up": self._clock.monotonic()}
+        line = json.dumps({**times, **record}, separators=(",", ":")) + "\n"
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(self._path, flags, 0o640)
         try:
@@ -188,19 +193,19 @@ class Journal:
 class _Book:
     """Adds the records up."""
 
-    def __init__(self, recent: float) -> None:
+    def __init__(self, recent: Callable[[dict[str, Any]], bool]) -> None:
         self._recent = recent
         self._claimed: dict[str, set[NodeName]] = {}
-        self._open: dict[str, tuple[str, frozenset[NodeName]]] = {}
+        self._open: dict[str, tuple[str, LaunchRequest]] = {}
         self._launched: dict[str, Assignment] = {}
         self._ended: dict[str, EndCause] = {}
 
     def add(self, record: dict[str, Any]) -> None:
-        kind, recent = record.get("kind"), _at(record) >= self._recent
+        kind, recent = record.get("kind"), self._recent(record)
         if kind == "claim":
             self._claimed.setdefault(record["run"], set()).update(map(NodeName, record["nodes"]))
         elif kind == "intent" and recent:
-            self._open[record["attempt"]] = record["run"], frozenset(map(NodeName, record["nodes"]))
+            self._open[record["attempt"]] = record["run"], intents.from_record(record)
         elif kind == "failed":
             self._open.pop(record["attempt"], None)
         elif kind == "launched":
@@ -212,11 +217,11 @@ class _Book:
 
     def claims(self, alive: Callable[[str], bool]) -> Claims:
         live = {run for run in self._claimed if alive(run)}
+        doubts = tuple(request for run, request in self._open.values() if run not in live)
         return Claims(
             busy=frozenset().union(*(self._claimed[run] for run in live)),
-            doubtful=frozenset().union(
-                *(nodes for run, nodes in self._open.values() if run not in live)
-            ),
+            doubtful=frozenset(node for request in doubts for node in request.nodes),
+            open=doubts,
             launched={key: item for key, item in self._launched.items() if key not in self._ended},
             ended=self._ended,
         )
@@ -231,5 +236,9 @@ def _state_errors() -> Iterator[None]:
 
 
 def _at(record: dict[str, Any]) -> float:
-    value = record.get("at")
-    return float(value) if isinstance(value, int | float) else 0.0
+    return _number(record, "at", default=0.0)
+
+
+def _number(record: dict[str, Any], key: str, *, default: float = -math.inf) -> float:
+    value = record.get(key)
+    return float(value) if isinstance(value, int | float) else default

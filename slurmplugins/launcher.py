@@ -1,46 +1,51 @@
-"""Starts the machines of one job: offerings in order, all machines or none."""
+"""Starts the machines of many jobs: those that want the same together, each all or nothing."""
 
 from __future__ import annotations
 
+import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import names, offerings, tags
-from slurmplugins.cloud.spec import MAX_LAUNCH
+from slurmplugins.batches import Want
+from slurmplugins.calls import Calls
 from slurmplugins.errors import (
     Capacity,
     CloudError,
     CloudUnreachable,
     Denied,
+    EngineError,
     InvalidRequest,
     NotFound,
     PriceTooLow,
     Quota,
-    StateError,
     Throttled,
 )
-from slurmplugins.model import Assignment, EndCause, Failure, LaunchRequest
+from slurmplugins.lane import Decision, Lane
+from slurmplugins.model import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from slurmplugins.clock import Clock
     from slurmplugins.cloud.base import Cloud
+    from slurmplugins.crew import Crew
     from slurmplugins.journal import Journal
     from slurmplugins.log import Log
-    from slurmplugins.model import Instance, JobLaunch, Offering, PoolAsk
-    from slurmplugins.names import NodeName
+    from slurmplugins.model import Assignment, Pool, Refusal
     from slurmplugins.offerings import OfferingMemory
-
-TRIES: Final = 5
-"""Repeats of one call that was throttled or not answered, over about 15 s in all."""
-
-FIRST_PAUSE: Final = 1.0
-
-END_TRIES: Final = 4
-"""A machine launched a second ago may not be listed, and only what is listed is ended."""
+    from slurmplugins.planner import JobLaunch
+    from slurmplugins.policy import Rung
 
 _GRAVITY: Final = (Denied, InvalidRequest, NotFound, Quota, CloudUnreachable, Throttled)
 """When offerings fail for different reasons, the one a person must act on is named first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Jobs that have all their machines now, and jobs that get none."""
+
+    assignments: tuple[Assignment, ...] = ()
+    failures: tuple[Failure, ...] = ()
 
 
 class Launcher:
@@ -58,6 +63,7 @@ class Launcher:
         attempt: Callable[[], str],
         jitter: Callable[[], float],
         budget: float,
+        crew: Crew,
     ) -> None:
         self._cluster = cluster
         self._cloud = cloud
@@ -68,144 +74,112 @@ class Launcher:
         self._attempt = attempt
         self._jitter = jitter
         self._deadline = clock.monotonic() + budget
+        self._crew = crew
 
-    def launch(self, job: JobLaunch, run: str) -> tuple[Assignment, ...] | Failure:
-        """Machines for every node of the job, or the reason why there are none.
+    def launch(
+        self, jobs: Sequence[JobLaunch], run: str, settled: Callable[[Results], None]
+    ) -> None:
+        """Machines for every node of each job, or the reason why it has none.
 
-        On failure nothing that was started for the job is kept.
+        `settled` hears of every job exactly once, of many at a time, never from two threads at
+        once. Nothing that was started for a job that fails is kept.
         """
-        started: list[Assignment] = []
-        for ask in job.asks:
-            try:
-                started += self._fill(ask, run, job.job)
-            except CloudError as error:
-                self._end(started)
-                return Failure(job.job, job.nodes, error.slug, error.code, error.message)
-            except StateError as error:
-                self._end(started)
-                return Failure(job.job, job.nodes, error.slug, message=error.message)
-        return tuple(started)
-
-    def _fill(self, ask: PoolAsk, run: str, job: int | None) -> list[Assignment]:
-        errors: list[tuple[Offering, CloudError]] = []
-        setbacks = self._memory.setbacks()
-        for offering in offerings.in_turn(ask.pool.offerings, setbacks):
-            if errors and self._clock.monotonic() > self._deadline:
-                break
-            try:
-                found = self._offering(ask, offering, run, job)
-            except CloudError as error:
-                errors.append((offering, error))
-                self._memory.remember(offering, error)
-                if isinstance(error, CloudUnreachable | Denied):
-                    break  # in doubt, or the same answer everywhere: another try makes it worse
-            else:
-                self._memory.forget(offering)
-                return found
-        raise _sum_up(errors)
-
-    def _offering(
-        self, ask: PoolAsk, offering: Offering, run: str, job: int | None
-    ) -> list[Assignment]:
-        started: list[Assignment] = []
-        parts = names.chunks(ask.nodes, count=MAX_LAUNCH, characters=tags.MAX_VALUE)
-        for part in parts:
-            request = self._request(ask, offering, part)
-            try:
-                self._journal.intend(request, run, job)
-                started += self._call(request, job)
-            except (CloudError, StateError):
-                self._end(started)
-                raise
-        return started
-
-    def _request(
-        self, ask: PoolAsk, offering: Offering, nodes: tuple[NodeName, ...]
-    ) -> LaunchRequest:
-        return LaunchRequest(
-            attempt=self._attempt(),
-            cluster=self._cluster,
-            pool=ask.pool.name,
-            partition=ask.pool.partition,
-            launch_template=ask.pool.launch_template,
-            subnet=ask.pool.subnets[offering.zone],
-            offering=offering,
-            nodes=nodes,
+        calls = Calls(
+            run=run,
+            cloud=self._cloud,
+            journal=self._journal,
+            clock=self._clock,
+            log=self._log,
+            jitter=self._jitter,
+            deadline=self._deadline,
         )
-
-    def _call(self, request: LaunchRequest, job: int | None) -> list[Assignment]:
-        log = self._log.bind(
-            attempt=request.attempt,
-            job=job,
-            offering=request.offering.key,
-            nodes=names.compress(request.nodes),
-        )
-        began = self._clock.monotonic()
-        try:
-            machines = self._patiently(request)
-        except CloudError as error:
-            log.warning("launch failed", slug=error.slug, code=error.code, message=error.message)
-            if not isinstance(error, CloudUnreachable):
-                self._journal.failed(request.attempt, error)
-            raise
-        found = [
-            Assignment(node, machine.id, machine.address, machine.type)
-            for node, machine in zip(request.nodes, machines, strict=True)
+        board = _Board(jobs, calls, settled)
+        grouped: dict[tuple[str, tuple[Rung, ...]], tuple[Pool, list[Want]]] = {}
+        for turn, job in enumerate(jobs):
+            for ask in job.asks:
+                _, wants = grouped.setdefault((ask.pool.name, ask.ladder), (ask.pool, []))
+                wants.append(Want(turn, job.job, ask.nodes))
+        lanes = [
+            Lane(
+                cluster=self._cluster,
+                pool=pool,
+                ladder=ladder,
+                wants=wants,
+                calls=calls,
+                crew=self._crew,
+                memory=self._memory,
+                clock=self._clock,
+                attempt=self._attempt,
+                decided=board.decided,
+            )
+            for (_, ladder), (pool, wants) in grouped.items()
         ]
-        seconds = round(self._clock.monotonic() - began, 3)
-        log.info("launched", machines=[item.instance_id for item in found], seconds=seconds)
-        try:
-            self._journal.launched(request.attempt, found)
-        except StateError:
-            self._end(found)
-            raise
-        return found
-
-    def _patiently(self, request: LaunchRequest) -> Sequence[Instance]:
-        """Repeat the same attempt, with the same token, while repeating can help."""
-        pause = FIRST_PAUSE
-        for left in range(TRIES - 1, -1, -1):
-            try:
-                return self._cloud.launch(request)
-            except CloudError as error:
-                if not error.retryable or not left or self._clock.monotonic() > self._deadline:
-                    raise
-                self._clock.sleep(pause * (0.5 + self._jitter()))
-                pause *= 2
-        raise AssertionError("unreachable")
-
-    def _end(self, started: Sequence[Assignment]) -> None:
-        """Give back what was started; what this misses is an orphan, and reconcile's."""
-        left = [item.instance_id for item in started]
-        if not left:
-            return
-        try:
-            self._journal.condemn(left, EndCause.RESUME_FAILED)
-        except StateError as error:
-            self._log.problem("journal", message=error.message)
-        for _ in range(END_TRIES):
-            try:
-                over = self._cloud.terminate(left)
-                left = [item for item in left if item not in over]
-            except CloudError as error:
-                self._log.warning("terminate failed", code=error.code, message=error.message)
-            if not left:
-                return
-            self._clock.sleep(FIRST_PAUSE)
-        self._log.problem("machines left to reconcile", machines=left)
+        self._crew.map(Lane.work, lanes)
 
 
-def _sum_up(errors: Sequence[tuple[Offering, CloudError]]) -> CloudError:
-    """One error for the job, of the gravest kind, telling what every offering said."""
+class _Board:
+    """Adds decisions of lanes up to results of jobs."""
+
+    def __init__(
+        self, jobs: Sequence[JobLaunch], calls: Calls, settled: Callable[[Results], None]
+    ) -> None:
+        self._jobs = jobs
+        self._calls = calls
+        self._settled = settled
+        self._told: list[list[Decision]] = [[] for _ in jobs]
+        self._lock = threading.Lock()
+
+    def decided(self, decisions: Sequence[Decision]) -> None:
+        with self._lock:
+            assignments: list[Assignment] = []
+            failures: list[Failure] = []
+            for decision in decisions:
+                told = self._told[decision.want.turn]
+                told.append(decision)
+                job = self._jobs[decision.want.turn]
+                if len(told) < len(job.asks):
+                    continue
+                failed = [item for item in told if not item.machines]
+                mine = [machine for item in told for machine in item.machines]
+                if failed:
+                    self._calls.end(machine.instance_id for machine in mine)
+                    failures.append(_failure(job, failed))
+                else:
+                    assignments += mine
+            if assignments or failures:
+                self._settled(Results(tuple(assignments), tuple(failures)))
+
+
+def _failure(job: JobLaunch, failed: Sequence[Decision]) -> Failure:
+    """One reason for the job, of the gravest kind, telling what every offering said."""
+    refusals = [item for decision in failed for item in decision.refusals]
+    own = [decision.error for decision in failed if decision.error is not None]
+    errors: list[EngineError] = [*own, *(item.error for item in refusals)]
     if not errors:
-        return Capacity("no offering to try", code="NoOffering")
-    told = "; ".join(f"{offering.key}: {error.code}: {error.message}" for offering, error in errors)
+        return Failure(job.job, job.nodes, Capacity.slug, "NoOffering", "no offering to try")
+    worst = min(errors, key=_gravity)
+    known = [item.error for item in refusals]
+    messages = [_said(refusals), *(e.message for e in own if e not in known)]
+    return Failure(
+        job.job,
+        job.nodes,
+        worst.slug,
+        worst.code if isinstance(worst, CloudError) else "",
+        "; ".join(text for text in messages if text),
+        # Where one offering may have capacity again tomorrow, the job may well wait for it.
+        hold=all(isinstance(error, CloudError) and error.holds for error in errors),
+    )
 
-    def gravity(error: CloudError) -> int:
-        if isinstance(error, Capacity | PriceTooLow):
-            return len(_GRAVITY) + 1
-        kinds = (index for index, kind in enumerate(_GRAVITY) if isinstance(error, kind))
-        return next(kinds, len(_GRAVITY))
 
-    worst = min((error for _, error in errors), key=gravity)
-    return type(worst)(told, code=worst.code)
+def _said(refusals: Sequence[Refusal]) -> str:
+    texts = (f"{item.offering.key}: {item.error.code}: {item.error.message}" for item in refusals)
+    return "; ".join(dict.fromkeys(texts))
+
+
+def _gravity(error: EngineError) -> int:
+    if not isinstance(error, CloudError):
+        return -1  # our own disk: nothing was asked of the cloud
+    if isinstance(error, Capacity | PriceTooLow):
+        return len(_GRAVITY) + 1
+    kinds = (index for index, kind in enumerate(_GRAVITY) if isinstance(error, kind))
+    return next(kinds, len(_GRAVITY))

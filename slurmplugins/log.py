@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import sys
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from slurmplugins.clock import Clock
 
 _SECRET_WORDS: Final = ("secret", "password", "token", "credential", "slurm_key")
+MOST_BYTES: Final = 16 * 1024 * 1024
+"""Of one log file; the one before it is kept too."""
+
 _LONGEST: Final = 4000
 """A line stays below what one append writes at once, so that processes don't mix their lines."""
 
@@ -51,20 +55,32 @@ class Log:
         self._write(line + "\n")
 
 
-def to_file(path: Path) -> Callable[[str], None]:
-    """Append whole lines to path; a full disk or a missing right loses the line, not the work."""
+def to_file(path: Path, *, limit: int = MOST_BYTES) -> Callable[[str], None]:
+    """Append whole lines to path; a full disk or a missing right loses the line, not the work.
+
+    At `limit` bytes the file becomes PATH.1, in place of the one before it: two files at most.
+    """
 
     def write(line: str) -> None:
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
             try:
                 os.write(descriptor, line.encode())
+                if os.fstat(descriptor).st_size >= limit:
+                    _turn_over(path, descriptor)
             finally:
                 os.close(descriptor)
         except OSError:
             to_stderr(line)
 
     return write
+
+
+def _turn_over(path: Path, descriptor: int) -> None:
+    """Only the process that holds the lock on the very file that is at `path` moves it."""
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    if os.fstat(descriptor).st_ino == path.stat().st_ino:
+        path.replace(path.with_name(f"{path.name}.1"))
 
 
 def to_stderr(line: str) -> None:

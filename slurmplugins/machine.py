@@ -8,8 +8,7 @@ import shutil
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import names, paths, tags
-from slurmplugins.cloud.spec import node_of
+from slurmplugins import identity, names, paths, tags
 from slurmplugins.errors import BootError
 from slurmplugins.files import write_atomically
 from slurmplugins.node_config import InstanceFacts
@@ -39,23 +38,20 @@ ExecStart=/usr/sbin/slurmd --systemd $TOOLKIT_BOOT -N ${{TOOLKIT_NODE}} \\
 
 def identify(metadata: Metadata, settings: NodeConfig) -> InstanceFacts:
     """Ask the metadata service who this is. BootError while the tags name no node."""
-    tag = {
-        key: value
-        for key in (tags.NODE, tags.NODES, tags.POOL, tags.PRICE)
-        if (value := metadata.get(f"tags/instance/{key}")) is not None
-    }
+    tag = _tags(metadata)
     index = metadata.get("ami-launch-index") or "0"
-    node = node_of(tag, int(index) if index.isdecimal() else -1)
+    instance_id, instance_type = _need(metadata, "instance-id"), _need(metadata, "instance-type")
+    node = identity.node_of(tag, int(index) if index.isdecimal() else -1, instance_id)
     if node is None:
         raise BootError(f"the tags of this machine name no node: {tag!r}, launch index {index!r}")
     return InstanceFacts(
-        instance_id=_need(metadata, "instance-id"),
-        instance_type=_need(metadata, "instance-type"),
+        instance_id=instance_id,
+        instance_type=instance_type,
         zone=_need(metadata, "placement/availability-zone"),
         lifecycle=_safe(metadata.get("instance-life-cycle") or "on-demand"),
         node=node,
         pool=_safe(tag.get(tags.POOL) or names.pool_of(node)),
-        price=_safe(tag.get(tags.PRICE, "")),
+        price=_safe(identity.price_of(tag, instance_type)),
         image_id=_need(metadata, "ami-id"),
         region=settings.region,
         cluster=settings.cluster,
@@ -126,6 +122,17 @@ class Files:
         below = self._root / path.relative_to("/")
         below.parent.mkdir(parents=True, exist_ok=True)
         return below
+
+
+def _tags(metadata: Metadata) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for long in (tags.NODE, tags.NODES, tags.ORDER, tags.POOL, tags.PRICE, tags.PRICES):
+        for key in identity.part_keys(long):
+            value = metadata.get(f"tags/instance/{key}")
+            if value is None:
+                break
+            found[key] = value
+    return found
 
 
 def _need(metadata: Metadata, path: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from slurmplugins.errors import CloudError
     from slurmplugins.names import NodeName
 
 REASON_PREFIX: Final = "toolkit:"
@@ -45,27 +46,42 @@ class EndCause(StrEnum):
     SUSPEND = "suspend"
     INTERRUPTION = "interruption"
     RESUME_FAILED = "resume-failed"
+    """Started, and given back because the rest of its job could not be had."""
+    BOOT_FAILED = "boot-failed"
+    """It never came up as a node."""
     ORPHAN = "orphan"
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Offering:
-    """Where a node's shape can be had. `price` is USD an hour, for the ledger only."""
+    """Where a node's shape can be had. `price` is USD an hour, as last known; "0" is not known.
+
+    `reservation` is the capacity reservation that the machine is to use, and `block` says that it
+    is a capacity block, which EC2 sells through a market of its own.
+    """
 
     type: str
     lifecycle: Lifecycle
     zone: str
     price: str
+    reservation: str = ""
+    block: bool = False
 
     @property
     def key(self) -> str:
-        return f"{self.lifecycle}:{self.type}:{self.zone}"
+        kind = self.reservation or self.lifecycle
+        return f"{kind}:{self.type}:{self.zone}"
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Slurm nodes of one shape, and the offerings that fill them, in order of preference."""
+    """Slurm nodes of one shape, and the offerings that fill them, in order of preference.
+
+    `one_by_one`: instance types are tried in their order and never left to EC2 to choose from.
+    `zone_templates` maps zones to launch templates that say the subnet themselves (placement
+    groups, EFA). `max_spot_share` bounds spot's share of what the pool costs an hour.
+    """
 
     name: str
     nodes: tuple[NodeName, ...]
@@ -73,6 +89,9 @@ class Pool:
     launch_template: str
     subnets: Mapping[str, str]
     offerings: tuple[Offering, ...]
+    one_by_one: bool = False
+    zone_templates: Mapping[str, str] = field(default_factory=dict)
+    max_spot_share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +155,31 @@ class Node:
         return "DRAIN" in self.flags
 
     @property
+    def silent(self) -> bool:
+        """slurmd does not answer slurmctld at this moment."""
+        return "NOT_RESPONDING" in self.flags
+
+    @property
+    def invalid(self) -> bool:
+        """slurmd registered as something other than slurm.conf promises."""
+        return "INVALID_REG" in self.flags and not self.off
+
+    @property
+    def waking(self) -> bool:
+        """Power-up is asked for and not begun."""
+        return bool(self.flags & {"POWER_UP", "POWERING_UP"})
+
+    @property
+    def busy(self) -> bool:
+        """A job is on it, or is leaving it."""
+        return bool(self.flags & {"ALLOCATED", "MIXED", "COMPLETING"})
+
+    @property
+    def up(self) -> bool:
+        """slurmd has registered and answers."""
+        return not (self.off or self.powering_up or self.down or self.silent)
+
+    @property
     def power_down_asked(self) -> bool:
         return bool(self.flags & {"POWER_DOWN", "POWER_DRAIN"})
 
@@ -153,6 +197,7 @@ class Job:
     nodes: str = ""
     restarts: int = 0
     admin_comment: str = ""
+    submitted_at: float = 0.0
 
     @property
     def running(self) -> bool:
@@ -161,15 +206,22 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobAsk:
-    """The nodes one job waits for. `job` is None for nodes that no job is known to want."""
+    """The nodes one job waits for. `job` is None for nodes that no job is known to want, and
+    `partition` is empty where Slurm did not say it.
+    """
 
     job: int | None
     nodes: tuple[NodeName, ...]
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """One all-or-nothing call: `len(nodes)` machines of one offering, named by their order."""
+    """One call for machines for these nodes, named by their order; at least `least`, or none.
+
+    `others` are further offerings of the same lifecycle and zone that will do as well: the call is
+    then a fleet. An empty `subnet` is one that the launch template says.
+    """
 
     attempt: str
     cluster: str
@@ -179,6 +231,34 @@ class LaunchRequest:
     subnet: str
     offering: Offering
     nodes: tuple[NodeName, ...]
+    others: tuple[Offering, ...] = ()
+    least: int = 0
+
+    @property
+    def offerings(self) -> tuple[Offering, ...]:
+        return (self.offering, *self.others)
+
+    @property
+    def at_least(self) -> int:
+        return self.least or len(self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What the cloud said about one offering of a launch."""
+
+    offering: Offering
+    error: CloudError
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """The machines of the first `len(machines)` nodes of a request, in order, and what was refused
+    on the way to them.
+    """
+
+    machines: tuple[Instance, ...]
+    refusals: tuple[Refusal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,37 +273,21 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """These nodes can't be had. `code` is the cloud's word, empty when it was not the cloud."""
+    """These nodes can't be had. `code` is the cloud's word, empty when it was not the cloud.
+    `hold`: waiting does not help, a person must act; the job is to be held.
+    """
 
     job: int | None
     nodes: tuple[NodeName, ...]
     slug: str
     code: str = ""
     message: str = ""
+    hold: bool = False
 
     @property
     def reason(self) -> str:
         """What Slurm shows for the node."""
         return f"{REASON_PREFIX} {self.slug}" + (f" ({self.code})" if self.code else "")
-
-
-@dataclass(frozen=True, slots=True)
-class PoolAsk:
-    """Nodes of one pool that one job waits for."""
-
-    pool: Pool
-    nodes: tuple[NodeName, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class JobLaunch:
-    """Machines to start for one job, all or none. `nodes` are all that the job waits for, those
-    that have a machine already included: when the rest can't be had, they are given back too.
-    """
-
-    job: int | None
-    asks: tuple[PoolAsk, ...]
-    nodes: tuple[NodeName, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,12 +314,13 @@ class Claims:
     """What the journal says about nodes and machines at one moment.
 
     `busy`: nodes a live run of resume is launching for. `doubtful`: nodes of recent launches whose
-    run died, or got no answer, before it knew the outcome. `launched`: machines launched so
-    recently that the cloud may not list them yet. `ended`: machines we have decided to end, and
-    why.
+    run died, or got no answer, before it knew the outcome; `open`: those launches. `launched`:
+    machines launched so recently that the cloud may not list them yet. `ended`: machines we have
+    decided to end, and why.
     """
 
     busy: frozenset[NodeName] = frozenset()
     doubtful: frozenset[NodeName] = frozenset()
+    open: tuple[LaunchRequest, ...] = ()
     launched: Mapping[str, Assignment] = field(default_factory=dict)
     ended: Mapping[str, EndCause] = field(default_factory=dict)

@@ -66,17 +66,19 @@ def order(names: Iterable[NodeName]) -> tuple[NodeName, ...]:
     return tuple(sorted(set(names), key=lambda name: (_prefix_width(name), name)))
 
 
-def chunks(
-    names: Iterable[NodeName], *, count: int, characters: int
-) -> Iterator[tuple[NodeName, ...]]:
-    """Split ordered names so that each part has at most `count` names and its hostlist fits."""
-    rest = order(names)
-    while rest:
-        size = min(count, len(rest))
-        while len(compress(rest[:size])) > characters:
-            size = max(1, size * 3 // 4)
-        yield rest[:size]
-        rest = rest[size:]
+def hostlists(names: Iterable[NodeName], *, characters: int) -> tuple[str, ...]:
+    """Hostlists that, expanded one after the other, give the names in the order they have here.
+
+    None is longer than `characters`, as long as one name fits.
+    """
+    out: list[str] = []
+    parts: list[tuple[str, str]] = []
+    for part in _ranges_in_order(names):
+        if parts and len(_joined([*parts, part])) > characters:
+            out.append(_joined(parts))
+            parts = []
+        parts.append(part)
+    return (*out, _joined(parts)) if parts else tuple(out)
 
 
 def _split(hostlist: str) -> Iterator[str]:
@@ -124,3 +126,28 @@ def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
 def _range_text(first: int, last: int, width: int) -> str:
     low = f"{first:0{width}d}"
     return low if first == last else f"{low}-{last:0{width}d}"
+
+
+def _ranges_in_order(names: Iterable[NodeName]) -> Iterator[tuple[str, str]]:
+    """Runs of neighbours as (prefix, range), in the order given."""
+    prefix, width, first, last = "", 0, 0, -1
+    for name in names:
+        here = _prefix_width(name)
+        number = int(name[len(here[0]) :])
+        if here == (prefix, width) and number == last + 1:
+            last = number
+            continue
+        if prefix:
+            yield prefix, _range_text(first, last, width)
+        (prefix, width), first, last = here, number, number
+    if prefix:
+        yield prefix, _range_text(first, last, width)
+
+
+def _joined(parts: Iterable[tuple[str, str]]) -> str:
+    texts = []
+    for prefix, group in groupby(parts, key=lambda part: part[0]):
+        ranges = [text for _, text in group]
+        single = len(ranges) == 1 and "-" not in ranges[0]
+        texts.append(f"{prefix}{ranges[0]}" if single else f"{prefix}[{','.join(ranges)}]")
+    return ",".join(texts)

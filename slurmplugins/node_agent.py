@@ -1,19 +1,25 @@
 """The service on every compute node that hears of the machine's end and passes it on.
 
-On a spot notice it drains the node, so that nothing new starts, and asks every job on it to stop,
-through a file that the job's workers watch. The second does not wait for the first: a silent
-slurmctld must not cost a checkpoint. What failed is tried again at each poll. It also keeps the
-accounts of people in step with the cluster's list.
+On a spot notice, and ten minutes before a scheduled event, it drains the node, so that nothing new
+starts, and asks every job on it to stop, through a file that the job's workers watch. The second
+does not wait for the first: a silent slurmctld must not cost a checkpoint. What failed is tried
+again at each poll. On a rebalance recommendation, and from a day before a scheduled event, it only
+drains: the jobs go on, and the machine is replaced when they have left. It also keeps the accounts
+of people in step with the cluster's list.
+
+From notice to stop request: a poll (1 s), then at most two seconds for slurmctld to name the jobs;
+after that slurmd and the processes here do.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass, field
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import interruption, node_config, node_jobs, paths, runtime, users
+from slurmplugins import health, interruption, node_config, node_jobs, paths, runtime, users
 from slurmplugins.clock import SystemClock
 from slurmplugins.errors import EngineError, MetadataError, SlurmError
 from slurmplugins.imds import HttpTransport, Imds
@@ -31,9 +37,22 @@ if TYPE_CHECKING:
     from slurmplugins.log import Log
     from slurmplugins.slurm import Slurm
 
-POLL_SECONDS: Final = 2.0
-SLURM_SECONDS: Final = 5.0
+POLL_SECONDS: Final = 1.0
+JOBS_SECONDS: Final = 2.0
+DRAIN_SECONDS: Final = 4.0
 """The job must have heard within five seconds of the notice; slurmctld may not use them up."""
+
+EVENTS_EVERY: Final = 30.0
+"""Scheduled events are announced hours to weeks ahead."""
+
+STOP_AHEAD: Final = 600.0
+"""Before a scheduled event, jobs have this long to save."""
+
+PEOPLE_EVERY: Final = 5
+"""Polls between two looks at the list of people."""
+
+OLD_REQUEST: Final = 24 * 3600.0
+"""A stop request is about an attempt that ended within minutes of it."""
 
 SLURM_BIN: Final = "/usr/bin"
 
@@ -54,48 +73,76 @@ class Agent:
     drained: bool = False
     all_asked: bool = False
     _asked: set[node_jobs.JobAttempt] = field(default_factory=set)
-    _rebalance_seen: bool = False
+    _warning: str = ""
+    _warned: bool = False
+    _events_at: float = float("-inf")
 
     def poll(self) -> None:
-        """Look for a notice and act on it. Never raises; what failed is due at the next poll."""
+        """Look for news and act on it. Never raises; what failed is due at the next poll."""
         try:
             self._look()
         except MetadataError as error:
             self.log.warning("metadata", message=error.message)
-        if self.notice is not None and not (self.drained and self.all_asked):
-            self._act(self.notice)
+        if self.notice is not None:
+            if not (self.drained and self.all_asked):
+                self._act(self.notice)
+        elif self._warning and not self._warned:
+            self._warned = self._drain(self._warning)
 
     def _look(self) -> None:
         now = self.clock.now()
-        if self.notice is None:
-            self.notice = interruption.spot(self.metadata, now)
-            if self.notice is not None:
-                self.log.warning(
-                    "interruption notice",
-                    action=self.notice.action,
-                    deadline=self.notice.deadline,
-                    seconds_left=round(self.notice.deadline - now, 1),
-                )
-        if not self._rebalance_seen and interruption.rebalance(self.metadata, now) is not None:
-            self._rebalance_seen = True
+        if self.notice is None and (found := interruption.spot(self.metadata, now)) is not None:
+            self._notice(found, now)
+        if now - self._events_at >= EVENTS_EVERY:
+            self._look_ahead(now)
+            self._events_at = now
+        if not self._warning and interruption.rebalance(self.metadata, now) is not None:
+            self._warning = "rebalance recommended"
             self.log.warning("rebalance recommendation")
+
+    def _look_ahead(self, now: float) -> None:
+        event = interruption.scheduled(self.metadata, now)
+        if event is None or self.notice is not None:
+            return
+        if event.deadline - now <= STOP_AHEAD:
+            self._notice(event, now)
+        elif event.deadline - now <= health.EVENT_HORIZON and not self._warning:
+            self._warning = f"scheduled {event.action}"
+            self.log.warning("scheduled event", action=event.action, deadline=event.deadline)
+
+    def _notice(self, notice: Notice, now: float) -> None:
+        self.notice = notice
+        self.log.warning(
+            "interruption notice",
+            cause=notice.kind,
+            action=notice.action,
+            deadline=notice.deadline,
+            seconds_left=round(notice.deadline - now, 1),
+        )
 
     def _act(self, notice: Notice) -> None:
         """Drain beside asking: each may take its whole time limit without delaying the other."""
-        drain = Thread(target=self._drain, daemon=True)
-        if not self.drained:
-            drain.start()
-        self._ask_jobs(notice)
-        if drain.ident is not None:
-            drain.join(SLURM_SECONDS * 2)
+        scheduled = notice.kind is interruption.Kind.SCHEDULED
+        why = f"scheduled {notice.action}" if scheduled else "spot interruption"
 
-    def _drain(self) -> None:
+        def drain() -> None:
+            self.drained = self._drain(why)
+
+        beside = Thread(target=drain, daemon=True)
+        if not self.drained:
+            beside.start()
+        self._ask_jobs(notice)
+        if beside.ident is not None:
+            beside.join(DRAIN_SECONDS * 2)
+
+    def _drain(self, why: str) -> bool:
         try:
-            self.slurm.drain([self.node], f"{REASON_PREFIX} spot interruption")
-            self.drained = True
-            self.log.info("drained")
+            self.slurm.drain([self.node], f"{REASON_PREFIX} {why}")
         except SlurmError as error:
             self.log.problem("drain failed", message=error.message)
+            return False
+        self.log.info("drained", why=why)
+        return True
 
     def _ask_jobs(self, notice: Notice) -> None:
         try:
@@ -132,26 +179,30 @@ def main() -> None:
         settings = node_config.load()
         facts = json.loads(paths.INSTANCE.read_text(encoding="utf-8"))
         clock, runner = SystemClock(), SystemRunner()
-        slurm = ScontrolSlurm(runner, SLURM_BIN, timeout=SLURM_SECONDS)
+        slurm = ScontrolSlurm(runner, SLURM_BIN, timeout=DRAIN_SECONDS)
+        asked = ScontrolSlurm(runner, SLURM_BIN, timeout=JOBS_SECONDS)
         node = str(facts["node"])
+        requests = paths.stop_requests(settings.shared.path)
         agent = Agent(
             node=node,
             instance_id=str(facts["instance_id"]),
             metadata=Imds(HttpTransport(), clock),
             slurm=slurm,
-            jobs=lambda: node_jobs.attempts(slurm, runner, SLURM_BIN, node, paths.PROC),
-            stop_directory=paths.stop_requests(settings.shared.path),
+            jobs=lambda: node_jobs.attempts(asked, runner, SLURM_BIN, node, paths.PROC),
+            stop_directory=requests,
             clock=clock,
             log=log.bind(node=node),
         )
         people = users.Follower(paths.users_file(settings.shared.path), runner)
         log.info("watching", node=node)
-        while True:
+        node_jobs.forget_requests(requests, clock.now() - OLD_REQUEST)
+        for turn in itertools.count():
             agent.poll()
-            try:
-                people.follow()
-            except (EngineError, OSError) as error:
-                log.warning("users", message=str(error))
+            if turn % PEOPLE_EVERY == 0:
+                try:
+                    people.follow()
+                except (EngineError, OSError) as error:
+                    log.warning("users", message=str(error))
             clock.sleep(POLL_SECONDS)
 
     raise SystemExit(runtime.guarded(log, work))

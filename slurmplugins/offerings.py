@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -38,6 +39,7 @@ class OfferingMemory:
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
         self._clock = clock
+        self._lock = threading.Lock()
 
     def setbacks(self) -> dict[str, Setback]:
         """Setbacks that still hold, by offering key."""
@@ -49,15 +51,17 @@ class OfferingMemory:
         seconds = _seconds(error)
         if not seconds:
             return
-        known = self.setbacks()
-        known[offering.key] = Setback(error.code, self._clock.now() + seconds)
-        self._save(known)
+        with self._lock:
+            known = self.setbacks()
+            known[offering.key] = Setback(error.code, self._clock.now() + seconds)
+            self._save(known)
 
     def forget(self, offering: Offering) -> None:
         """A launch worked: whatever was remembered is out of date."""
-        known = self.setbacks()
-        if known.pop(offering.key, None):
-            self._save(known)
+        with self._lock:
+            known = self.setbacks()
+            if known.pop(offering.key, None):
+                self._save(known)
 
     def _save(self, known: Mapping[str, Setback]) -> None:
         value = {key: {"code": item.code, "until": item.until} for key, item in known.items()}

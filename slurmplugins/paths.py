@@ -10,6 +10,7 @@ BURST: Final = ETC / "burst.json"
 NODE: Final = ETC / "node.json"
 
 STATE: Final = Path("/var/lib/slurm-toolkit")
+DECISIONS: Final = STATE / "decisions.jsonl"
 LOGS: Final = Path("/var/log/slurm-toolkit")
 
 RUN: Final = Path("/run/slurm-toolkit")
@@ -18,6 +19,7 @@ SLURMD_ENVIRONMENT: Final = RUN / "slurmd.env"
 SLURMD_DROP_IN: Final = Path("/run/systemd/system/slurmd.service.d/10-toolkit.conf")
 
 SLURM_ETC: Final = Path("/etc/slurm")
+SLURM_CONF: Final = SLURM_ETC / "slurm.conf"
 SLURM_KEY: Final = SLURM_ETC / "slurm.key"
 HOSTS: Final = Path("/etc/hosts")
 HOSTNAME: Final = Path("/etc/hostname")

@@ -6,19 +6,41 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import tags
+from slurmplugins import policy, spend, tags
 from slurmplugins.actions import Terminate
-from slurmplugins.model import Assignment, Failure, JobLaunch, PoolAsk
+from slurmplugins.model import Assignment, Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from slurmplugins.config import BurstConfig
-    from slurmplugins.model import Claims, EndCause, Instance, JobAsk, Node
+    from slurmplugins.model import Claims, EndCause, Instance, JobAsk, Node, Pool
     from slurmplugins.names import NodeName
+    from slurmplugins.policy import Rung
 
 UNKNOWN_NODE: Final = "unknown-node"
 IN_DOUBT: Final = "launch-in-doubt"
+NO_OFFERING: Final = "no-offering"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolAsk:
+    """Nodes of one pool that one job waits for, and what to try for them, in turn."""
+
+    pool: Pool
+    nodes: tuple[NodeName, ...]
+    ladder: tuple[Rung, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobLaunch:
+    """Machines to start for one job, all or none. `nodes` are all that the job waits for, those
+    that have a machine already included: when the rest can't be had, they are given back too.
+    """
+
+    job: int | None
+    asks: tuple[PoolAsk, ...]
+    nodes: tuple[NodeName, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +69,15 @@ def resume(
     claims: Claims,
     config: BurstConfig,
     now: float,
+    *,
+    waited: Mapping[int, float] | None = None,
 ) -> ResumePlan:
     """Adopt what is there, launch what is missing, job by job.
 
     `claims` must have been read after `listed`: a machine launched in between is then in one of
-    the two, and no node gets a second one.
+    the two, and no node gets a second one. `waited` is how many seconds jobs have waited.
     """
-    draft = _Draft(config, claims, machines_by_node(listed), {item.id for item in listed}, now)
+    draft = _Draft(config, claims, listed, now, waited or {})
     for ask in asks:
         draft.add(ask)
     return ResumePlan(
@@ -101,14 +125,17 @@ class _Draft:
         self,
         config: BurstConfig,
         claims: Claims,
-        machines: Mapping[NodeName, Sequence[Instance]],
-        ids: set[str],
+        listed: Sequence[Instance],
         now: float,
+        waited: Mapping[int, float],
     ) -> None:
         self._config = config
         self._claims = claims
-        self._machines = machines
+        self._machines = machines_by_node(listed)
         self._now = now
+        self._waited = waited
+        self._spend = spend.by_pool(listed)
+        ids = {item.id for item in listed}
         recent = claims.launched.values()
         self._unlisted = {item.node: item for item in recent if item.instance_id not in ids}
         self.adopt: list[Assignment] = []
@@ -118,13 +145,37 @@ class _Draft:
         self.busy: list[NodeName] = []
 
     def add(self, ask: JobAsk) -> None:
-        problem = _problem(ask, self._machines, self._claims, self._config)
+        problem = _problem(ask, self._machines, self._claims, self._config, self._now)
         if problem is not None:
             self.failures.append(problem)
             return
         missing = [node for node in ask.nodes if not self._has_machine(node)]
-        if missing:
-            self.launches.append(JobLaunch(ask.job, _by_pool(missing, self._config), ask.nodes))
+        if not missing:
+            return
+        asks = tuple(self._ask(ask, pool, mine) for pool, mine in self._by_pool(missing))
+        empty = next((item.pool.name for item in asks if not item.ladder), None)
+        if empty is not None:
+            text = f"the policy leaves no offering of pool {empty} to this job now"
+            self.failures.append(Failure(ask.job, ask.nodes, NO_OFFERING, message=text))
+            return
+        self.launches.append(JobLaunch(ask.job, asks, ask.nodes))
+
+    def _ask(self, ask: JobAsk, pool: Pool, nodes: tuple[NodeName, ...]) -> PoolAsk:
+        """With the ladder that the partition's policy and the pool's bound on spot leave."""
+        partition = ask.partition or pool.partition
+        waited = 0.0 if ask.job is None else self._waited.get(ask.job, 0.0)
+        ladder = policy.ladder(pool, self._config.policy_of(partition), waited)
+        known = self._spend.get(pool.name, spend.Spend())
+        after, ladder = spend.plan(known, ladder, len(nodes), pool.max_spot_share)
+        self._spend[pool.name] = after
+        return PoolAsk(pool, nodes, ladder)
+
+    def _by_pool(self, nodes: Iterable[NodeName]) -> Iterator[tuple[Pool, tuple[NodeName, ...]]]:
+        grouped: dict[str, list[NodeName]] = defaultdict(list)
+        for node in nodes:
+            grouped[self._config.pool_by_node[node]].append(node)
+        for pool, mine in grouped.items():
+            yield self._config.pools[pool], tuple(mine)
 
     def _has_machine(self, node: NodeName) -> bool:
         """Or is about to have one, from another run."""
@@ -148,6 +199,7 @@ def _problem(
     machines: Mapping[NodeName, Sequence[Instance]],
     claims: Claims,
     config: BurstConfig,
+    now: float,
 ) -> Failure | None:
     """Why this job can't be launched for at all, if so."""
     strangers = [node for node in ask.nodes if config.pool_of(node) is None]
@@ -159,7 +211,8 @@ def _problem(
         for node in ask.nodes
         if node in claims.doubtful
         and node not in claims.busy
-        and not any(item.state.live for item in machines.get(node, ()))
+        # One that is condemned, or too old, is not what the unanswered launch may have made.
+        and not _sort(machines.get(node, ()), claims, config, now)[0]
     ]
     if unclear:
         text = f"an earlier launch for {unclear[0]} got no answer; it is settled within minutes"
@@ -178,10 +231,3 @@ def _sort(
     live = [item for item in machines if item.state.live and item.id not in claims.ended]
     fresh = [item for item in live if now - item.launched_at < config.resume_timeout]
     return fresh, [item for item in live if item not in fresh]
-
-
-def _by_pool(nodes: Iterable[NodeName], config: BurstConfig) -> tuple[PoolAsk, ...]:
-    grouped: dict[str, list[NodeName]] = defaultdict(list)
-    for node in nodes:
-        grouped[config.pool_by_node[node]].append(node)
-    return tuple(PoolAsk(config.pools[pool], tuple(names)) for pool, names in grouped.items())

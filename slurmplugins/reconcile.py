@@ -6,22 +6,25 @@ slurm-reconcile --plan    print what a pass would do, as JSON, and do nothing
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
 
-from slurmplugins import converge, files, ledger, runtime
-from slurmplugins.actions import Terminate
-from slurmplugins.errors import CloudError, StateError
-from slurmplugins.names import NodeName
+from slurmplugins import boots, consoles, converge, files, ledger, protection, runtime
+from slurmplugins.actions import Drain, MarkDown, Terminate
+from slurmplugins.errors import CloudError, EngineError
+from slurmplugins.memory import LastPass, Memory
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from slurmplugins.actions import Action
+    from slurmplugins.health import Health
     from slurmplugins.model import LedgerEntry
+    from slurmplugins.protection import Record
     from slurmplugins.runtime import Engine
+
+WRITERS: Final = 8
+"""Ledger entries written at once; a burst of a thousand machines has a thousand."""
 
 
 def main() -> None:
@@ -31,8 +34,8 @@ def main() -> None:
     def work() -> None:
         engine = runtime.assemble(log)
         if dry:
-            plan = converge.plan(_world(engine, _Memory.load(engine.state)))
-            sys.stdout.write(json.dumps(_printable(plan), indent=2) + "\n")
+            plan = converge.plan(_world(engine, Memory.load(engine.state)))
+            sys.stdout.write(json.dumps(printable(plan), indent=2) + "\n")
             return
         with files.locked(engine.state / "reconcile.lock", wait=False) as free:
             if free:
@@ -43,25 +46,37 @@ def main() -> None:
 
 def run(engine: Engine) -> None:
     """One pass. Raises, having ended nothing, when either world can't be read."""
-    memory = _Memory.load(engine.state)
-    world = _world(engine, memory)
+    memory = Memory.load(engine.state)
+    try:
+        world = _world(engine, memory)
+    except EngineError as error:
+        note = f"nothing is done: {error.slug}: {error.message}"
+        LastPass(engine.clock.now(), note).save(engine.state)
+        raise
     plan = converge.plan(world)
+    LastPass(world.now, plan.note, plan.remarks).save(engine.state)
     if plan.note:
         engine.log.warning("held back", note=plan.note)
     outcomes = engine.executor.run(_agreed(engine, plan.actions))
-    ended = engine.journal.claims().ended
-    entries = ledger.update(memory.ledger, world.instances, ended, world.now)
-    written = _write_ledger(engine, memory, entries)
-    _Memory(dict(plan.unbacked_since), written).save(engine.state)
+    written = memory.ledger
+    if plan.cloud_believed:
+        ended = engine.journal.claims().ended
+        entries = ledger.update(memory.ledger, world.instances, ended, world.now)
+        written = _write_ledger(engine, memory, entries)
+        _learn(engine, boots.observe(world))
+    Memory(dict(plan.unbacked_since), written, plan.doubted_since, dict(plan.woken)).save(
+        engine.state
+    )
     engine.journal.compact()
     if outcomes:
         failed = sum(1 for item in outcomes if item.error)
         engine.log.info("pass", actions=len(outcomes), failed=failed)
 
 
-def _world(engine: Engine, memory: _Memory) -> converge.World:
+def _world(engine: Engine, memory: Memory) -> converge.World:
     """The cloud first: what Slurm says is then the newer, and a node that just came up is up."""
     instances = engine.cloud.instances()
+    health = _health(engine)
     nodes = {node.name: node for node in engine.slurm.nodes()}
     return converge.World(
         config=engine.config,
@@ -70,38 +85,98 @@ def _world(engine: Engine, memory: _Memory) -> converge.World:
         claims=engine.journal.claims(),
         now=engine.clock.now(),
         unbacked_since=memory.unbacked,
+        health=health,
+        known=memory.known,
+        doubted_since=memory.doubted_since,
+        woken=memory.woken,
     )
 
 
+def _health(engine: Engine) -> dict[str, Health]:
+    """Without it less is done, and nothing wrong: a pass goes on."""
+    try:
+        return {item.id: item for item in engine.cloud.health()}
+    except CloudError as error:
+        engine.log.warning("health unread", code=error.code, message=error.message)
+        return {}
+
+
 def _agreed(engine: Engine, actions: tuple[Action, ...]) -> list[Action]:
-    """The actions less the ends of machines whose node a run of resume has claimed meanwhile."""
+    """The actions less those on nodes that a run of resume has claimed meanwhile."""
     ends = [item for item in actions if isinstance(item, Terminate)]
     kept: set[str] = set()
     for cause in {item.cause for item in ends}:
         wanted = [(e.instance.id, e.instance.node) for e in ends if e.cause is cause]
         kept |= engine.journal.condemn_idle(wanted, cause)
-    return [a for a in actions if not isinstance(a, Terminate) or a.instance.id in kept]
+    busy = engine.journal.claims().busy if actions else frozenset()
+    return [
+        item
+        for item in actions
+        if (item.instance.id in kept if isinstance(item, Terminate) else item.node not in busy)
+    ]
+
+
+def _learn(engine: Engine, seen: boots.Boots) -> None:
+    """Count boot failures, keep the consoles of the failed, say when a pool's standing changes."""
+    before, after = protection.update(engine.state, seen, engine.clock.now())
+    _tell_standing(engine, before, after)
+    for failure in [one for pool in after.pools.values() for one in pool.last]:
+        if consoles.kept(engine.state, failure.instance_id):
+            continue
+        try:
+            text = engine.cloud.console(failure.instance_id)
+            if text or engine.clock.now() - failure.at > CONSOLE_PATIENCE:
+                consoles.keep(engine.state, failure.instance_id, text)
+        except CloudError as error:
+            engine.log.warning("console", instance=failure.instance_id, message=error.message)
+            if not error.retryable:
+                consoles.keep(engine.state, failure.instance_id, "")
+        except OSError as error:
+            engine.log.warning("console", instance=failure.instance_id, message=str(error))
+
+
+CONSOLE_PATIENCE: Final = 600.0
+"""EC2 posts a console some minutes late; after this it is taken to be empty."""
+
+
+def _tell_standing(engine: Engine, before: Record, after: Record) -> None:
+    for pool in sorted({*before.pools, *after.pools}):
+        was = pool in before.pools and before.pools[pool].protected
+        now = after.pools.get(pool)
+        if now is not None and now.protected and now != before.pools.get(pool):
+            engine.log.warning(
+                "pool protected", pool=pool, failures=now.failures, retry_at=now.retry_at
+            )
+        elif was and (now is None or not now.protected):
+            engine.log.info("pool opened", pool=pool)
 
 
 def _write_ledger(
-    engine: Engine, memory: _Memory, entries: dict[str, LedgerEntry]
+    engine: Engine, memory: Memory, entries: dict[str, LedgerEntry]
 ) -> dict[str, LedgerEntry]:
     """Write what changed; what could not be written is left out, and so tried again."""
-    written = dict(memory.ledger)
-    for instance_id, entry in entries.items():
-        known = memory.ledger.get(instance_id)
-        if known == entry:
-            continue
+    changed = {key: item for key, item in entries.items() if memory.ledger.get(key) != item}
+
+    def write(instance_id: str) -> LedgerEntry | None:
+        entry = changed[instance_id]
         try:
-            merged = entry
-            if known is None:
+            if instance_id not in memory.ledger:
                 stored = ledger.from_json(engine.store.get(ledger.key(instance_id)))
-                merged = ledger.merge(entry, stored)
-            engine.store.put(ledger.key(instance_id), ledger.to_json(merged))
-            written[instance_id] = merged
+                entry = ledger.merge(entry, stored)
+            engine.store.put(ledger.key(instance_id), ledger.to_json(entry))
         except CloudError as error:
             engine.log.warning("ledger", instance=instance_id, message=error.message)
-    return {key: item for key, item in written.items() if _worth_keeping(item, engine.clock.now())}
+            return None
+        return entry
+
+    if len(changed) > 1:
+        with ThreadPoolExecutor(WRITERS) as writers:
+            results = dict(zip(changed, writers.map(write, changed), strict=True))
+    else:
+        results = {key: write(key) for key in changed}
+    done = {key: item for key, item in results.items() if item is not None}
+    now = engine.clock.now()
+    return {key: item for key, item in (memory.ledger | done).items() if _worth_keeping(item, now)}
 
 
 def _worth_keeping(entry: LedgerEntry, now: float) -> bool:
@@ -109,45 +184,17 @@ def _worth_keeping(entry: LedgerEntry, now: float) -> bool:
     return entry.ended_at is None or now - entry.ended_at < 2 * 3600
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Memory:
-    """From pass to pass. Discardable: without it some graces start anew."""
-
-    unbacked: dict[NodeName, float]
-    ledger: dict[str, LedgerEntry]
-
-    @classmethod
-    def load(cls, state: Path) -> _Memory:
-        try:
-            data: dict[str, Any] = json.loads((state / "reconcile.json").read_bytes())
-            entries = {key: ledger.from_json(value) for key, value in data["ledger"].items()}
-            return cls(
-                {NodeName(key): float(value) for key, value in data["unbacked"].items()},
-                {key: entry for key, entry in entries.items() if entry is not None},
-            )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return cls({}, {})
-
-    def save(self, state: Path) -> None:
-        value = {
-            "unbacked": self.unbacked,
-            "ledger": {key: ledger.to_json(item) for key, item in self.ledger.items()},
-        }
-        try:
-            files.write_atomically(state / "reconcile.json", json.dumps(value).encode(), mode=0o640)
-        except OSError as error:
-            raise StateError(f"reconcile's memory can't be written: {error}") from error
-
-
-def _printable(plan: converge.Plan) -> dict[str, Any]:
+def printable(plan: converge.Plan) -> dict[str, Any]:
+    """The plan as JSON has it."""
     return {
         "note": plan.note,
+        "remarks": list(plan.remarks),
         "actions": [
             {
                 "action": type(item).__name__,
                 "node": item.instance.node if isinstance(item, Terminate) else item.node,
                 "instance": item.instance.id if isinstance(item, Terminate) else None,
-                "why": getattr(item, "why", None) or getattr(item, "reason", None),
+                "why": item.reason if isinstance(item, MarkDown | Drain) else item.why,
             }
             for item in plan.actions
         ],

@@ -21,13 +21,21 @@ def main() -> None:
     if not detach.in_background():
         detach.leave(0)
     from slurmplugins import bursting, resume_file, runtime
+    from slurmplugins.errors import ConfigError
+    from slurmplugins.runner import SystemRunner
+    from slurmplugins.slurm import ScontrolSlurm
 
     log = runtime.logger("resume")
 
     def work() -> None:
         asks = resume_file.asks(content, hostlist)
         log.info("called", nodes=hostlist, jobs=[ask.job for ask in asks if ask.job is not None])
-        bursting.resume(runtime.assemble(log), asks)
+        try:
+            engine = runtime.assemble(log)
+        except ConfigError as error:
+            runtime.refuse(ScontrolSlurm(SystemRunner(), "/usr/bin"), log, asks, error)
+            raise
+        bursting.resume(engine, asks)
 
     detach.leave(runtime.guarded(log, work))
 

@@ -12,7 +12,7 @@ from slurmplugins.suspend import end_machines
 
 
 def main() -> None:
-    end_machines("resume-fail", sys.argv[1] if len(sys.argv) > 1 else "", "resume-failed")
+    end_machines("resume-fail", sys.argv[1] if len(sys.argv) > 1 else "", "boot-failed")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 22.05 wrote `{"jobs": [{"job_id", "nodes"}], "all_nodes"}`; since 23.02 it is `nodes_resume` and
 `all_nodes_resume`. Unknown keys are left alone, since every release adds some. What a job's owner
-can write (features, extra) is not read at all.
+can write (features, extra) is not read at all; the partition only picks a policy.
 """
 
 from __future__ import annotations
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Far above what 20,000 jobs make; stops a mistaken file from filling memory."""
 
+MAX_NAMES: Final = 2_000_000
+"""Names in all jobs together, over which the rest of the file is not read."""
+
+MAX_JOB_ID: Final = 2**32
+
 
 def asks(content: bytes | None, hostlist: str) -> tuple[JobAsk, ...]:
     """Which nodes are wanted, by job, from the resume file and ResumeProgram's argument.
@@ -34,28 +39,36 @@ def asks(content: bytes | None, hostlist: str) -> tuple[JobAsk, ...]:
     wanted = dict.fromkeys(names.expand(hostlist)) if hostlist else {}
     found = tuple(_jobs(content))
     if not hostlist:
-        wanted = {node: None for _, nodes in found for node in nodes}
+        wanted = {node: None for _, nodes, _ in found for node in nodes}
     out: list[JobAsk] = []
-    for job, nodes in found:
+    for job, nodes, partition in found:
         mine = tuple(node for node in nodes if node in wanted)
         for node in mine:
             del wanted[node]
         if mine:
-            out.append(JobAsk(job, mine))
+            out.append(JobAsk(job, mine, partition))
     out.extend(JobAsk(None, (node,)) for node in wanted)
     return tuple(out)
 
 
-def _jobs(content: bytes | None) -> Iterable[tuple[int, tuple[NodeName, ...]]]:
+def _jobs(content: bytes | None) -> Iterable[tuple[int, tuple[NodeName, ...], str]]:
+    left = MAX_NAMES
     for entry in _entries(content):
         job = entry.get("job_id")
         nodes = entry.get("nodes_resume", entry.get("nodes"))
+        partition = entry.get("partition")
         if isinstance(job, bool) or not isinstance(job, int) or not isinstance(nodes, str):
             continue
+        if not 0 < job < MAX_JOB_ID:
+            continue
         try:
-            yield job, tuple(dict.fromkeys(names.expand(nodes)))
+            named = tuple(dict.fromkeys(names.expand(nodes)))
         except BadName:
             continue  # another tool's nodes: the argument still has those that are ours
+        left -= len(named)
+        if left < 0:
+            return  # jobs that share nodes repeat them; no honest file repeats so many
+        yield job, named, partition if isinstance(partition, str) else ""
 
 
 def _entries(content: bytes | None) -> list[dict[str, Any]]:

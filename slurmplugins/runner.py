@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -40,6 +39,8 @@ class SystemRunner:
         self._environment = {**_BASE_ENVIRONMENT, **kept}
 
     def run(self, argv: Sequence[str], *, timeout: float, stdin: str = "") -> Completed:
+        import subprocess
+
         try:
             done = subprocess.run(
                 list(argv),

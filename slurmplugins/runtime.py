@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
-from slurmplugins import config, log, paths
+from slurmplugins import config, decisions, log, paths
 from slurmplugins.clock import SystemClock
 from slurmplugins.cloud.ec2 import Ec2, S3Store, client
-from slurmplugins.executor import Executor
+from slurmplugins.cloud.paced import INSTANCES, PacedCloud, Rate
+from slurmplugins.crew import Crew
+from slurmplugins.errors import ConfigError, SlurmError
 from slurmplugins.journal import Journal
+from slurmplugins.model import REASON_PREFIX
 from slurmplugins.offerings import OfferingMemory
 from slurmplugins.runner import SystemRunner
 from slurmplugins.slurm import ScontrolSlurm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from slurmplugins.clock import Clock
     from slurmplugins.cloud.base import Cloud, ObjectStore
     from slurmplugins.config import BurstConfig
+    from slurmplugins.errors import EngineError
+    from slurmplugins.executor import Executor
     from slurmplugins.log import Log
+    from slurmplugins.model import JobAsk
     from slurmplugins.slurm import Slurm
+
+
+WORKERS: Final = 8
+"""Calls under way at once: more than EC2's rates let through in the seconds a call takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +52,12 @@ class Engine:
     clock: Clock
     log: Log
     state: Path
+    crew: Crew = field(default_factory=Crew)
 
     @property
     def executor(self) -> Executor:
+        from slurmplugins.executor import Executor
+
         return Executor(
             cloud=self.cloud,
             slurm=self.slurm,
@@ -56,10 +71,16 @@ def assemble(logger: Log) -> Engine:
     """The real engine of this head node; ConfigError when burst.json can't be used."""
     clock = SystemClock()
     settings = config.load(paths.BURST)
+    check_cluster(settings.cluster, paths.SLURM_CONF)
     region, endpoint = settings.region, settings.endpoint_url
     return Engine(
         config=settings,
-        cloud=Ec2(settings.cluster, lambda: client("ec2", region, endpoint)),
+        cloud=PacedCloud(
+            Ec2(settings.cluster, lambda: client("ec2", region, endpoint), clock),
+            clock,
+            patience=settings.resume_timeout / 4,
+            instances=Rate(*settings.instance_rate) if settings.instance_rate else INSTANCES,
+        ),
         store=S3Store(settings.bucket, lambda: client("s3", region, endpoint)),
         slurm=ScontrolSlurm(SystemRunner(), settings.slurm_bin),
         journal=Journal(paths.STATE, clock),
@@ -67,7 +88,41 @@ def assemble(logger: Log) -> Engine:
         clock=clock,
         log=logger,
         state=paths.STATE,
+        crew=Crew(WORKERS),
     )
+
+
+def check_cluster(cluster: str, slurm_conf: Path) -> None:
+    """ConfigError when slurm.conf is of another cluster than burst.json: its nodes may have the
+    same names, and its machines would be launched and ended for the wrong one.
+    """
+    try:
+        text = slurm_conf.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return  # slurmctld may keep it elsewhere
+    named = re.search(r"^\s*ClusterName\s*=\s*([^\s#]+)", text, re.IGNORECASE | re.MULTILINE)
+    if named and named[1].lower() != cluster.lower():
+        raise ConfigError((f"burst.json is of cluster {cluster}, slurm.conf of {named[1][:80]}",))
+
+
+def refuse(slurm: Slurm, logger: Log, asks: Sequence[JobAsk], error: EngineError) -> None:
+    """Give the nodes back with the reason why there is no engine to launch them."""
+    nodes = [node for ask in asks for node in ask.nodes]
+    reason = f"{REASON_PREFIX} {error.slug}"
+    calls: list[Callable[[], None]] = [
+        partial(slurm.down, nodes, reason),
+        partial(slurm.power_down, nodes),
+        *(
+            partial(slurm.comment, ask.job, f"{reason} {error.message}")
+            for ask in asks
+            if ask.job is not None
+        ),
+    ]
+    for call in calls:
+        try:
+            call()
+        except SlurmError as refused:
+            logger.problem("not given back", error=refused.message)
 
 
 def logger(program: str) -> Log:
@@ -80,7 +135,7 @@ def logger(program: str) -> Log:
         if paths.LOGS.is_dir():
             to_file(line)
 
-    write = both if under_systemd else to_file
+    write = decisions.recorder(paths.DECISIONS, both if under_systemd else to_file)
     return log.Log(write, SystemClock(), {"program": program, "pid": os.getpid()})
 
 

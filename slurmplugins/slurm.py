@@ -14,7 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from slurmplugins.errors import SlurmError, SlurmRefused, SlurmUnreachable
-from slurmplugins.model import Job, Node
+from slurmplugins.model import REASON_PREFIX, Job, Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,7 +33,9 @@ NODES_IN_CALL: Final = 500
 """Keeps one argument far below the kernel's 128 KiB for a single argument."""
 
 COMMENT_LENGTH: Final = 1000
-"""An AdminComment keeps this many of its last characters; it is stored with every job record."""
+"""Of an AdminComment, what is ours is no longer; it is stored with every job record."""
+
+_BETWEEN: Final = " | "
 
 _UNREACHABLE: Final = re.compile(
     r"unable to contact|connect failure|connection refused|timed out|timeout|"
@@ -68,12 +70,20 @@ class Slurm(Protocol):
         """Power down when idle; at once when the node is down."""
         ...
 
+    def power_up(self, nodes: Sequence[str]) -> None:
+        """Ask for the machines of nodes that are powered down, although no job wants them."""
+        ...
+
     def resume(self, nodes: Sequence[str]) -> None:
         """Clear down and drain; a node that is powering down counts as powered down."""
         ...
 
     def comment(self, job: int, text: str) -> None:
         """Append a line to the job's AdminComment; what others wrote there stays."""
+        ...
+
+    def hold(self, job: int) -> None:
+        """Keep a pending job from starting until a person releases it."""
         ...
 
 
@@ -124,6 +134,10 @@ class ScontrolSlurm:
         for part in _parts(nodes):
             self._update(part, "state=power_down")
 
+    def power_up(self, nodes: Sequence[str]) -> None:
+        for part in _parts(nodes):
+            self._update(part, "state=power_up")
+
     def resume(self, nodes: Sequence[str]) -> None:
         for part in _parts(nodes):
             self._update(part, "state=resume")
@@ -131,18 +145,12 @@ class ScontrolSlurm:
     def comment(self, job: int, text: str) -> None:
         shown = _list(self._read([self._scontrol, "show", "job", str(job), "--json"]), "jobs")
         before = _job(shown[0]).admin_comment if shown else ""
-        line = plain(text, COMMENT_LENGTH // 2)
-        if before.endswith(line):
-            return
-        joined = f"{before} | {line}" if before else line
-        self._write(
-            [
-                self._scontrol,
-                "update",
-                f"jobid={job}",
-                f"admincomment={joined[-COMMENT_LENGTH:]}",
-            ]
-        )
+        after = appended(before, plain(text, COMMENT_LENGTH // 2))
+        if after != before:
+            self._write([self._scontrol, "update", f"jobid={job}", f"admincomment={after}"])
+
+    def hold(self, job: int) -> None:
+        self._write([self._scontrol, "hold", str(job)])
 
     def _update(self, nodes: Sequence[str], *settings: str) -> None:
         self._write([self._scontrol, "update", "nodename=" + ",".join(nodes), *settings])
@@ -173,6 +181,23 @@ def plain(text: str, length: int) -> str:
     """Text fit for a reason or a comment: printable ASCII, no quotes, bounded."""
     kept = "".join(char if " " <= char <= "~" and char not in "\"'`\\" else " " for char in text)
     return " ".join(kept.split())[:length]
+
+
+def appended(before: str, line: str) -> str:
+    """The comment with the line at its end. What we wrote stays within bounds, by dropping our own
+    oldest lines; what others wrote stays as it is.
+    """
+    lines = before.split(_BETWEEN) if before else []
+    if lines and lines[-1] == line:
+        return before
+    ours = [at for at, item in enumerate(lines) if item.startswith(REASON_PREFIX)]
+    room = COMMENT_LENGTH - len(line)
+    dropped: set[int] = set()
+    for at in reversed(ours):
+        room -= len(lines[at])
+        if room < 0:
+            dropped.add(at)
+    return _BETWEEN.join([*(item for at, item in enumerate(lines) if at not in dropped), line])
 
 
 def _failure(argv: Sequence[str], said: str) -> SlurmError:
@@ -214,13 +239,18 @@ def _node(item: dict[str, Any]) -> Node:
 
 
 def _job(item: dict[str, Any]) -> Job:
-    restarts = item.get("restart_cnt", 0)
-    if isinstance(restarts, dict):  # {"set": true, "number": n} in newer data parsers
-        restarts = restarts.get("number", 0)
     return Job(
         id=int(item.get("job_id", 0)),
         flags=_flags(item.get("job_state")),
         nodes=str(item.get("nodes") or ""),
-        restarts=int(restarts or 0),
+        restarts=int(_number(item.get("restart_cnt"))),
         admin_comment=str(item.get("admin_comment") or ""),
+        submitted_at=_number(item.get("submit_time")),
     )
+
+
+def _number(value: object) -> float:
+    """A number, which newer data parsers write as {"set": true, "number": n}."""
+    if isinstance(value, dict):
+        value = value.get("number")
+    return float(value) if isinstance(value, int | float) else 0.0

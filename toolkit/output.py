@@ -169,6 +169,10 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     )
 
 
+def plain(text: str) -> str:
+    """Text that may hold words from outside, unable to draw on the terminal."""
+    return "".join(char if char.isprintable() or char == "\n" else "?" for char in text)
+
+
 def _cell(value: object) -> str:
-    # A value from outside must not be able to draw on the terminal.
-    return "".join(character if character.isprintable() else "?" for character in str(value))
+    return plain(str(value).replace("\n", " "))

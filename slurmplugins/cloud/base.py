@@ -7,16 +7,27 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from slurmplugins.model import Instance, LaunchRequest
+    from slurmplugins.health import Health
+    from slurmplugins.model import Instance, Launched, LaunchRequest
+    from slurmplugins.names import NodeName
 
 
 class Cloud(Protocol):
-    def launch(self, request: LaunchRequest) -> tuple[Instance, ...]:
-        """Start all machines of the request or none, and return them in the order of its nodes.
+    def launch(self, request: LaunchRequest) -> Launched:
+        """Start machines for the first nodes of the request, as many as there are to be had and
+        not fewer than it wants at least; none at all otherwise.
 
-        The tags are part of the call, so a machine is never without its map. Repeating a request
-        (same attempt) returns the machines of the first answer and starts nothing. Raises a
-        CloudError; after CloudUnreachable it is unknown whether the machines exist.
+        The answer names what each offering refused. The tags are part of the call, so a machine is
+        never without its map (one of a fleet can't be told its place before the fleet has
+        answered: until then it is nobody, and nobody's machine is ended). Repeating a request (same
+        attempt) returns the machines of the first answer and starts nothing. Raises a CloudError
+        when nothing was started; after CloudUnreachable it is unknown whether machines exist.
+        """
+        ...
+
+    def give(self, names: Mapping[str, NodeName]) -> None:
+        """From now on these instances are those nodes, whatever they were launched as. Raises
+        CloudError; some may then have been renamed.
         """
         ...
 
@@ -32,6 +43,17 @@ class Cloud(Protocol):
         Ids without the tag are left alone, and so are ids the cloud does not list (yet); neither is
         returned, so that a caller who must be sure repeats. Terminating twice is no error.
         """
+        ...
+
+    def health(self) -> tuple[Health, ...]:
+        """Machines that EC2 finds impaired, plans something for, or is taking back.
+
+        Machines of others may be among them; those without trouble are not.
+        """
+        ...
+
+    def console(self, instance_id: str) -> str:
+        """What the machine wrote to its console; empty while the cloud has none of it."""
         ...
 
 

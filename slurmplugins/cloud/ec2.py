@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmplugins import tags
+from slurmplugins import identity, tags
+from slurmplugins.clock import SystemClock
 from slurmplugins.cloud import codes, spec
-from slurmplugins.errors import CloudError, NotFound
+from slurmplugins.errors import CloudError, CloudUnreachable, NotFound, Throttled
+from slurmplugins.model import Launched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from slurmplugins.clock import Clock
+    from slurmplugins.health import Health
     from slurmplugins.model import Instance, LaunchRequest
+    from slurmplugins.names import NodeName
 
 TERMINATE_BATCH: Final = 200
 """Ids in one call; EC2 takes 1,000, but one bad id refuses the whole call."""
+
+SETTLE_TRIES: Final = 5
+SETTLE_PAUSE: Final = 0.1
+"""A machine a fleet has just named may be unknown elsewhere in EC2 for a second or two."""
 
 _PAGE: Final = 1000
 
@@ -29,7 +40,9 @@ def client(service: str, region: str, endpoint_url: str | None) -> Any:
         region_name=region,
         connect_timeout=5,
         read_timeout=30,
-        retries={"mode": "standard", "total_max_attempts": 3},
+        # EC2 answers "no capacity" with a server error, which botocore would repeat by itself;
+        # its callers know what to repeat, and when.
+        retries={"mode": "standard", "total_max_attempts": 1 if service == "ec2" else 3},
         # The compute node has no reason to look for a profile or a proxy in a user's home.
         s3={"addressing_style": "path"} if endpoint_url else {},
     )
@@ -40,21 +53,85 @@ def client(service: str, region: str, endpoint_url: str | None) -> Any:
 class Ec2:
     """`cloud.base.Cloud` on a boto3 EC2 client, for one cluster."""
 
-    def __init__(self, cluster: str, connect: Callable[[], Any]) -> None:
+    def __init__(
+        self, cluster: str, connect: Callable[[], Any], clock: Clock | None = None
+    ) -> None:
         self._cluster = cluster
         self._connect = connect
         self._client: Any = None
+        self._connecting = threading.Lock()
+        self._clock = clock or SystemClock()
 
-    def launch(self, request: LaunchRequest) -> tuple[Instance, ...]:
+    def launch(self, request: LaunchRequest) -> Launched:
+        if request.others:
+            return self._fleet(request)
         answer = self._call("run_instances", **spec.run_instances(request))
         found = [spec.instance(item) for item in answer["Instances"]]
         by_node = {item.node: item for item in found if item.node is not None}
-        if len(found) != len(request.nodes) or any(node not in by_node for node in request.nodes):
+        machines = tuple(by_node[node] for node in request.nodes if node in by_node)
+        if len(machines) < len(found) or len(found) < request.at_least:
             self.terminate([item.id for item in found])
-            raise codes.error(
-                "PartialLaunch", f"asked for {len(request.nodes)} machines, got {len(found)}"
-            )
-        return tuple(by_node[node] for node in request.nodes)
+            text = f"asked for {len(request.nodes)} machines, got {len(found)} that make no sense"
+            raise codes.error("OddAnswer", text)
+        return Launched(machines)
+
+    def give(self, names: Mapping[str, NodeName]) -> None:
+        for instance_id, node in names.items():
+            self._tag([instance_id], {tags.NODE: node})
+
+    def _fleet(self, request: LaunchRequest) -> Launched:
+        """Start a fleet, then write which of its machines is which node, on all in one call."""
+        answer = self._call("create_fleet", **spec.create_fleet(request))
+        ids = [item for group in answer.get("Instances", ()) for item in group["InstanceIds"]]
+        refusals = spec.refusals(request, answer.get("Errors", ()))
+        if len(ids) > len(request.nodes) or len(set(ids)) < len(ids):
+            self._end(ids)
+            raise codes.error("OddAnswer", f"asked for {len(request.nodes)}, got {len(ids)}")
+        if not ids:
+            return Launched((), refusals)
+        try:
+            self._tag(ids, identity.order_tags(ids))
+        except CloudUnreachable:
+            raise  # named or not: the attempt repeated finds the same machines, and names them
+        except CloudError as error:
+            self._end(ids)
+            raise codes.error("NotNamed", f"{error.code}: {error.message}") from error
+        known = {item.id: item for item in self._listed(ids)}
+        made = zip(request.nodes, ids, strict=False)
+        machines = (known.get(item) or spec.unlisted(request, item, node) for node, item in made)
+        return Launched(tuple(machines), refusals)
+
+    def _tag(self, ids: Sequence[str], values: Mapping[str, str]) -> None:
+        """Tag machines so new that EC2 may not know them everywhere yet."""
+        for again in range(SETTLE_TRIES):
+            try:
+                self._call("create_tags", Resources=list(ids), Tags=spec.tag_pairs(values))
+            except (NotFound, Throttled):
+                if again == SETTLE_TRIES - 1:
+                    raise
+                self._clock.sleep(SETTLE_PAUSE * 2**again)
+            else:
+                return
+
+    def _listed(self, ids: Sequence[str]) -> list[Instance]:
+        """The machines, with their addresses as far as EC2 has them within a moment."""
+        found: list[Instance] = []
+        for again in range(SETTLE_TRIES):
+            if again:
+                self._clock.sleep(SETTLE_PAUSE * 2**again)
+            try:
+                found = self._ours(ids)
+            except CloudError:
+                continue  # they are there and named: an address is a courtesy
+            if len(found) == len(ids) and all(item.address for item in found):
+                break
+        return [item for item in found if item.node is not None]
+
+    def _end(self, ids: Sequence[str]) -> None:
+        """End what this call has just made. Nobody's machines: what is missed is reconcile's."""
+        with contextlib.suppress(CloudError):
+            if ids:
+                self._call("terminate_instances", InstanceIds=list(ids))
 
     def instances(self) -> tuple[Instance, ...]:
         return tuple(
@@ -67,6 +144,34 @@ class Ec2:
         for start in range(0, len(ids), TERMINATE_BATCH):
             over |= self._terminate(ids[start : start + TERMINATE_BATCH])
         return frozenset(over)
+
+    def health(self) -> tuple[Health, ...]:
+        """Only what has trouble is asked for: at 10,000 machines the answers stay a page each.
+
+        DescribeInstanceStatus knows no tags, so machines of others are among them.
+        """
+        statuses = [
+            item
+            for name, values in spec.TROUBLE_FILTERS
+            for item in self._pages(
+                "describe_instance_status",
+                "InstanceStatuses",
+                Filters=[{"Name": name, "Values": list(values)}],
+            )
+        ]
+        marked = self._pages(
+            "describe_spot_instance_requests",
+            "SpotInstanceRequests",
+            Filters=[
+                {"Name": f"tag:{tags.CLUSTER}", "Values": [self._cluster]},
+                {"Name": "status-code", "Values": ["marked-for-termination"]},
+            ],
+        )
+        return spec.health(statuses, marked)
+
+    def console(self, instance_id: str) -> str:
+        text = self._call("get_console_output", InstanceId=instance_id).get("Output")
+        return str(text or "")
 
     def _terminate(self, ids: Sequence[str]) -> set[str]:
         ours = self._ours(ids)
@@ -91,20 +196,24 @@ class Ec2:
         return [spec.instance(item) for item in found if mine in item.get("Tags", [])]
 
     def _describe(self, filters: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
+        for reservation in self._pages("describe_instances", "Reservations", Filters=filters):
+            yield from reservation["Instances"]
+
+    def _pages(self, operation: str, key: str, **arguments: Any) -> Iterable[dict[str, Any]]:
         token = ""
         while True:
             more = {"NextToken": token} if token else {}
-            page = self._call("describe_instances", Filters=filters, MaxResults=_PAGE, **more)
-            for reservation in page["Reservations"]:
-                yield from reservation["Instances"]
+            page = self._call(operation, MaxResults=_PAGE, **arguments, **more)
+            yield from page[key]
             token = page.get("NextToken") or ""
             if not token:
                 return
 
     def _call(self, operation: str, **arguments: Any) -> Any:
         try:
-            if self._client is None:
-                self._client = self._connect()
+            with self._connecting:
+                if self._client is None:
+                    self._client = self._connect()
             return getattr(self._client, operation)(**arguments)
         except Exception as error:
             raise translate(error) from error

@@ -1,56 +1,111 @@
-"""From a LaunchRequest to the arguments of RunInstances, and from an answer to Instances. Pure."""
+"""From a LaunchRequest to the arguments of EC2's calls, and from answers to Instances. Pure."""
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import re
-from datetime import UTC, datetime
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmplugins import names, tags
-from slurmplugins.errors import BadName
-from slurmplugins.model import Instance, InstanceState, Lifecycle
+from slurmplugins import identity, tags
+from slurmplugins.cloud import codes
+from slurmplugins.health import Health, ScheduledEvent
+from slurmplugins.model import Instance, InstanceState, Lifecycle, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from slurmplugins.model import LaunchRequest
     from slurmplugins.names import NodeName
 
-MAX_LAUNCH: Final = 500
-"""Machines in one call. EC2 advises smaller calls than its limit of 1,000 for large launches."""
+TROUBLE_FILTERS: Final = (
+    ("instance-status.status", ("impaired",)),
+    ("system-status.status", ("impaired",)),
+    (
+        "event.code",
+        (
+            "instance-reboot",
+            "instance-retirement",
+            "instance-stop",
+            "system-maintenance",
+            "system-reboot",
+        ),
+    ),
+)
+"""Filters of DescribeInstanceStatus, a call each: within one call they would all have to match."""
+
+_OVER: Final = ("[Completed]", "[Canceled]")
+"""How EC2 marks an event that is done with; it goes on listing it for a week."""
 
 _ENDED_AT: Final = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 
 
 def run_instances(request: LaunchRequest) -> dict[str, Any]:
     """The keyword arguments of boto3's run_instances for this request."""
-    count = len(request.nodes)
+    offering = request.offering
     arguments: dict[str, Any] = {
-        # $Latest: an updated stack makes a new version and leaves the default where it was.
-        "LaunchTemplate": {
-            "LaunchTemplateName": request.launch_template,
-            "Version": "$Latest",
-        },
-        "InstanceType": request.offering.type,
-        "SubnetId": request.subnet,
-        "MinCount": count,
-        "MaxCount": count,
+        "LaunchTemplate": _template(request),
+        "InstanceType": offering.type,
+        "MinCount": request.at_least,
+        "MaxCount": len(request.nodes),
         "ClientToken": client_token(request.attempt),
         "TagSpecifications": [
             {"ResourceType": kind, "Tags": tag_list(request)} for kind in _tagged(request)
         ],
     }
-    if request.offering.lifecycle is Lifecycle.SPOT:
-        arguments["InstanceMarketOptions"] = {
-            "MarketType": "spot",
-            "SpotOptions": {
-                "SpotInstanceType": "one-time",
-                "InstanceInterruptionBehavior": "terminate",
-            },
+    if request.subnet:
+        arguments["SubnetId"] = request.subnet
+    if offering.lifecycle is Lifecycle.SPOT:
+        options = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
+        arguments["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": options}
+    if offering.block:
+        arguments["InstanceMarketOptions"] = {"MarketType": "capacity-block"}
+    if offering.reservation:
+        arguments["CapacityReservationSpecification"] = {
+            "CapacityReservationTarget": {"CapacityReservationId": offering.reservation}
         }
     return arguments
+
+
+def create_fleet(request: LaunchRequest) -> dict[str, Any]:
+    """The keyword arguments of boto3's create_fleet: every offering of the request will do."""
+    count = len(request.nodes)
+    spot = request.offering.lifecycle is Lifecycle.SPOT
+    place = {"SubnetId": request.subnet} if request.subnet else {}
+    options: dict[str, Any] = {
+        # EC2 takes a minimum only for one zone or one type; a request is in one zone.
+        "SingleAvailabilityZone": True,
+        "MinTargetCapacity": request.at_least,
+        "AllocationStrategy": "price-capacity-optimized" if spot else "prioritized",
+    }
+    if spot:
+        options["InstanceInterruptionBehavior"] = "terminate"
+    return {
+        "Type": "instant",
+        "ClientToken": client_token(request.attempt),
+        "LaunchTemplateConfigs": [
+            {
+                "LaunchTemplateSpecification": _template(request),
+                "Overrides": [
+                    {"InstanceType": item.type, **place, **({} if spot else {"Priority": rank})}
+                    for rank, item in enumerate(request.offerings)
+                ],
+            }
+        ],
+        "TargetCapacitySpecification": {
+            "TotalTargetCapacity": count,
+            "DefaultTargetCapacityType": "spot" if spot else "on-demand",
+        },
+        "SpotOptions" if spot else "OnDemandOptions": options,
+        # Volumes and interfaces of a fleet take their tags from the launch template.
+        "TagSpecifications": [
+            {"ResourceType": kind, "Tags": tag_list(request)} for kind in ("fleet", "instance")
+        ],
+    }
+
+
+def _template(request: LaunchRequest) -> dict[str, str]:
+    # $Latest: an updated stack makes a new version and leaves the default where it was.
+    return {"LaunchTemplateName": request.launch_template, "Version": "$Latest"}
 
 
 def _tagged(request: LaunchRequest) -> tuple[str, ...]:
@@ -66,6 +121,8 @@ def client_token(attempt: str) -> str:
     From the attempt, never from the node's name: EC2 remembers a token for a day after its
     machines ended and would answer with those.
     """
+    import hashlib
+
     return hashlib.sha256(attempt.encode()).hexdigest()
 
 
@@ -76,22 +133,49 @@ def tag_list(request: LaunchRequest) -> list[dict[str, str]]:
         tags.ROLE: tags.ROLE_COMPUTE,
         tags.POOL: request.pool,
         tags.PARTITION: request.partition,
-        tags.NODES: names.compress(request.nodes),
+        **identity.node_tags(request.nodes),
         tags.ATTEMPT: request.attempt,
-        tags.PRICE: request.offering.price,
+        **identity.price_tags(request.offerings),
     }
+    if request.others:
+        values[tags.ORDER] = tags.PENDING
+    return tag_pairs(values)
+
+
+def tag_pairs(values: Mapping[str, str]) -> list[dict[str, str]]:
+    """Tags as EC2 takes them."""
     return [{"Key": key, "Value": value} for key, value in values.items()]
 
 
-def node_of(tag: Mapping[str, str], launch_index: int) -> NodeName | None:
-    """Which node a machine is, from its tags and its place in the launch."""
-    try:
-        if tags.NODE in tag:
-            return names.parse(tag[tags.NODE])
-        launched = _expanded(tag.get(tags.NODES, ""))
-    except BadName:
-        return None
-    return launched[launch_index] if 0 <= launch_index < len(launched) else None
+def refusals(request: LaunchRequest, errors: Iterable[Mapping[str, Any]]) -> tuple[Refusal, ...]:
+    """A fleet's `Errors`, each with the offering it is about."""
+    by_type = {item.type: item for item in request.offerings}
+    found = []
+    for item in errors:
+        override = item.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+        offering = by_type.get(override.get("InstanceType", ""), request.offering)
+        error = codes.error(item.get("ErrorCode", ""), item.get("ErrorMessage", ""))
+        found.append(Refusal(offering, error))
+    return tuple(found)
+
+
+def unlisted(request: LaunchRequest, instance_id: str, node: NodeName) -> Instance:
+    """A machine of a fleet before EC2 describes it."""
+    return Instance(
+        id=instance_id,
+        state=InstanceState.PENDING,
+        role=tags.ROLE_COMPUTE,
+        node=node,
+        pool=request.pool,
+        partition=request.partition,
+        attempt=request.attempt,
+        type="",
+        zone=request.offering.zone,
+        lifecycle=request.offering.lifecycle,
+        address="",
+        price="",
+        launched_at=0.0,
+    )
 
 
 def instance(described: Mapping[str, Any]) -> Instance:
@@ -103,7 +187,9 @@ def instance(described: Mapping[str, Any]) -> Instance:
         id=described["InstanceId"],
         state=state,
         role=tag.get(tags.ROLE, ""),
-        node=node_of(tag, int(described.get("AmiLaunchIndex", 0))),
+        node=identity.node_of(
+            tag, int(described.get("AmiLaunchIndex", 0)), described["InstanceId"]
+        ),
         pool=tag.get(tags.POOL, ""),
         partition=tag.get(tags.PARTITION, ""),
         attempt=tag.get(tags.ATTEMPT, ""),
@@ -111,20 +197,49 @@ def instance(described: Mapping[str, Any]) -> Instance:
         zone=described.get("Placement", {}).get("AvailabilityZone", ""),
         lifecycle=Lifecycle.SPOT if spot else Lifecycle.ON_DEMAND,
         address=described.get("PrivateIpAddress", ""),
-        price=tag.get(tags.PRICE, ""),
+        price=identity.price_of(tag, described.get("InstanceType", "")),
         launched_at=_epoch(described.get("LaunchTime")),
         ended_at=_ended_at(described) if state.over else None,
         end_code=described.get("StateReason", {}).get("Code", "") if state.over else "",
     )
 
 
-@functools.lru_cache(maxsize=256)
-def _expanded(hostlist: str) -> tuple[NodeName, ...]:
-    """All machines of a launch carry the same hostlist: 500 of them would expand it 500 times."""
-    return names.expand(hostlist)
+def health(
+    statuses: Iterable[Mapping[str, Any]], marked: Iterable[Mapping[str, Any]]
+) -> tuple[Health, ...]:
+    """Elements of DescribeInstanceStatus, and spot requests whose machine is being taken back."""
+    found: dict[str, Health] = {}
+    for item in statuses:  # a machine with several troubles is in several answers, whole in each
+        events = tuple(
+            ScheduledEvent(event["Code"], _epoch(event.get("NotBefore")))
+            for event in item.get("Events", ())
+            if not str(event.get("Description", "")).startswith(_OVER)
+        )
+        id_, since = item["InstanceId"], _impaired_since(item)
+        if events or since is not None:
+            found[id_] = Health(id_, since, events)
+    for item in marked:
+        if id_ := item.get("InstanceId"):
+            found[id_] = replace(found.get(id_, Health(id_)), notice=True)
+    return tuple(found.values())
+
+
+def _impaired_since(item: Mapping[str, Any]) -> float | None:
+    """Since when a status check fails; 0 where EC2 says that it does, and not since when."""
+    bad = [
+        check
+        for key in ("InstanceStatus", "SystemStatus")
+        if (check := item.get(key, {})).get("Status") == "impaired"
+    ]
+    since = [
+        _epoch(detail.get("ImpairedSince")) for check in bad for detail in check.get("Details", ())
+    ]
+    return min((moment for moment in since if moment), default=0.0) if bad else None
 
 
 def _epoch(value: object) -> float:
+    from datetime import datetime
+
     return value.timestamp() if isinstance(value, datetime) else 0.0
 
 
@@ -133,4 +248,6 @@ def _ended_at(described: Mapping[str, Any]) -> float | None:
     found = _ENDED_AT.search(described.get("StateTransitionReason", "") or "")
     if found is None:
         return None
+    from datetime import UTC, datetime
+
     return datetime.fromisoformat(found.group(1)).replace(tzinfo=UTC).timestamp()

@@ -6,12 +6,15 @@ START = 1_795_000_000.0
 
 
 class FakeClock:
+    """`now` can jump, as a wall clock does when it is set; `monotonic` only goes forward."""
+
     def __init__(self, now: float = START) -> None:
         self._now = now
+        self._offset = 0.0
         self.slept: list[float] = []
 
     def now(self) -> float:
-        return self._now
+        return self._now + self._offset
 
     def monotonic(self) -> float:
         return self._now
@@ -22,3 +25,7 @@ class FakeClock:
 
     def advance(self, seconds: float) -> None:
         self._now += seconds
+
+    def jump(self, seconds: float) -> None:
+        """The wall clock is set forward or back; no time passes."""
+        self._offset += seconds

@@ -1,28 +1,38 @@
-"""A cloud with state: capacity, throttles, lost answers, late listings, interruptions.
+"""EC2 with state and with its bad habits, behind the engine's cloud port.
 
-It enforces what EC2 enforces and counts what it is asked, so that tests can state laws about the
-engine instead of scripting calls. Time comes from the test's clock alone.
+Capacity pools, partial launches, request rates, lists that lag behind, answers that are lost,
+calls that take effect after they have failed, interruptions. It enforces what EC2 enforces and
+counts what it is asked, so that tests can state laws about the engine instead of scripting calls.
+Its time is true time, which the head node's wall clock may disagree with.
 """
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from slurmplugins import tags
+from slurmplugins import identity, tags
 from slurmplugins.cloud import codes, spec
-from slurmplugins.model import Instance, InstanceState
+from slurmplugins.health import Health, ScheduledEvent
+from slurmplugins.model import Instance, InstanceState, Launched, Refusal
+from toolkit.local.layer.throttle import Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from slurmplugins.errors import CloudError
-    from slurmplugins.model import LaunchRequest
+    from slurmplugins.model import LaunchRequest, Offering
+    from slurmplugins.names import NodeName
     from tests.fakes.clock import FakeClock
 
+REGION = "us-east-1"
 BOOT_SECONDS = 8.0
 END_SECONDS = 5.0
+FORGET_SECONDS = 3600.0
+"""EC2 lists a terminated instance for about an hour."""
+
+USER_SHUTDOWN = "Client.UserInitiatedShutdown"
+SPOT_TERMINATION = "Server.SpotInstanceTermination"
 
 
 @dataclass
@@ -34,8 +44,22 @@ class Machine:
     tags: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass
+class Late:
+    """A launch whose caller has been told that it failed, and that happens all the same."""
+
+    due: float
+    request: LaunchRequest
+
+
 class FakeCloud:
-    """`capacity` maps offering keys to machines left; an absent key has no limit."""
+    """`capacity` maps offering keys to machines left; an absent key has no limit.
+
+    `lag`: seconds a new machine is missing from lists. `stale`: seconds an ended one is still
+    listed as it was. `lose_answers`, `late_effects`, `partials`: how many of the next launches
+    lose their answer, happen `delay` seconds after it was lost, or find capacity for half.
+    `next_errors`: what the next launches are answered, having done nothing.
+    """
 
     def __init__(self, cluster: str, clock: FakeClock) -> None:
         self.cluster = cluster
@@ -46,46 +70,75 @@ class FakeCloud:
         self.requests: list[LaunchRequest] = []
         self.calls: list[str] = []
         self.lag = 0.0
+        self.stale = 0.0
         self.next_errors: list[CloudError] = []
+        self.next_give_errors: list[CloudError] = []
         self.lose_answers = 0
+        self.late_effects = 0
+        self.delay = 20.0
+        self.partials = 0
         self.unreadable = False
+        self.health_unreadable = False
+        self.troubles: dict[str, Health] = {}
+        self.consoles: dict[str, str] = {}
         self.launch_templates: set[str] = set()
         self.subnets: set[str] = set()
-        self._tokens: dict[str, list[str]] = {}
-        self._ids = itertools.count(1)
+        self.throttle = Throttle(clock.monotonic, enabled=False)
+        self._tokens: dict[str, tuple[list[str], tuple[Refusal, ...]]] = {}
+        self._late: dict[str, Late] = {}
+        self._made = 0
 
     # The port
 
-    def launch(self, request: LaunchRequest) -> tuple[Instance, ...]:
-        self.calls.append("launch")
-        spec.run_instances(request)
+    def launch(self, request: LaunchRequest) -> Launched:
+        action = "CreateFleet" if request.others else "RunInstances"
+        self._called("launch", action, len(request.nodes))
+        (spec.create_fleet if request.others else spec.run_instances)(request)
         if self.next_errors:
             raise self.next_errors.pop(0)
-        if self.launch_templates and request.launch_template not in self.launch_templates:
-            raise codes.error("InvalidLaunchTemplateName.NotFoundException", "no such template")
-        if self.subnets and request.subnet not in self.subnets:
-            raise codes.error("InvalidSubnetID.NotFound", "no such subnet")
+        self._check(request)
         token = spec.client_token(request.attempt)
-        if token not in self._tokens:
-            self.requests.append(request)
-            self._tokens[token] = self._start(request)
+        if self.late_effects and token not in self._tokens:
+            self.late_effects -= 1
+            self._late[token] = Late(self.clock.monotonic() + self.delay, request)
+            raise codes.error("Unreachable", "the answer was lost, and the call not yet done")
+        self._late.pop(token, None)
+        self._once(token, request, self.clock.monotonic())
         if self.lose_answers:
             self.lose_answers -= 1
             raise codes.error("Unreachable", "the answer was lost")
-        return tuple(self._described(self.machines[item]) for item in self._tokens[token])
+        ids, refusals = self._tokens[token]
+        return Launched(tuple(self._described(self.machines[item]) for item in ids), refusals)
+
+    def give(self, names: Mapping[str, NodeName]) -> None:
+        for instance_id, node in names.items():
+            self._called("give", "CreateTags", 1)
+            if self.next_give_errors:
+                raise self.next_give_errors.pop(0)
+            if instance_id not in self.machines:
+                raise codes.error("InvalidInstanceID.NotFound", "no such machine")
+            machine = self.machines[instance_id]
+            machine.tags[tags.NODE] = node
+            machine.instance = replace(machine.instance, node=node)
 
     def instances(self) -> tuple[Instance, ...]:
-        self.calls.append("instances")
+        self._called("instances", "DescribeInstances", 0)
         if self.unreadable:
             raise codes.error("Unreachable", "no answer")
+        now = self.clock.monotonic()
         return tuple(
-            self._described(machine)
+            self._described(machine, stale=self.stale)
             for machine in self.machines.values()
-            if machine.cluster == self.cluster and machine.visible_at <= self.clock.now()
+            if machine.cluster == self.cluster
+            and machine.visible_at <= now
+            and (machine.over_at is None or now < machine.over_at + FORGET_SECONDS)
         )
 
     def terminate(self, ids: Sequence[str]) -> frozenset[str]:
-        self.calls.append("terminate")
+        if not ids:
+            self.calls.append("terminate")
+            return frozenset()
+        self._called("terminate", "TerminateInstances", len(ids))
         if self.unreadable:
             raise codes.error("Unreachable", "no answer")
         over = set()
@@ -93,75 +146,174 @@ class FakeCloud:
             machine = self.machines.get(instance_id)
             if machine is None or machine.cluster != self.cluster:
                 continue
-            if machine.visible_at > self.clock.now():
+            if machine.visible_at > self.clock.monotonic():
                 continue
-            self.end(instance_id, "Client.UserInitiatedShutdown")
+            self.end(instance_id, USER_SHUTDOWN)
             over.add(instance_id)
         return frozenset(over)
 
+    def health(self) -> tuple[Health, ...]:
+        self.calls.append("health")
+        if self.unreadable or self.health_unreadable:
+            raise codes.error("Unreachable", "no answer")
+        return tuple(self.troubles.values())
+
+    def console(self, instance_id: str) -> str:
+        self.calls.append("console")
+        if self.unreadable:
+            raise codes.error("Unreachable", "no answer")
+        if instance_id not in self.machines:
+            raise codes.error("InvalidInstanceID.NotFound", "no such machine")
+        return self.consoles.get(instance_id, "")
+
     # The world
 
+    def impair(self, instance_id: str) -> None:
+        """Its status checks fail from now on."""
+        known = self.troubles.get(instance_id, Health(instance_id))
+        self.troubles[instance_id] = replace(known, impaired_since=self.clock.now())
+
+    def schedule(self, instance_id: str, code: str, not_before: float) -> None:
+        known = self.troubles.get(instance_id, Health(instance_id))
+        event = ScheduledEvent(code, not_before)
+        self.troubles[instance_id] = replace(known, events=(*known.events, event))
+
+    def give_notice(self, instance_id: str) -> None:
+        """EC2 takes the machine back in two minutes."""
+        known = self.troubles.get(instance_id, Health(instance_id))
+        self.troubles[instance_id] = replace(known, notice=True)
+
     def live(self) -> list[Instance]:
+        """What really runs, whatever the lists say."""
+        self._settle()
         return [item for item in map(self._described, self.machines.values()) if item.state.live]
+
+    def seen_live(self) -> set[str | None]:
+        """The nodes of the machines that a list would show as live now."""
+        shown = (self._described(item, stale=self.stale) for item in self.machines.values())
+        return {item.node for item in shown if item.state.live}
 
     def add(self, instance: Instance, *, cluster: str | None = None) -> None:
         """A machine that was there before."""
         self.machines[instance.id] = Machine(instance, cluster or self.cluster, 0.0)
 
-    def end(self, instance_id: str, code: str) -> None:
+    def end(self, instance_id: str, code: str, *, after: float = 0.0) -> None:
         machine = self.machines[instance_id]
-        if machine.over_at is None:
-            machine.over_at = self.clock.now()
-            machine.instance = replace(machine.instance, ended_at=self.clock.now(), end_code=code)
+        due = self.clock.monotonic() + after
+        if machine.over_at is None or due < machine.over_at:
+            machine.over_at = due
+            machine.instance = replace(machine.instance, ended_at=due, end_code=code)
 
-    def interrupt(self, instance_id: str) -> None:
-        """The end of a spot machine, its two minutes over."""
-        self.end(instance_id, "Server.SpotInstanceTermination")
+    def interrupt(self, instance_id: str, *, notice: float = 0.0) -> None:
+        """EC2 takes a spot machine back, `notice` seconds from now."""
+        self.end(instance_id, SPOT_TERMINATION, after=notice)
 
-    def _start(self, request: LaunchRequest) -> list[str]:
-        key = request.offering.key
-        if key in self.refusals:
-            raise codes.error(self.refusals[key], f"no {key}")
-        left = self.capacity.get(key)
-        if left is not None and left < len(request.nodes):
-            raise codes.error("InsufficientInstanceCapacity", f"no {key} left")
-        if left is not None:
-            self.capacity[key] = left - len(request.nodes)
+    def calm(self) -> None:
+        """No more trouble: what has happened stays, everything from here on works."""
+        self.capacity, self.refusals, self.next_errors = {}, {}, []
+        self.lose_answers = self.late_effects = self.partials = 0
+        self.lag = self.stale = 0.0
+        self.unreadable = self.throttle.enabled = False
+
+    def _called(self, name: str, action: str, resources: int) -> None:
+        self.calls.append(name)
+        self._settle()
+        if not self.throttle.allows(REGION, action, filtered=True, resources=resources):
+            raise codes.error("RequestLimitExceeded", "Request limit exceeded.")
+
+    def _check(self, request: LaunchRequest) -> None:
+        if self.launch_templates and request.launch_template not in self.launch_templates:
+            raise codes.error("InvalidLaunchTemplateName.NotFoundException", "no such template")
+        if self.subnets and request.subnet not in self.subnets:
+            raise codes.error("InvalidSubnetID.NotFound", "no such subnet")
+
+    def _settle(self) -> None:
+        """Let the late calls happen that are due."""
+        now = self.clock.monotonic()
+        for token, late in list(self._late.items()):
+            if late.due <= now:
+                del self._late[token]
+                try:
+                    self._once(token, late.request, late.due)
+                except Exception:  # noqa: BLE001, S112 - nobody is there to be told
+                    continue
+
+    def _once(self, token: str, request: LaunchRequest, at: float) -> None:
+        if token not in self._tokens:
+            self.requests.append(request)
+            self._tokens[token] = self._start(request, at)
+
+    def _start(self, request: LaunchRequest, at: float) -> tuple[list[str], tuple[Refusal, ...]]:
+        """Fill from the offerings in their order, as far as each goes; below the least is none."""
+        wanted = most = len(request.nodes)
+        if self.partials:
+            self.partials -= 1
+            wanted = most = most // 2
+        shares: list[tuple[Offering, int]] = []
+        refusals: list[Refusal] = []
+        for offering in request.offerings:
+            left = self.capacity.get(offering.key, wanted)
+            share = 0 if offering.key in self.refusals else min(left, wanted)
+            if share < wanted or most < len(request.nodes):
+                code = self.refusals.get(offering.key, "InsufficientInstanceCapacity")
+                refusals.append(Refusal(offering, codes.error(code, f"no {offering.key} left")))
+            shares.append((offering, share))
+            wanted -= share
+        if most - wanted < request.at_least:
+            if not request.others:
+                raise refusals[0].error
+            return [], tuple(refusals)
+        ids: list[str] = []
         tag = {item["Key"]: item["Value"] for item in spec.tag_list(request)}
-        return [self._one(request, tag, index) for index in range(len(request.nodes))]
+        tag.pop(tags.ORDER, None)
+        for offering, share in shares:
+            if offering.key in self.capacity:
+                self.capacity[offering.key] -= share
+            first = len(ids)
+            ids += [self._one(request, offering, tag, first + n, at) for n in range(share)]
+        # RunInstances says nothing about what it could not do beyond the minimum.
+        return ids, tuple(refusals) if request.others else ()
 
-    def _one(self, request: LaunchRequest, tag: dict[str, str], index: int) -> str:
-        number = next(self._ids)
+    def _one(
+        self,
+        request: LaunchRequest,
+        offering: Offering,
+        tag: dict[str, str],
+        index: int,
+        at: float,
+    ) -> str:
+        self._made += 1
+        number = self._made
+        instance_id = f"i-{number:017x}"
         instance = Instance(
-            id=f"i-{number:017x}",
+            id=instance_id,
             state=InstanceState.PENDING,
             role=tag[tags.ROLE],
-            node=spec.node_of(tag, index),
+            node=identity.node_of(tag, index, instance_id),
             pool=request.pool,
             partition=request.partition,
             attempt=request.attempt,
-            type=request.offering.type,
-            zone=request.offering.zone,
-            lifecycle=request.offering.lifecycle,
+            type=offering.type,
+            zone=offering.zone,
+            lifecycle=offering.lifecycle,
             address=f"10.42.{number // 250}.{number % 250 + 1}",
-            price=request.offering.price,
-            launched_at=self.clock.now(),
+            price=identity.price_of(tag, offering.type),
+            launched_at=at,
         )
-        visible = self.clock.now() + self.lag
-        self.machines[instance.id] = Machine(instance, self.cluster, visible, tags=tag)
+        self.machines[instance.id] = Machine(instance, self.cluster, at + self.lag, tags=dict(tag))
         return instance.id
 
-    def _described(self, machine: Machine) -> Instance:
-        now, instance = self.clock.now(), machine.instance
-        if machine.over_at is not None:
+    def _described(self, machine: Machine, *, stale: float = 0.0) -> Instance:
+        now, instance = self.clock.monotonic(), machine.instance
+        state = instance.state
+        if machine.over_at is not None and now >= machine.over_at + stale:
             ended = now >= machine.over_at + END_SECONDS
-            state = InstanceState.TERMINATED if ended else InstanceState.SHUTTING_DOWN
-        elif instance.state is InstanceState.PENDING:
-            running = now >= instance.launched_at + BOOT_SECONDS
-            state = InstanceState.RUNNING if running else InstanceState.PENDING
-        else:
-            state = instance.state
-        return replace(instance, state=state)
+            return replace(
+                instance, state=InstanceState.TERMINATED if ended else InstanceState.SHUTTING_DOWN
+            )
+        if state is InstanceState.PENDING and now >= instance.launched_at + BOOT_SECONDS:
+            state = InstanceState.RUNNING
+        return replace(instance, state=state, ended_at=None, end_code="")
 
 
 class FakeStore:

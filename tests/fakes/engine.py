@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import pickle
 from typing import TYPE_CHECKING
 
 from slurmplugins import config
+from slurmplugins.files import write_atomically
 from slurmplugins.journal import Journal
 from slurmplugins.log import Log
 from slurmplugins.offerings import OfferingMemory
@@ -65,6 +68,7 @@ class Bench:
         self.slurm.define(self.config.pool_by_node)
         self.store = FakeStore()
         self.lines: list[str] = []
+        self.duds: set[str] = set()
         self.engine = Engine(
             config=self.config,
             cloud=self.cloud,
@@ -80,8 +84,36 @@ class Bench:
     def events(self, name: str) -> list[dict[str, object]]:
         return [item for item in map(json.loads, self.lines) if item["event"] == name]
 
+    def restart(self) -> None:
+        """A new process: nothing of the engine survives but its state directory."""
+        self.engine = dataclasses.replace(
+            self.engine,
+            journal=Journal(self.engine.state, self.clock),
+            memory=OfferingMemory(self.engine.state / "offerings.json", self.clock),
+        )
+
+    def save(self, path: Path) -> None:
+        """The world as it is, for another process; a reader sees the old or the new."""
+        world = (self.clock, self.cloud, self.slurm, self.store, self.duds)
+        write_atomically(path, pickle.dumps(world), mode=0o600)
+
+    def load(self, path: Path) -> None:
+        """The world that another process left."""
+        self.clock, self.cloud, self.slurm, self.store, self.duds = pickle.loads(  # noqa: S301
+            path.read_bytes()
+        )
+        self.engine = dataclasses.replace(
+            self.engine,
+            cloud=self.cloud,
+            slurm=self.slurm,
+            store=self.store,
+            clock=self.clock,
+            log=Log(self.lines.append, self.clock),
+        )
+        self.restart()
+
     def boot(self) -> None:
-        """Every live machine's slurmd reports."""
+        """Every live machine's slurmd reports, but those that never come up."""
         for machine in self.cloud.live():
-            if machine.node is not None:
+            if machine.node is not None and machine.id not in self.duds:
                 self.slurm.register(machine.node, machine.id, machine.address)

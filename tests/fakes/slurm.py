@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from slurmplugins.errors import SlurmRefused, SlurmUnreachable
 from slurmplugins.model import Job, JobAsk, Node
 from slurmplugins.names import NodeName, compress
+from slurmplugins.slurm import appended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,6 +36,9 @@ class JobState:
     state: str = "PENDING"
     restarts: int = 0
     comment: str = ""
+    held: bool = False
+    submitted_at: float = 0.0
+    size: int = 0
 
 
 @dataclass
@@ -46,9 +50,12 @@ class FakeSlurm:
     state: dict[str, NodeState] = field(default_factory=dict)
     queue: dict[int, JobState] = field(default_factory=dict)
     suspended: list[NodeName] = field(default_factory=list)
+    resumed: list[NodeName] = field(default_factory=list)
     resume_failed: list[NodeName] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
     refuse: set[str] = field(default_factory=set)
+    assigned: dict[str, NodeName] = field(default_factory=dict)
+    """Every machine that was ever said to be a node, by instance id."""
 
     def define(self, names: Iterable[NodeName]) -> None:
         for name in names:
@@ -67,7 +74,14 @@ class FakeSlurm:
     def jobs(self, node: str | None = None) -> tuple[Job, ...]:
         self._reach()
         return tuple(
-            Job(number, frozenset({job.state}), compress(job.nodes), job.restarts, job.comment)
+            Job(
+                number,
+                frozenset({job.state}),
+                compress(job.nodes),
+                job.restarts,
+                job.comment,
+                job.submitted_at,
+            )
             for number, job in self.queue.items()
             if node is None or node in job.nodes
         )
@@ -75,6 +89,7 @@ class FakeSlurm:
     def assign(self, assignments: Sequence[Assignment]) -> None:
         self._write("assign", [item.node for item in assignments])
         for item in assignments:
+            self.assigned[item.instance_id] = item.node
             self.state[item.node].instance_id = item.instance_id
             self.state[item.node].address = item.address
 
@@ -100,6 +115,15 @@ class FakeSlurm:
                 flags.discard("POWERING_UP")
             flags.add("POWER_DOWN")
 
+    def power_up(self, nodes: Sequence[str]) -> None:
+        self._write("power_up", nodes)
+        for name in nodes:
+            item = self.state[name]
+            assert "POWERED_DOWN" in item.flags, f"{name} is not powered down"
+            item.flags = {"IDLE", "CLOUD", "POWERING_UP", "NOT_RESPONDING"}
+            item.since, item.reason = self.clock.now(), ""
+            self.resumed.append(NodeName(name))
+
     def resume(self, nodes: Sequence[str]) -> None:
         self._write("resume", nodes)
         for name in nodes:
@@ -115,7 +139,13 @@ class FakeSlurm:
         if job not in self.queue:
             raise SlurmRefused(f"Invalid job id {job}")
         state = self.queue[job]
-        state.comment = f"{state.comment} | {text}" if state.comment else text
+        state.comment = appended(state.comment, text)
+
+    def hold(self, job: int) -> None:
+        self._reach()
+        if job not in self.queue or self.queue[job].state != "PENDING":
+            raise SlurmRefused(f"Job {job} is not pending")
+        self.queue[job].held = True
 
     # The world
 
@@ -127,8 +157,43 @@ class FakeSlurm:
             item.flags = {"ALLOCATED", "CLOUD", "POWERING_UP", "NOT_RESPONDING"}
             item.since, item.reason = self.clock.now(), ""
         known = self.queue.setdefault(job, JobState())
-        known.nodes, known.state = tuple(nodes), "RUNNING"
+        known.nodes, known.state, known.size = tuple(nodes), "RUNNING", len(nodes)
         return JobAsk(job, tuple(nodes))
+
+    def asks(self) -> list[JobAsk]:
+        """What a resume file says now: the nodes of each job that are powering up."""
+        waiting = {
+            number: tuple(name for name in job.nodes if "POWERING_UP" in self.flags(name))
+            for number, job in self.queue.items()
+        }
+        return [JobAsk(number, nodes) for number, nodes in waiting.items() if nodes]
+
+    def schedule(self, limit: int | None = None) -> list[JobAsk]:
+        """Allocate nodes to requeued jobs while there are any; nodes that are up come first."""
+        asks = []
+        for number, job in list(self.queue.items())[:limit]:
+            if job.state != "PENDING":
+                continue
+            up = [name for name in self.state if self._free(name) and not self._is_off(name)]
+            off = [name for name in self.state if self._free(name) and self._is_off(name)]
+            if len(up) + len(off) < job.size:
+                continue
+            chosen = [NodeName(name) for name in (up + off)[: job.size]]
+            for name in set(chosen) & set(up):
+                self._base(name, "ALLOCATED")
+            woken = [name for name in chosen if self._is_off(name)]
+            if woken:
+                asks.append(self.start(number, woken))
+            job.nodes, job.state = tuple(chosen), "RUNNING"
+            job.size = len(chosen)
+        return asks
+
+    def _free(self, name: str) -> bool:
+        unfit = {"DRAIN", "DOWN", "ALLOCATED", "POWER_DOWN", "POWERING_DOWN", "POWERING_UP"}
+        return "IDLE" in self.flags(name) and not self.flags(name) & unfit
+
+    def _is_off(self, name: str) -> bool:
+        return "POWERED_DOWN" in self.flags(name)
 
     def register(self, name: str, instance_id: str, address: str = "") -> bool:
         """slurmd on a machine reports; only a node that is powering up, or up, takes it."""
@@ -137,6 +202,7 @@ class FakeSlurm:
             return False
         item.flags -= {"POWERING_UP", "NOT_RESPONDING"}
         item.instance_id, item.address = instance_id, address or item.address
+        self.assigned[instance_id] = NodeName(name)
         return True
 
     def finish(self, job: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from toolkit.accounting.instances import RESUME_FAILED
+from toolkit.accounting.instances import NEVER_UP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -51,7 +51,7 @@ def bind(
     """
     by_node: dict[str, list[Instance]] = defaultdict(list)
     for instance in instances:
-        if instance.node and not instance.is_head and instance.end_cause != RESUME_FAILED:
+        if instance.node and not instance.is_head and instance.end_cause not in NEVER_UP:
             by_node[instance.node].append(instance)
     usages: dict[str, list[Usage]] = defaultdict(list)
     unbacked = []

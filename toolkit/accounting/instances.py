@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 HEAD_POOL = "head"
 INTERRUPTION = "interruption"
 RESUME_FAILED = "resume-failed"
+BOOT_FAILED = "boot-failed"
 ORPHAN = "orphan"
+NEVER_UP = frozenset({RESUME_FAILED, BOOT_FAILED})
+"""Ends of machines on which no job can have run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,8 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from slurmplugins import tags
+from slurmplugins import identity, tags
 from slurmplugins.converge import SPOT_TAKEN
-from slurmplugins.errors import BadName
-from slurmplugins.names import expand
 from toolkit.accounting.errors import LedgerError
 from toolkit.accounting.instances import HEAD_POOL, INTERRUPTION, Instance
 
@@ -135,7 +133,7 @@ def described(item: Mapping[str, Any]) -> Instance:
     reclaimed = item.get("StateReason", {}).get("Code") in SPOT_TAKEN
     return Instance(
         instance_id=item["InstanceId"],
-        node=_node(kept, int(item.get("AmiLaunchIndex", 0))),
+        node=identity.node_of(kept, int(item.get("AmiLaunchIndex", 0)), item["InstanceId"]) or "",
         pool=HEAD_POOL if role == tags.ROLE_HEAD else pool,
         instance_type=item["InstanceType"],
         zone=item.get("Placement", {}).get("AvailabilityZone", ""),
@@ -143,19 +141,9 @@ def described(item: Mapping[str, Any]) -> Instance:
         launched=launched,
         ended=max(ended or launched, launched) if gone else None,
         end_cause=INTERRUPTION if reclaimed else "",
-        believed=_price(kept.get(tags.PRICE)),
+        believed=_price(identity.price_of(kept, item["InstanceType"])),
         end_seen=not gone or ended is not None,
     )
-
-
-def _node(kept: Mapping[str, str], index: int) -> str:
-    if own := kept.get(tags.NODE):
-        return own
-    try:
-        launched = expand(kept.get(tags.NODES, ""))
-    except BadName:
-        return ""
-    return launched[index] if index < len(launched) else ""
 
 
 def _ended_at(reason: str) -> int | None:

@@ -1,7 +1,8 @@
-"""`toolkit config`: check cluster.yaml, print its schema."""
+"""`toolkit config`: check cluster.yaml and slurm.conf, print cluster.yaml's schema."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,38 +11,93 @@ from toolkit.commands.options import config_option, find, json_option, load
 from toolkit.errors import ConfigInvalid
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from toolkit.config import ClusterConfig
+    from toolkit.render.trap import Finding
+
+INVALID = 2
 
 
 @click.group("config")
 def command() -> None:
-    """Check cluster.yaml, print its schema."""
+    """Check cluster.yaml and slurm.conf, print cluster.yaml's schema."""
 
 
 @command.command("check")
 @config_option
 @json_option
-def check(config_path: Path | None, as_json: bool) -> int:
-    """Report every problem in cluster.yaml, each with its line."""
-    from toolkit.output import print_json
+@click.option(
+    "--slurm-conf",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Check this file's settings  [default: what cluster.yaml renders to].",
+)
+@click.option("--slurm-version", metavar="YY.MM", help="For this Slurm  [default: cluster.yaml's].")
+def check(
+    *, config_path: Path | None, as_json: bool, slurm_conf: Path | None, slurm_version: str | None
+) -> int:
+    """Report every problem in cluster.yaml, and every known trap in its slurm.conf.
 
-    path = find(config_path)
-    if not as_json:
-        config = load(path)
+    With --slurm-conf and --slurm-version no cluster.yaml is needed. Exit code 0: good, or warnings
+    only; 2: cluster.yaml is invalid, or a setting loses jobs, nodes or money.
+    """
+    from toolkit.output import print_json
+    from toolkit.render.trap import Severity
+
+    if slurm_conf is not None and slurm_version is not None:
+        findings = _lint(slurm_conf.read_text(errors="replace"), slurm_version)
+        subject = str(slurm_conf)
+    else:
+        path = find(config_path)
+        try:
+            config = load(path)
+        except ConfigInvalid as error:
+            if not as_json:
+                raise
+            print_json({"valid": False, "problems": error.problems, "findings": []})
+            return error.exit_code
+        text = _rendered(config) if slurm_conf is None else slurm_conf.read_text(errors="replace")
+        findings = _lint(text, slurm_version or config.slurm.version)
         nodes = sum(pool.count for pool in config.pools.values())
-        click.echo(f"{path}: good; cluster {config.cluster}, up to {nodes} nodes")
-        return 0
+        subject = f"{path}: cluster {config.cluster}, up to {nodes} nodes"
+    failed = any(item.severity is Severity.ERROR for item in findings)
+    if as_json:
+        print_json({"valid": not failed, "problems": [], "findings": findings})
+    else:
+        _print(subject, findings, failed=failed)
+    return INVALID if failed else 0
+
+
+def _rendered(config: ClusterConfig) -> str:
+    """The slurm.conf of this cluster.yaml; prices only rank nodes, so none are asked for."""
+    from toolkit.deploy import assets
+    from toolkit.render.context import slurm_context
+    from toolkit.render.prices import PriceTable
+    from toolkit.render.slurm import slurm_files
+
+    context = slurm_context(config, PriceTable({}))
+    return slurm_files(context, assets.directory("templates"))["slurm.conf"]
+
+
+def _lint(text: str, version: str) -> tuple[Finding, ...]:
+    from toolkit.render import options, slurm_conf, traps
+    from toolkit.render.versions import SlurmVersion
+
     try:
-        load(path)
-    except ConfigInvalid as error:
-        problems = [
-            {"line": problem.line, "path": problem.path, "message": problem.message}
-            for problem in error.problems
-        ]
-        print_json({"valid": False, "problems": problems})
-        return error.exit_code
-    print_json({"valid": True, "problems": []})
-    return 0
+        series = SlurmVersion.parse(version)
+        options.check_range(series)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    return traps.check(slurm_conf.parse(text), series)
+
+
+def _print(subject: str, findings: tuple[Finding, ...], *, failed: bool) -> None:
+    from toolkit.output import plain
+
+    for item in findings:
+        where = f"line {item.line}: " if item.line else ""
+        click.echo(plain(f"{item.severity}: {where}{item.setting}: {item.message} [{item.slug}]"))
+        click.echo(plain(f"  fix: {item.fix}"))
+        click.echo(f"  see: {item.source}")
+    click.echo(plain(f"{subject}: {'not good' if failed else 'good'}"))
 
 
 @command.command("schema")

@@ -6,28 +6,21 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolkit.commands.local_ailments import impair, schedule
+from toolkit.commands.local_options import control, say, state_option
 from toolkit.commands.options import json_option
 from toolkit.errors import LocalError
 from toolkit.local.options import DEFAULT_PORT, DRIVERS, Options, state_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pathlib import Path
 
     from toolkit.local.client import Client
     from toolkit.output import Reporter
-
-
-def _state_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--state",
-        type=click.Path(file_okay=False, path_type=Path),
-        help="State directory  [default: $TOOLKIT_LOCAL_DIR, then /var/lib/toolkit-local].",
-    )(function)
 
 
 _TITLES = {
@@ -70,7 +63,7 @@ def local() -> None:
 
 
 @local.command()
-@_state_option
+@state_option
 @click.option("--port", default=DEFAULT_PORT, show_default=True, help="Where the endpoint listens.")
 @click.option(
     "--driver",
@@ -114,7 +107,7 @@ def up(
 
 
 @local.command()
-@_state_option
+@state_option
 @json_option
 def down(state: Path | None, as_json: bool) -> None:
     """End the local cloud and every machine of it; images and logs stay."""
@@ -130,13 +123,13 @@ def down(state: Path | None, as_json: bool) -> None:
 
 
 @local.command()
-@_state_option
+@state_option
 @json_option
 def status(state: Path | None, as_json: bool) -> None:
     """Show the instances, the faults in force, and where the endpoint is."""
     from toolkit.output import print_json, table
 
-    facts = _client(state).get("status")
+    facts = control(state).get("status")
     if as_json:
         print_json(facts)
         return
@@ -171,20 +164,20 @@ def status(state: Path | None, as_json: bool) -> None:
 @click.argument("target")
 @click.option("--notice", default=120.0, show_default=True, help="Seconds until it is reclaimed.")
 @click.option("--rebalance", is_flag=True, help="Recommend to rebalance only.")
-@_state_option
+@state_option
 @json_option
 def interrupt(
     target: str, notice: float, rebalance: bool, state: Path | None, as_json: bool
 ) -> None:
     """Give TARGET (a node, an instance id, a Name) a spot interruption notice."""
-    client = _client(state)
+    client = control(state)
     if rebalance:
         answer = client.post("rebalance", {"target": target})
         text = f"{answer['instance_id']} is recommended to be rebalanced"
     else:
         answer = client.post("interrupt", {"target": target, "notice": notice})
         text = f"{answer['instance_id']} will be reclaimed at {answer['notice']}"
-    _say(answer, text, as_json=as_json)
+    say(answer, text, as_json=as_json)
 
 
 @local.command()
@@ -192,7 +185,7 @@ def interrupt(
 @click.option("--free", default=0, show_default=True, help="How many more instances it gives.")
 @click.option("--seconds", type=float, help="For how long  [default: until restored].")
 @click.option("--restore", is_flag=True, help="Lift the limit of POOL, or every limit.")
-@_state_option
+@state_option
 @json_option
 def exhaust(
     pool: str | None,
@@ -206,9 +199,9 @@ def exhaust(
     if pool is None and not restore:
         raise click.UsageError("which pool? TYPE[/ZONE[/MARKET]], spot or on-demand")
     wish = {"pool": pool, "free": free, "seconds": seconds, "restore": restore}
-    answer = _client(state).post("exhaust", wish)
+    answer = control(state).post("exhaust", wish)
     gives = "has no limit" if restore else f"gives {free} more instances"
-    _say(answer, f"{answer['pool']} {gives}", as_json=as_json)
+    say(answer, f"{answer['pool']} {gives}", as_json=as_json)
 
 
 @local.command()
@@ -218,7 +211,7 @@ def exhaust(
 @click.option("--code", default="RequestLimitExceeded", show_default=True, help="EC2's error code.")
 @click.option("--lost", is_flag=True, help="Carry the call out, and lose its answer.")
 @click.option("--clear", is_flag=True, help="Answer every call normally again.")
-@_state_option
+@state_option
 @json_option
 def throttle(
     action: str,
@@ -236,14 +229,14 @@ def throttle(
     if not clear:
         wish = {"action": action, "count": count, "seconds": seconds, "code": code, "lost": lost}
         text = f"{action} answers {code}"
-    _say(_client(state).post("throttle", wish), text, as_json=as_json)
+    say(control(state).post("throttle", wish), text, as_json=as_json)
 
 
 @local.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("target")
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED)
 @click.option("--log", is_flag=True, help="Print the machine's console log instead.")
-@_state_option
+@state_option
 def console(target: str, argv: tuple[str, ...], log: bool, state: Path | None) -> None:
     """Open a root shell in TARGET's machine, or run ARGV there."""
     from toolkit.local.console import console_log, enter_argv
@@ -251,7 +244,7 @@ def console(target: str, argv: tuple[str, ...], log: bool, state: Path | None) -
     from toolkit.local.machines.layout import Layout
 
     layout = Layout(state_dir(state).absolute())
-    instance_id = target if target.startswith("i-") else _instance_of(_client(state), target)
+    instance_id = target if target.startswith("i-") else _instance_of(control(state), target)
     try:
         if log:
             click.echo(console_log(layout, instance_id), nl=False)
@@ -269,27 +262,7 @@ def _instance_of(client: Client, target: str) -> str:
     raise LocalError(f"no running instance is, or is the node, {target}")
 
 
-def _client(state: Path | None) -> Client:
-    """Return the control API of the daemon that holds the state directory."""
-    from toolkit.local.client import Client
-    from toolkit.local.store import StateFiles
-
-    root = state_dir(state)
-    running = StateFiles(root).running()
-    if running is None:
-        raise LocalError(
-            f"no local cloud runs in {root}", next_step="start it with: toolkit local up"
-        )
-    return Client(running.options.port)
-
-
-def _say(answer: dict[str, Any], text: str, *, as_json: bool) -> None:
-    from toolkit.output import print_json
-
-    if as_json:
-        print_json(answer)
-    else:
-        click.echo(text)
-
+for drill in (impair, schedule):
+    local.add_command(drill)
 
 command = local

@@ -10,11 +10,13 @@ from difflib import get_close_matches
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any
 
+from toolkit.config.capacity import capacity_checks
+from toolkit.config.raw import items as _items, mapping as _mapping
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    Path = tuple[str | int, ...]
-    Finding = tuple[Path, str]
+    from toolkit.config.raw import Finding, Path
 
 # These have their own place in cluster.yaml; a second home for them would win silently.
 OURS = "nowhere: the toolkit owns it"
@@ -36,6 +38,7 @@ OWNED_SETTINGS = {
 }
 # AWS accepts subnets between these sizes.
 LARGEST_SUBNET, SMALLEST_SUBNET = 16, 28
+OFFER_KEYS = ("type", "capacity", "zone", "reservation")
 LOGIN_FIELDS = ("cluster", "instance_id", "region")
 
 
@@ -45,6 +48,7 @@ def cross_check(raw: Mapping[str, Any]) -> Iterator[Finding]:
     yield from _settings(raw)
     yield from _pools(raw)
     yield from _partitions(raw)
+    yield from capacity_checks(raw)
     yield from _people(raw)
     yield from _access(raw)
 
@@ -56,16 +60,6 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     if near:
         return f"; did you mean '{near[0]}'?"
     return f"; expected one of: {', '.join(names)}" if names else ""
-
-
-def _mapping(value: Any, key: str) -> dict[str, Any]:
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def _items(value: Any, key: str) -> list[Any]:
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, list) else []
 
 
 def _cidr(text: object) -> IPv4Network | None:
@@ -132,7 +126,9 @@ def _pools(raw: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _repeats((*path, "zones"), _items(pool, "zones"), "zone")
         yield from _shape((*path, "shape"), _mapping(pool, "shape"))
         offers = [
-            f"{offer.get('type')} {offer.get('capacity')}" if isinstance(offer, dict) else None
+            " ".join(str(offer[key]) for key in OFFER_KEYS if key in offer)
+            if isinstance(offer, dict)
+            else None
             for offer in _items(pool, "offerings")
         ]
         yield from _repeats((*path, "offerings"), offers, "offering")

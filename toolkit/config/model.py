@@ -38,6 +38,15 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
+class InstanceRate(Section):
+    """How fast the account may start instances, where AWS has raised it: `burst` at once, then
+    `per_second`. Not given: the published 1000 and 2.
+    """
+
+    burst: Annotated[int, Field(ge=1, le=1_000_000)]
+    per_second: Annotated[float, Field(gt=0, le=10_000)]
+
+
 class Aws(Section):
     """Which AWS, and with whose credentials the CLI (not the machines) talks to it."""
 
@@ -45,6 +54,7 @@ class Aws(Section):
     endpoint_url: Annotated[str, Field(pattern=types.ENDPOINT)] | None = None
     profile: Label | None = None
     credentials_file: Annotated[str, Field(pattern=types.FILE)] | None = None
+    instance_rate: InstanceRate | None = None
 
 
 class Network(Section):
@@ -130,25 +140,55 @@ class Shape(Section):
 
 
 class Offering(Section):
-    """One way to have the shape: an instance type, bought as spot or on demand."""
+    """One way to have the shape: an instance type, bought as spot, on demand or as a block.
+
+    With `reservation` the machines use that capacity reservation or block, which is in `zone`.
+    `zone` without it keeps the offering to one of the pool's zones.
+    """
 
     type: Label
-    capacity: Literal["spot", "on-demand"]
+    capacity: Literal["spot", "on-demand", "capacity-block"]
+    zone: ZoneName | None = None
+    reservation: Annotated[str, Field(pattern=types.RESERVATION)] | None = None
 
 
 class Pool(Section):
-    """Nodes `<pool>-001` to `<pool>-<count>`, tried in the order of `offerings`."""
+    """Nodes `<pool>-001` to `<pool>-<count>`, tried in the order of `offerings`.
+
+    `type_choice`: among neighbouring offerings that differ in type alone, `ec2` lets EC2 choose
+    (one CreateFleet a zone, price-capacity-optimized), `in-order` tries them one by one.
+    `max_spot_share` bounds spot's share of what the pool's machines cost an hour; a job that
+    would exceed it is started on demand. `placement_group` puts machines of a zone close together.
+    `efa`: Elastic Fabric Adapters a machine has, one a network card.
+    The first `static` of them always have a machine.
+    """
 
     count: Annotated[int, Field(ge=1, le=MAX_NODES_PER_POOL)]
+    static: Annotated[int, Field(ge=0, le=MAX_NODES_PER_POOL)] = 0
     shape: Shape
     offerings: Annotated[tuple[Offering, ...], Field(min_length=1)]
     zones: tuple[ZoneName, ...] = ()
+    type_choice: Literal["ec2", "in-order"] = "ec2"
+    max_spot_share: Annotated[float, Field(ge=0, le=1)] = 1.0
+    placement_group: bool = False
+    efa: Annotated[int, Field(ge=0, le=32)] = 0
+
+    @property
+    def zonal(self) -> bool:
+        """Its launch template differs by zone."""
+        return self.placement_group or self.efa > 0
 
 
 class Partition(Section):
-    """A Slurm partition over whole pools."""
+    """A Slurm partition over whole pools.
+
+    `policy` says which offerings its jobs may have, and in which order: as the pools list them,
+    spot alone, spot first, on demand only, the cheapest first, or spot alone until the job has
+    waited (`on-demand-after 10m`).
+    """
 
     pools: Annotated[tuple[PoolName, ...], Field(min_length=1)]
+    policy: Annotated[str, Field(pattern=types.POLICY)] = "as-listed"
     default: bool = False
     max_time: Annotated[str, Field(pattern=types.MAX_TIME)] = "infinite"
 
@@ -207,10 +247,17 @@ class ClusterConfig(Section):
         """The zones a pool may launch in, in order; all of them unless it names its own."""
         return self.pools[pool].zones or tuple(self.network.zones)
 
-    def nodes(self, pool: str) -> str:
-        """The pool's nodes as a Slurm hostlist: `gpu-[001-004]`, or `gpu-001` when it is one."""
-        count = self.pools[pool].count
-        digits = max(NODE_DIGITS, len(str(count)))
+    def offering_zones(self, pool: str, offering: Offering) -> tuple[str, ...]:
+        """The zones one offering of a pool is tried in."""
+        return (offering.zone,) if offering.zone else self.pool_zones(pool)
+
+    def nodes(self, pool: str, count: int | None = None) -> str:
+        """The pool's nodes, or its first `count`, as a Slurm hostlist: `gpu-[001-004]`, or
+        `gpu-001` when it is one.
+        """
+        every = self.pools[pool].count
+        count = every if count is None else min(count, every)
+        digits = max(NODE_DIGITS, len(str(every)))
         first, last = f"{1:0{digits}}", f"{count:0{digits}}"
         return f"{pool}-{first}" if count == 1 else f"{pool}-[{first}-{last}]"
 

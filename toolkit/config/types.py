@@ -26,6 +26,11 @@ PROGRAM = r"^/[A-Za-z0-9._/-]+$"
 OWNER = r"^(\d{12}|amazon|self)$"
 SUBNET_ID = r"^subnet-[0-9a-f]+$"
 MAX_TIME = r"^(infinite|(\d+-)?\d{1,2}(:\d{2}){0,2}|\d+)$"
+RESERVATION = r"^cr-[0-9a-f]{4,17}$"
+POLICY = (
+    r"^(as-listed|spot-only|spot-first|on-demand-only|cheapest-first"
+    r"|on-demand-after [1-9]\d{0,3}[smhd])$"
+)
 WORDS = {
     NAME: "up to 31 of a-z, 0-9 and -, starting with a letter",
     NAME_UNDERSCORE: "up to 31 of a-z, 0-9, _ and -, starting with a letter",
@@ -41,6 +46,10 @@ WORDS = {
     PROGRAM: "the absolute path of a program",
     OWNER: "a 12-digit account id in quotes, amazon or self",
     SUBNET_ID: "a subnet id such as subnet-0abc",
+    RESERVATION: "the id of a capacity reservation or block such as cr-0abc",
+    POLICY: (
+        "as-listed, spot-only, spot-first, on-demand-only, cheapest-first or on-demand-after 10m"
+    ),
     MAX_TIME: "a Slurm time such as 1-00:00:00, 12:00:00, minutes, or infinite",
 }
 
@@ -77,3 +86,10 @@ def whole_blocks(gib: int) -> int:
 
 
 SettingValue = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_one_line)]
+
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def seconds(duration: str) -> int:
+    """`10m` as 600."""
+    return int(duration[:-1]) * SECONDS[duration[-1]]

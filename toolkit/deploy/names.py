@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from slurmplugins import tags
+
 if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
 
 IMAGES_STACK = "toolkit-images"
 
-ROLE_BUILDER = "builder"
+ROLE_BUILDER = tags.ROLE_BUILDER
 IMAGE_KINDS = ("head", "compute")
 
 BUNDLE_CURRENT = "bundle/current"

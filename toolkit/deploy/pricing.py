@@ -54,7 +54,7 @@ def _spot_offerings(config: ClusterConfig) -> set[tuple[str, str]]:
         for name, pool in config.pools.items()
         for offering in pool.offerings
         if offering.capacity == "spot"
-        for zone in config.pool_zones(name)
+        for zone in config.offering_zones(name, offering)
     }
 
 

@@ -10,6 +10,7 @@ from slurmplugins import tags
 from toolkit.deploy import names
 from toolkit.deploy.templates import render
 from toolkit.errors import DeployError
+from toolkit.render.burst import launch_template
 
 if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
@@ -49,6 +50,18 @@ class Ingress:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One launch template. With a subnet its network interfaces are part of it."""
+
+    name: str
+    id: str
+    pool: str
+    subnet: str = ""
+    placement_group: bool = False
+    efa: int = 0
+
+
 def template(config: ClusterConfig, facts: Facts) -> str:
     """The stack's template as YAML. The same input gives the same bytes."""
     bucket = names.bucket(config, facts.account)
@@ -81,7 +94,16 @@ def template(config: ClusterConfig, facts: Facts) -> str:
             "head_tags": _head_tags(facts),
             "compute_image": facts.compute_image,
             "root_device": facts.root_device,
-            "pools": [{"name": pool, "template": pool_logical(pool)} for pool in config.pools],
+            "templates": _templates(config),
+            "fabric": any(pool.efa for pool in config.pools.values()),
+            "reservations": sorted(
+                {
+                    offer.reservation
+                    for pool in config.pools.values()
+                    for offer in pool.offerings
+                    if offer.reservation
+                }
+            ),
             "scripts": scripts,
         },
     )
@@ -188,6 +210,27 @@ def pool_logical(pool: str) -> str:
     create a second template of the same name. The hash keeps `a-b` and `ab` apart.
     """
     return f"Pool{names.logical(pool)}{hashlib.sha256(pool.encode()).hexdigest()[:6]}"
+
+
+def _templates(config: ClusterConfig) -> list[Template]:
+    """A launch template a pool; one a zone where the machines' place or network is in it."""
+    found: list[Template] = []
+    for name, pool in config.pools.items():
+        if not pool.zonal:
+            found.append(Template(launch_template(config.cluster, name), pool_logical(name), name))
+            continue
+        found.extend(
+            Template(
+                name=launch_template(config.cluster, name, zone),
+                id=f"{pool_logical(name)}{names.logical(zone)}",
+                pool=name,
+                subnet=subnet_logical(zone),
+                placement_group=pool.placement_group,
+                efa=pool.efa,
+            )
+            for zone in config.pool_zones(name)
+        )
+    return found
 
 
 def _zones(config: ClusterConfig) -> list[dict[str, str]]:

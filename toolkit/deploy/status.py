@@ -13,15 +13,20 @@ from toolkit.deploy.changes import stack_status
 from toolkit.deploy.head import Head, find
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import HeadCommandFailed, ToolkitError
+from toolkit.explain import head_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from slurmplugins.fact_sheet import FactSheet
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
     from toolkit.slurm_api import NodeInfo
 
-SERVICES = ("slurmctld", "slurmdbd", "mariadb", "slurm-reconcile.timer")
+RECONCILE = "slurm-reconcile.timer"
+SERVICES = ("slurmctld", "slurmdbd", "mariadb", RECONCILE)
+# Its timer runs it every 15 seconds, and one pass may take five minutes.
+STALE_SECONDS = 360
 HEALTHY_STACK = {"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"}
 # Words of a node's state that a person should see, beside idle or allocated.
 FLAGS = ("POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "DRAIN", "DOWN", "NOT_RESPONDING")
@@ -116,6 +121,8 @@ def _ask_head(config: ClusterConfig, head: Head, known: Status) -> Status:
     try:
         services = _services(config, head)
         answers, nodes = _slurm(head)
+        if services.get(RECONCILE) == "active":
+            trouble += engine_trouble(head_facts.ask(head, "pass"))
     except ToolkitError as error:
         trouble.append(error.message)
     counts = Counter(_word(node) for node in nodes)
@@ -132,6 +139,23 @@ def _ask_head(config: ClusterConfig, head: Head, known: Status) -> Status:
         instances=known.instances,
         trouble=tuple(trouble),
     )
+
+
+def engine_trouble(sheet: FactSheet) -> list[str]:
+    """What the engine itself says is wrong: held back, not looking, pools that don't come up."""
+    found = []
+    last = sheet.last_pass
+    if last.note:
+        found.append(f"reconcile holds back: {last.note}")
+    if last.at and sheet.at - last.at > STALE_SECONDS:
+        found.append(f"reconcile has not looked for {sheet.at - last.at:.0f} s")
+    found += [
+        f"pool {item.pool} is protected: {item.failures} machines in a row did not come up"
+        f" (`toolkit why NODE` shows the last words of one)"
+        for item in sheet.standings
+        if item.protected_since is not None
+    ]
+    return found
 
 
 def _services(config: ClusterConfig, head: Head) -> dict[str, str]:

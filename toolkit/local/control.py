@@ -43,6 +43,8 @@ class Control:
             ("GET", "status"): self._status,
             ("POST", "interrupt"): self._interrupt,
             ("POST", "rebalance"): self._rebalance,
+            ("POST", "impair"): self._impair,
+            ("POST", "schedule"): self._schedule,
             ("POST", "exhaust"): self._exhaust,
             ("POST", "throttle"): self._throttle_calls,
             ("POST", "shutdown"): self._end,
@@ -95,6 +97,15 @@ class Control:
 
     def _rebalance(self, given: Mapping[str, Any]) -> dict[str, Any]:
         return shown(self._interruptions.rebalance(str(given["target"])))
+
+    def _impair(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        ago, restore = float(given.get("ago", 0)), bool(given.get("restore"))
+        return shown(self._interruptions.impair(str(given["target"]), ago, restore=restore))
+
+    def _schedule(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        code, seconds = str(given.get("event", "instance-retirement")), float(given["seconds"])
+        target, cancel = str(given["target"]), bool(given.get("cancel"))
+        return shown(self._interruptions.schedule(target, code, seconds, cancel=cancel))
 
     def _exhaust(self, given: Mapping[str, Any]) -> dict[str, Any]:
         text = given.get("pool")

@@ -45,7 +45,7 @@ def _metadata(life: Life, now: float) -> dict[str, Any]:
         "ami-launch-index": str(instance.ami_launch_index),
         "ami-manifest-path": "(unknown)",
         "block-device-mapping": {"ami": "xvda", "root": instance.root_device_name or "/dev/xvda"},
-        "events": {"maintenance": {"history": "[]", "scheduled": "[]"}},
+        "events": {"maintenance": {"history": "[]", "scheduled": _scheduled(life)}},
         "hostname": host,
         "instance-action": "none",
         "instance-id": life.id,
@@ -89,6 +89,21 @@ def _add_optional(data: dict[str, Any], life: Life, now: float) -> None:
         when = iso(life.notice.time)
         action = json.dumps({"action": "terminate", "time": when})
         data["spot"] = {"instance-action": action, "termination-time": when}
+
+
+def _scheduled(life: Life) -> str:
+    """Events as the metadata service has them, with dates in a style of their own."""
+    events = [
+        {
+            "NotBefore": datetime.fromtimestamp(when, UTC).strftime("%d %b %Y %H:%M:%S GMT"),
+            "Code": code,
+            "Description": f"The instance is scheduled for {code}",
+            "EventId": f"instance-event-{life.id[2:]}",
+            "State": "active",
+        }
+        for code, when in life.events
+    ]
+    return json.dumps(events)
 
 
 def _nics(life: Life) -> list[Any]:

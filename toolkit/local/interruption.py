@@ -1,4 +1,4 @@
-"""Interruptions on demand: EC2's spot notice, its rebalance recommendation, their events."""
+"""Bad news on demand: EC2's spot notice, its rebalance recommendation, failing checks, events."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 from moto.events.models import events_backends
 
-from slurmplugins import names, tags
-from slurmplugins.errors import BadName
+from slurmplugins import identity, tags
 from toolkit.local.imds_tree import iso
 from toolkit.local.layer.launch import SPOT
 from toolkit.local.layer.tables import ALIVE, Life, Notice, Tables
@@ -74,6 +73,20 @@ class Interruptions:
             self._publish(life, "EC2 Instance Rebalance Recommendation", detail)
         return life
 
+    def impair(self, target: str, ago: float, *, restore: bool = False) -> Life:
+        """Let the instance's status check fail, since so many seconds ago, or pass again."""
+        with self._tables.lock:
+            life = self.find(target)
+            life.impaired = None if restore else self._tables.wall() - ago
+        return life
+
+    def schedule(self, target: str, code: str, seconds: float, *, cancel: bool = False) -> Life:
+        """Announce an event for the instance, or call all of its events off."""
+        with self._tables.lock:
+            life = self.find(target)
+            life.events = () if cancel else (*life.events, (code, self._tables.wall() + seconds))
+        return life
+
     def _publish(self, life: Life, kind: str, detail: dict[str, Any]) -> None:
         """Send EventBridge the event that EC2 sends; rules pass it on, to SQS for instance."""
         event = {
@@ -90,15 +103,7 @@ class Interruptions:
 
 def node_of(life: Life) -> str | None:
     """Return the Slurm node that an instance is, from the tags it was launched with."""
-    own = life.tags
-    if own.get(tags.NODE):
-        return own[tags.NODE]
-    try:
-        nodes = names.expand(own.get(tags.NODES, ""))
-    except BadName:
-        return None
-    index = int(life.instance.ami_launch_index)
-    return nodes[index] if index < len(nodes) else None
+    return identity.node_of(life.tags, int(life.instance.ami_launch_index), life.id)
 
 
 def shown(life: Life) -> dict[str, Any]:
@@ -115,5 +120,7 @@ def shown(life: Life) -> dict[str, Any]:
         "image": life.instance.image_id,
         "region": life.region,
         "notice": iso(life.notice.time) if life.notice else None,
+        "impaired": iso(life.impaired) if life.impaired is not None else None,
+        "events": [{"code": code, "not_before": iso(when)} for code, when in life.events],
         "reason": life.why,
     }

@@ -6,10 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.config import VERSION
+from toolkit.config.types import seconds
 from toolkit.errors import RenderError
 
 if TYPE_CHECKING:
-    from toolkit.config.model import ClusterConfig
+    from toolkit.config.model import ClusterConfig, Offering
     from toolkit.render.prices import Prices
     from toolkit.render.stack import StackFacts
 
@@ -37,33 +38,62 @@ def burst_json(config: ClusterConfig, facts: StackFacts, prices: Prices) -> str:
         "bucket": facts.bucket,
         "grace_seconds": {"orphan": ORPHAN_GRACE, "unbacked": UNBACKED_GRACE},
         "pools": {name: _pool(config, name, facts, prices) for name in config.pools},
+        "partitions": {name: _policy(part.policy) for name, part in config.partitions.items()},
     }
+    if config.aws.instance_rate is not None:
+        document["instance_rate"] = config.aws.instance_rate.model_dump()
     return json.dumps(document, indent=2) + "\n"
 
 
-def launch_template(cluster: str, pool: str) -> str:
+def launch_template(cluster: str, pool: str, zone: str = "") -> str:
     """The name of a pool's launch template, the same in the stack and here."""
-    return f"{cluster}-{pool}"
+    return f"{cluster}-{pool}-{zone}" if zone else f"{cluster}-{pool}"
+
+
+def _policy(text: str) -> dict[str, Any]:
+    name, _, after = text.partition(" ")
+    return {"policy": name, **({"after": seconds(after)} if after else {})}
 
 
 def _pool(config: ClusterConfig, name: str, facts: StackFacts, prices: Prices) -> dict[str, Any]:
-    zones = config.pool_zones(name)
+    zones, pool = config.pool_zones(name), config.pools[name]
     missing = [zone for zone in zones if zone not in facts.subnets]
     if missing:
         raise RenderError(f"pools.{name}: the stack has no subnet in {', '.join(missing)}")
-    return {
+    found: dict[str, Any] = {
         "nodes": config.nodes(name),
+        **({"static": pool.static} if pool.static else {}),
         "partition": config.partition_of(name),
         "launch_template": launch_template(config.cluster, name),
         "subnets": {zone: facts.subnets[zone] for zone in zones},
         "offerings": [
-            {
-                "type": offering.type,
-                "capacity": offering.capacity,
-                "zone": zone,
-                "price": f"{prices.usd_per_hour(offering.type, offering.capacity, zone):f}",
-            }
-            for offering in config.pools[name].offerings
-            for zone in zones
+            _offering(offering, zone, prices)
+            for offering in pool.offerings
+            for zone in config.offering_zones(name, offering)
         ],
     }
+    if pool.type_choice == "in-order":
+        found["one_by_one"] = True
+    if pool.zonal:
+        found["zone_templates"] = {
+            zone: launch_template(config.cluster, name, zone) for zone in zones
+        }
+    if pool.max_spot_share < 1:
+        found["max_spot_share"] = pool.max_spot_share
+    return found
+
+
+def _offering(offering: Offering, zone: str, prices: Prices) -> dict[str, Any]:
+    block = offering.capacity == "capacity-block"
+    capacity = "on-demand" if block else offering.capacity
+    found: dict[str, Any] = {
+        "type": offering.type,
+        "capacity": capacity,
+        "zone": zone,
+        "price": f"{prices.usd_per_hour(offering.type, capacity, zone):f}",
+    }
+    if offering.reservation:
+        found["reservation"] = offering.reservation
+    if block:
+        found["block"] = True
+    return found

@@ -76,7 +76,9 @@ class PartitionLine:
 
 @dataclass(frozen=True, slots=True)
 class SlurmContext:
-    """Everything slurm.conf, gres.conf and cgroup.conf are made of."""
+    """Everything slurm.conf, gres.conf and cgroup.conf are made of. `static`: nodes that always
+    have a machine, as a hostlist.
+    """
 
     cluster: str
     version: SlurmVersion
@@ -88,6 +90,7 @@ class SlurmContext:
     nodes: tuple[NodeLine, ...]
     partitions: tuple[PartitionLine, ...]
     overrides: tuple[tuple[str, str], ...]
+    static: str = ""
 
     @property
     def gpu_kinds(self) -> tuple[str, ...]:
@@ -114,6 +117,9 @@ def slurm_context(config: ClusterConfig, prices: Prices) -> SlurmContext:
         nodes=nodes,
         partitions=_partitions(config, {node.pool: node for node in nodes}),
         overrides=tuple((name, str(value)) for name, value in config.slurm.settings.items()),
+        static=",".join(
+            config.nodes(name, pool.static) for name, pool in config.pools.items() if pool.static
+        ),
     )
 
 
@@ -125,7 +131,8 @@ def head_hostname(config: ClusterConfig) -> str:
 def first_price(config: ClusterConfig, pool: str, prices: Prices) -> Decimal:
     """What a node of the pool costs an hour when the first offering can be had."""
     first = config.pools[pool].offerings[0]
-    return prices.usd_per_hour(first.type, first.capacity, config.pool_zones(pool)[0])
+    capacity = "spot" if first.capacity == "spot" else "on-demand"
+    return prices.usd_per_hour(first.type, capacity, config.offering_zones(pool, first)[0])
 
 
 def _nodes(config: ClusterConfig, prices: Prices) -> tuple[NodeLine, ...]:

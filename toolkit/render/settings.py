@@ -112,6 +112,8 @@ def _power(context: SlurmContext) -> dict[str, Value]:
         "ResumeTimeout": context.resume_timeout,
         "SuspendTimeout": context.suspend_timeout,
         "SuspendTime": "INFINITE",
+        # Named one by one: `nodes:COUNT` means another thing before 24.05.
+        "SuspendExcNodes": context.static,
         "ResumeRate": 0,
         "SuspendRate": 0,
         "ReturnToService": 2,

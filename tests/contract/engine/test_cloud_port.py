@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ import pytest
 
 from slurmplugins import names
 from slurmplugins.cloud.ec2 import Ec2
-from slurmplugins.errors import CloudError, NotFound
+from slurmplugins.errors import Capacity, CloudError, NotFound
 from slurmplugins.model import InstanceState, LaunchRequest, Lifecycle, Offering
 from tests.fakes.clock import FakeClock
 from tests.fakes.cloud import FakeCloud
@@ -28,10 +29,28 @@ if TYPE_CHECKING:
 
 NODES = names.expand("gpu-[001-003]")
 
+NO_HEALTH = "nothing is ever wrong with moto's machines"
+
+MOTO_GAPS = {
+    "test_repeating_an_attempt_returns_the_same_machines": "no ClientToken in moto",
+    "test_repeating_a_fleet_returns_the_same_machines": "no ClientToken in moto",
+    "test_what_is_not_to_be_had_is_refused": "moto's capacity is endless",
+    "test_a_partial_answer_is_the_first_nodes": "moto's capacity is endless",
+    "test_less_than_the_least_is_nothing_at_all": "moto's capacity is endless",
+    "test_a_fleet_takes_what_one_offering_lacks_from_the_next": "moto's capacity is endless",
+    "test_a_fleet_below_its_least_is_nothing_and_says_why": "moto's capacity is endless",
+    "test_a_machine_that_is_not_there_can_not_be_given": "moto tags what does not exist",
+    "test_an_impaired_machine_is_listed_with_since_when": NO_HEALTH,
+    "test_a_scheduled_event_is_listed_with_its_time": NO_HEALTH,
+    "test_a_machine_that_is_being_taken_back_is_listed": NO_HEALTH,
+}
+
 
 @dataclass(frozen=True)
 class Offered:
-    """An implementation under test. `subnet` and `zone` exist, `settle` lets late things happen."""
+    """An implementation under test. `subnet` and `zone` exist, `settle` lets late things happen,
+    `limit` leaves only so many machines of an offering.
+    """
 
     cluster: str
     cloud: Cloud
@@ -39,7 +58,12 @@ class Offered:
     subnet: str
     zone: str
     settle: Callable[[], None] = lambda: None
+    limit: Callable[[Offering, int], None] = lambda offering, left: None
     gaps: dict[str, str] = field(default_factory=dict)
+    impair: Callable[[str], None] = lambda _: None
+    schedule: Callable[[str, str, float], None] = lambda *_: None
+    give_notice: Callable[[str], None] = lambda _: None
+    now: Callable[[], float] = time.time
 
 
 @contextlib.contextmanager
@@ -50,7 +74,17 @@ def fake() -> Iterator[Callable[[str], Offered]]:
         two.machines = one.machines
         one.launch_templates, one.subnets = {"demo-gpu"}, {"subnet-1"}
         return Offered(
-            cluster, one, two, "subnet-1", "us-east-1a", settle=lambda: clock.advance(60)
+            cluster,
+            one,
+            two,
+            "subnet-1",
+            "us-east-1a",
+            settle=lambda: clock.advance(60),
+            limit=lambda offering, left: one.capacity.update({offering.key: left}),
+            impair=one.impair,
+            schedule=lambda id_, code, wait: one.schedule(id_, code, clock.now() + wait),
+            give_notice=one.give_notice,
+            now=clock.now,
         )
 
     yield offer
@@ -75,9 +109,7 @@ def moto() -> Iterator[Callable[[str], Offered]]:
                 Ec2("other", lambda: client),
                 subnet["SubnetId"],
                 subnet["AvailabilityZone"],
-                gaps={
-                    "test_repeating_an_attempt_returns_the_same_machines": "no ClientToken in moto",
-                },
+                gaps=MOTO_GAPS,
             )
 
         yield offer
@@ -126,8 +158,14 @@ def ask(offered: Offered, attempt: str = "a1", **more: Any) -> LaunchRequest:
     return replace(request, **more)
 
 
+def fleet(offered: Offered, attempt: str = "f1", **more: Any) -> LaunchRequest:
+    """Two instance types, either of which will do."""
+    other = Offering("g5.2xlarge", Lifecycle.SPOT, offered.zone, "0.5")
+    return ask(offered, attempt, others=(other,), **more)
+
+
 def test_a_launch_returns_one_machine_a_node_in_order(offered: Offered):
-    machines = offered.cloud.launch(ask(offered))
+    machines = offered.cloud.launch(ask(offered)).machines
     assert [item.node for item in machines] == list(NODES)
     assert len({item.id for item in machines}) == 3
     assert all(item.address for item in machines)
@@ -146,15 +184,15 @@ def test_a_machine_carries_its_whole_map_in_its_tags(offered: Offered):
 
 def test_the_offering_decides_between_spot_and_on_demand(offered: Offered):
     request = ask(offered)
-    spot = offered.cloud.launch(request)
+    spot = offered.cloud.launch(request).machines
     other = replace(request.offering, lifecycle=Lifecycle.ON_DEMAND)
-    demand = offered.cloud.launch(ask(offered, "a2", offering=other))
+    demand = offered.cloud.launch(ask(offered, "a2", offering=other)).machines
     assert {item.lifecycle for item in spot} == {Lifecycle.SPOT}
     assert {item.lifecycle for item in demand} == {Lifecycle.ON_DEMAND}
 
 
 def test_launched_machines_are_listed_as_live(offered: Offered):
-    launched = offered.cloud.launch(ask(offered))
+    launched = offered.cloud.launch(ask(offered)).machines
     offered.settle()
     listed = offered.cloud.instances()
     assert {item.id for item in listed} == {item.id for item in launched}
@@ -162,19 +200,19 @@ def test_launched_machines_are_listed_as_live(offered: Offered):
 
 
 def test_repeating_an_attempt_returns_the_same_machines(offered: Offered):
-    first = offered.cloud.launch(ask(offered))
-    again = offered.cloud.launch(ask(offered))
+    first = offered.cloud.launch(ask(offered)).machines
+    again = offered.cloud.launch(ask(offered)).machines
     assert [item.id for item in first] == [item.id for item in again]
 
 
 def test_another_attempt_starts_other_machines(offered: Offered):
-    first = offered.cloud.launch(ask(offered))
-    second = offered.cloud.launch(ask(offered, "a2"))
+    first = offered.cloud.launch(ask(offered)).machines
+    second = offered.cloud.launch(ask(offered, "a2")).machines
     assert not {item.id for item in first} & {item.id for item in second}
 
 
 def test_terminated_machines_are_over_and_stay_listed_as_such(offered: Offered):
-    machines = offered.cloud.launch(ask(offered))
+    machines = offered.cloud.launch(ask(offered)).machines
     offered.settle()
     ids = [item.id for item in machines]
     assert offered.cloud.terminate(ids) == set(ids)
@@ -185,21 +223,21 @@ def test_terminated_machines_are_over_and_stay_listed_as_such(offered: Offered):
 
 
 def test_terminating_twice_is_no_error(offered: Offered):
-    ids = [item.id for item in offered.cloud.launch(ask(offered))]
+    ids = [item.id for item in offered.cloud.launch(ask(offered)).machines]
     offered.settle()
     offered.cloud.terminate(ids)
     assert offered.cloud.terminate(ids) == set(ids)
 
 
 def test_an_unknown_id_does_not_keep_others_from_ending(offered: Offered):
-    ids = [item.id for item in offered.cloud.launch(ask(offered))]
+    ids = [item.id for item in offered.cloud.launch(ask(offered)).machines]
     offered.settle()
     over = offered.cloud.terminate([*ids, "i-0123456789abcdef0"])
     assert over == set(ids)
 
 
 def test_another_cluster_neither_sees_nor_ends_our_machines(offered: Offered):
-    ids = [item.id for item in offered.cloud.launch(ask(offered))]
+    ids = [item.id for item in offered.cloud.launch(ask(offered)).machines]
     offered.settle()
     assert offered.other_cluster.instances() == ()
     assert offered.other_cluster.terminate(ids) == frozenset()
@@ -219,3 +257,149 @@ def test_every_refusal_is_one_of_our_errors(offered: Offered):
     with pytest.raises(CloudError) as caught:
         offered.cloud.launch(ask(offered, subnet="subnet-00000000"))
     assert caught.value.code
+
+
+def test_what_is_not_to_be_had_is_refused(offered: Offered):
+    request = ask(offered)
+    offered.limit(request.offering, 0)
+    with pytest.raises(Capacity):
+        offered.cloud.launch(request)
+
+
+def test_a_partial_answer_is_the_first_nodes(offered: Offered):
+    request = ask(offered, least=1)
+    offered.limit(request.offering, 2)
+    launched = offered.cloud.launch(request)
+    assert [item.node for item in launched.machines] == list(NODES[:2])
+
+
+def test_less_than_the_least_is_nothing_at_all(offered: Offered):
+    request = ask(offered, least=3)
+    offered.limit(request.offering, 2)
+    with pytest.raises(Capacity):
+        offered.cloud.launch(request)
+    offered.settle()
+    assert offered.cloud.instances() == ()
+
+
+def test_nodes_far_apart_keep_their_order_in_the_tags(offered: Offered):
+    """Their hostlist is longer than one tag."""
+    nodes = tuple(reversed(names.expand("gpu-[001-150]")))[::2]
+    launched = offered.cloud.launch(ask(offered, nodes=nodes))
+    assert [item.node for item in launched.machines] == list(nodes)
+    offered.settle()
+    known = {item.id: item.node for item in offered.cloud.instances()}
+    assert known == {item.id: item.node for item in launched.machines}
+
+
+def test_each_machine_of_a_fleet_is_another_node_and_listed_as_it(offered: Offered):
+    launched = offered.cloud.launch(fleet(offered))
+    assert [item.node for item in launched.machines] == list(NODES)
+    assert all(item.address for item in launched.machines)
+    offered.settle()
+    listed = {item.id: item for item in offered.cloud.instances()}
+    assert {key: item.node for key, item in listed.items()} == {
+        item.id: item.node for item in launched.machines
+    }
+    assert {item.attempt for item in listed.values()} == {"f1"}
+
+
+def test_a_machine_of_a_fleet_costs_what_its_type_costs(offered: Offered):
+    price = {"g5.xlarge": "0.4024", "g5.2xlarge": "0.5"}
+    for machine in offered.cloud.launch(fleet(offered)).machines:
+        assert machine.price == price[machine.type]
+        assert machine.lifecycle is Lifecycle.SPOT
+
+
+def test_a_fleet_can_be_on_demand(offered: Offered):
+    request = fleet(offered)
+    first, second = (replace(item, lifecycle=Lifecycle.ON_DEMAND) for item in request.offerings)
+    launched = offered.cloud.launch(replace(request, offering=first, others=(second,)))
+    assert {item.lifecycle for item in launched.machines} == {Lifecycle.ON_DEMAND}
+
+
+def test_repeating_a_fleet_returns_the_same_machines(offered: Offered):
+    first = offered.cloud.launch(fleet(offered)).machines
+    again = offered.cloud.launch(fleet(offered)).machines
+    assert [(item.id, item.node) for item in first] == [(item.id, item.node) for item in again]
+
+
+def test_a_fleet_takes_what_one_offering_lacks_from_the_next(offered: Offered):
+    request = fleet(offered)
+    offered.limit(request.offering, 1)
+    offered.limit(request.others[0], 2)
+    launched = offered.cloud.launch(request)
+    assert sorted(item.type for item in launched.machines) == [
+        "g5.2xlarge",
+        "g5.2xlarge",
+        "g5.xlarge",
+    ]
+    assert [item.node for item in launched.machines] == list(NODES)
+
+
+def test_a_fleet_below_its_least_is_nothing_and_says_why(offered: Offered):
+    request = fleet(offered)
+    for item in request.offerings:
+        offered.limit(item, 1)
+    launched = offered.cloud.launch(request)
+    assert launched.machines == ()
+    assert {item.offering.type for item in launched.refusals} == {"g5.xlarge", "g5.2xlarge"}
+    assert all(isinstance(item.error, Capacity) for item in launched.refusals)
+
+
+def test_a_machine_given_to_another_node_is_that_node(offered: Offered):
+    machine = offered.cloud.launch(ask(offered)).machines[0]
+    (other,) = names.expand("gpu-009")
+    offered.cloud.give({machine.id: other})
+    offered.settle()
+    listed = {item.id: item.node for item in offered.cloud.instances()}
+    assert listed[machine.id] == other
+
+
+def test_a_machine_that_is_not_there_can_not_be_given(offered: Offered):
+    (other,) = names.expand("gpu-009")
+    with pytest.raises(NotFound):
+        offered.cloud.give({"i-0123456789abcdef0": other})
+
+
+def one_machine(offered: Offered) -> str:
+    ids = [item.id for item in offered.cloud.launch(ask(offered))]
+    offered.settle()
+    return ids[0]
+
+
+def test_machines_without_trouble_are_not_in_the_list_of_troubles(offered: Offered):
+    one_machine(offered)
+    assert offered.cloud.health() == ()
+
+
+def test_an_impaired_machine_is_listed_with_since_when(offered: Offered):
+    machine = one_machine(offered)
+    offered.impair(machine)
+    (found,) = offered.cloud.health()
+    assert found.id == machine
+    assert found.impaired_since == pytest.approx(offered.now(), abs=60)
+    assert (found.events, found.notice) == ((), False)
+
+
+def test_a_scheduled_event_is_listed_with_its_time(offered: Offered):
+    machine = one_machine(offered)
+    offered.schedule(machine, "instance-retirement", 86_400)
+    (found,) = offered.cloud.health()
+    assert (found.id, found.impaired_since) == (machine, None)
+    (event,) = found.events
+    assert event.code == "instance-retirement"
+    assert event.not_before == pytest.approx(offered.now() + 86_400, abs=60)
+
+
+def test_a_machine_that_is_being_taken_back_is_listed(offered: Offered):
+    machine = one_machine(offered)
+    offered.give_notice(machine)
+    (found,) = offered.cloud.health()
+    assert (found.id, found.notice) == (machine, True)
+
+
+def test_the_console_of_a_machine_is_text_and_of_no_machine_is_not_found(offered: Offered):
+    assert isinstance(offered.cloud.console(one_machine(offered)), str)
+    with pytest.raises(NotFound):
+        offered.cloud.console("i-0123456789abcdef0")

@@ -1,4 +1,4 @@
-"""The engine's own suite for the cloud port, against the local cloud: there are no known gaps."""
+"""The engine's own suite for the cloud port, against the local cloud: `GAPS` is what it lacks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ import pytest
 from slurmplugins.cloud.ec2 import Ec2
 from tests.contract.engine import test_cloud_port as suite
 from tests.contract.local.localcloud import started
+from toolkit.local.client import Client
+from toolkit.local.faults import Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+GAPS = {
+    "test_a_machine_that_is_not_there_can_not_be_given": "moto tags what does not exist",
+}
 
 globals().update({name: value for name, value in vars(suite).items() if name.startswith("test_")})
 offered = suite.offered
@@ -26,6 +32,9 @@ def offer(tmp_path) -> Iterator[Callable[[str], suite.Offered]]:
         subnet = client.describe_subnets()["Subnets"][0]
         suite.launch_template(client, local.image)
 
+        def tell(what: str, **wish: object) -> None:
+            Client(local.cloud.options.port).post(what, wish)
+
         def offer_one(cluster: str) -> suite.Offered:
             return suite.Offered(
                 cluster,
@@ -34,6 +43,15 @@ def offer(tmp_path) -> Iterator[Callable[[str], suite.Offered]]:
                 subnet["SubnetId"],
                 subnet["AvailabilityZone"],
                 settle=local.settle,
+                limit=lambda offering, left: local.cloud.faults.limit(
+                    Pattern(offering.type, offering.zone, offering.lifecycle.value), left
+                ),
+                gaps=GAPS,
+                impair=lambda id_: tell("impair", target=id_),
+                schedule=lambda id_, code, wait: tell(
+                    "schedule", target=id_, event=code, seconds=wait
+                ),
+                give_notice=lambda id_: tell("interrupt", target=id_),
             )
 
         yield offer_one

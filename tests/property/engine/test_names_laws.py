@@ -21,12 +21,11 @@ def test_expanding_what_was_compressed_gives_the_names_in_order(listed: list[nam
     assert names.expand(names.compress(listed)) == names.order(listed)
 
 
-@given(st.lists(nodes, max_size=60), st.integers(1, 20), st.integers(64, 256))
-def test_chunks_lose_nothing_and_fit(listed: list[names.NodeName], count: int, characters: int):
-    parts = list(names.chunks(listed, count=count, characters=characters))
-    assert tuple(name for part in parts for name in part) == names.order(listed)
-    assert all(len(part) <= count for part in parts)
-    assert all(len(names.compress(part)) <= characters for part in parts)
+@given(st.lists(nodes, max_size=60), st.integers(64, 256))
+def test_hostlists_keep_the_order_and_fit(listed: list[names.NodeName], characters: int):
+    parts = names.hostlists(listed, characters=characters)
+    assert [name for part in parts for name in names.expand(part)] == listed
+    assert all(len(part) <= characters for part in parts)
 
 
 @given(st.text(alphabet="gpu-[]0123456789,;$() \n", max_size=40))

@@ -57,3 +57,33 @@ def test_schema_is_json(capsys):
     """`toolkit config schema > cluster.schema.json` is all an editor needs."""
     assert cli.run(["config", "schema"]) == 0
     assert json.loads(capsys.readouterr().out)["title"] == "cluster.yaml"
+
+
+def test_check_refuses_a_setting_that_loses_nodes(capsys):
+    """Exit code 2, with the line in the rendered slurm.conf, the fix and the source."""
+    text = EXAMPLE.read_text().replace("settings: {}", "settings: {ReturnToService: 0}")
+    Path("cluster.yaml").write_text(text)
+    assert cli.run(["config", "check", "--json"]) == 2
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert finding["slug"] == "return-to-service"
+    assert finding["fix"] == "ReturnToService=2"
+    assert cli.run(["config", "check"]) == 2
+    assert "see: https://" in capsys.readouterr().out
+
+
+def test_check_of_a_foreign_slurm_conf_needs_no_cluster_yaml(capsys):
+    """Whoever brings a slurm.conf of their own can have it looked at."""
+    Path("slurm.conf").write_text("MaxBatchRequeue=5\nRequeueExit=85\nJobRequeue=0\n")
+    argv = ["config", "check", "--slurm-conf", "slurm.conf", "--slurm-version", "25.11"]
+    assert cli.run(argv) == 2
+    out = capsys.readouterr().out
+    assert "error: line 3: JobRequeue" in out
+    assert cli.run([*argv[:-1], "19.05"]) == 2
+
+
+def test_warnings_alone_are_no_failure(capsys):
+    """Exit code 0, and the warning is shown."""
+    text = EXAMPLE.read_text().replace("settings: {}", "settings: {KillWait: 10}")
+    Path("cluster.yaml").write_text(text)
+    assert cli.run(["config", "check"]) == 0
+    assert "warning: line" in capsys.readouterr().out

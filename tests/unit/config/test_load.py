@@ -117,7 +117,12 @@ def test_problems_are_in_line_order():
         ("cluster: demo", "cluster: demo\nprofle: local", "profle", "did you mean 'profile'?"),
         ("memory_gib", "memory_gb", "pools.gpu.shape.memory_gb", "did you mean 'memory_gib'?"),
         ("memory_gib: 16, ", "", "pools.gpu.shape.memory_gib", "missing"),
-        ("capacity: spot", "capacity: sport", "pools.gpu.offerings[0].capacity", "'spot' or"),
+        (
+            "capacity: spot",
+            "capacity: sport",
+            "pools.gpu.offerings[0].capacity",
+            "'spot', 'on-demand' or",
+        ),
         ("count: 4", "count: '4'", "pools.gpu.count", "valid integer"),
         ("count: 4", "count: true", "pools.gpu.count", "valid integer"),
         (", gpu: a10g", "", "pools.gpu.shape", "the kind of its GPUs"),
@@ -204,3 +209,61 @@ def test_a_binary_file_is_a_problem_and_not_a_traceback(tmp_path):
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigInvalid):
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where", "expected"),
+    [
+        ("{pools: [gpu]}", "{pools: [gpu], policy: cheap}", "partitions.spot.policy", "spot-first"),
+        (
+            "{pools: [gpu]}",
+            "{pools: [gpu], policy: on-demand-after 10}",
+            "partitions.spot.policy",
+            "on-demand-after 10m",
+        ),
+        (
+            "{pools: [gpu]}",
+            "{pools: [gpu], policy: on-demand-only}",
+            "partitions.spot.policy",
+            "pool gpu has no on-demand offering",
+        ),
+        (
+            "count: 4",
+            "count: 4\n    max_spot_share: 0.5",
+            "pools.gpu.max_spot_share",
+            "expected an on-demand offering",
+        ),
+        (
+            "capacity: spot}",
+            "capacity: capacity-block}",
+            "pools.gpu.offerings[0]",
+            "expected reservation",
+        ),
+        (
+            "capacity: spot}",
+            "capacity: on-demand, reservation: cr-0abc}",
+            "pools.gpu.offerings[0]",
+            "expected zone",
+        ),
+        (
+            "capacity: spot}",
+            "capacity: spot, zone: us-east-1a, reservation: cr-0abc}",
+            "pools.gpu.offerings[0].reservation",
+            "spot machines",
+        ),
+        (
+            "capacity: spot}",
+            "capacity: spot, zone: us-east-1f}",
+            "pools.gpu.offerings[0].zone",
+            "the pool has no zone",
+        ),
+        ("count: 4", "count: 4\n    efa: 99", "pools.gpu.efa", "less than or equal to 32"),
+    ],
+)
+def test_what_pools_and_partitions_say_about_capacity_fits_together(old, new, where, expected):
+    assert expected in problems(changed(old, new))[where][1]
+
+
+def test_a_zone_of_its_own_keeps_an_offering_to_it():
+    config = parse(changed("capacity: spot}", "capacity: spot, zone: us-east-1b}"))
+    assert config.offering_zones("gpu", config.pools["gpu"].offerings[0]) == ("us-east-1b",)

@@ -91,12 +91,42 @@ def _templates(stack):
 
 
 def test_every_pool_has_a_launch_template_of_a_known_name():
-    """slurm-resume finds it by name: cluster, dash, pool."""
+    """slurm-resume finds it by name: cluster, dash, pool, and the zone where place matters."""
     found = _templates(resources(example("aws")))
     assert {item["LaunchTemplateName"] for item in found.values()} == {
         "research-a10g",
         "research-cpu",
+        "research-h100-us-east-1a",
     }
+
+
+def test_a_pool_with_fabric_has_its_interfaces_and_place_in_its_template():
+    """EFA and placement groups are of one zone, so the template says the subnet."""
+    stack = resources(example("aws"))
+    (data,) = [
+        item["LaunchTemplateData"]
+        for item in _templates(stack).values()
+        if item["LaunchTemplateName"] == "research-h100-us-east-1a"
+    ]
+    cards = data["NetworkInterfaces"]
+    assert [card["NetworkCardIndex"] for card in cards] == list(range(32))
+    assert [card["DeviceIndex"] for card in cards] == [0] + [1] * 31
+    assert [card["InterfaceType"] for card in cards] == ["efa"] + ["efa-only"] * 31
+    assert "SecurityGroupIds" not in data
+    assert stack[data["Placement"]["GroupName"]]["Type"] == "AWS::EC2::PlacementGroup"
+    assert of_type(stack, "AWS::EC2::SecurityGroupEgress")
+
+
+def test_the_head_may_launch_into_the_reservations_and_groups_that_pools_name():
+    """A reservation that is not in cluster.yaml is nobody's to use."""
+    allowed = [
+        resource
+        for item in statements(resources(example("aws")), "HeadRole")
+        if item["Sid"] == "LaunchFromOurNetwork"
+        for resource in listed(item["Resource"])
+    ]
+    assert any("capacity-reservation/cr-0a1b2c3d4e5f60718" in str(item) for item in allowed)
+    assert any("placement-group/" in str(item) for item in allowed)
 
 
 def test_a_compute_node_that_turns_itself_off_is_gone(stack):
@@ -167,7 +197,9 @@ def test_tags_are_written_while_launching_or_to_move_a_node(stack):
         if "ec2:CreateTags" in listed(item["Action"]):
             condition = item["Condition"]
             launching = "ec2:CreateAction" in condition["StringEquals"]
-            moving = condition.get("ForAllValues:StringEquals") == {"aws:TagKeys": ["toolkit:node"]}
+            moving = condition.get("ForAllValues:StringLike") == {
+                "aws:TagKeys": ["toolkit:node", "toolkit:order", "toolkit:order.*"]
+            }
             assert launching or moving
 
 
@@ -262,7 +294,7 @@ def test_pools_that_look_alike_get_logical_ids_of_their_own():
     """`a-10g` and `a10g` both become the same letters; a hash keeps them apart."""
     text = (ROOT / "examples" / "aws.yaml").read_text()
     text = text.replace("  cpu:\n    count", "  a-10g:\n    count").replace("[cpu]", "[a-10g]")
-    assert len(_templates(resources(parse(text)))) == 2
+    assert len(_templates(resources(parse(text)))) == 3
 
 
 def test_machines_without_a_way_out_have_endpoints():
@@ -287,7 +319,7 @@ def test_everything_that_can_carry_the_cluster_tag_does(stack):
     untagged = {
         "AWS::EC2::SubnetRouteTableAssociation", "AWS::EC2::SecurityGroupIngress",
         "AWS::EC2::VPCGatewayAttachment", "AWS::EC2::Route", "AWS::IAM::InstanceProfile",
-        "AWS::S3::BucketPolicy", "AWS::EC2::LaunchTemplate",
+        "AWS::S3::BucketPolicy", "AWS::EC2::LaunchTemplate", "AWS::EC2::SecurityGroupEgress",
     }  # fmt: skip
     for name, item in stack.items():
         if item["Type"] not in untagged:

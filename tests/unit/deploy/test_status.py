@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from toolkit.deploy.status import Down, Status
+from slurmplugins.fact_sheet import FactSheet, PassFact, StandingFact
+from toolkit.deploy.status import Down, Status, engine_trouble
 
 GOOD = Status(
     cluster="demo",
@@ -44,3 +45,15 @@ def test_each_trouble_is_a_reason(change, reason):
     status = replace(GOOD, **change)
     assert status.reasons == (reason,)
     assert not status.healthy
+
+
+def test_an_engine_that_holds_back_or_protects_a_pool_is_trouble():
+    """What the engine says of itself reaches the person who asks for the status."""
+    assert engine_trouble(FactSheet(at=100, last_pass=PassFact(90))) == []
+    held = FactSheet(at=100, last_pass=PassFact(90, "EC2 lists none of 4: not believed"))
+    assert engine_trouble(held) == ["reconcile holds back: EC2 lists none of 4: not believed"]
+    stale = FactSheet(at=1000, last_pass=PassFact(90))
+    assert engine_trouble(stale) == ["reconcile has not looked for 910 s"]
+    shut = FactSheet(at=100, standings=(StandingFact("gpu", 5, 50), StandingFact("cpu", 2)))
+    (line,) = engine_trouble(shut)
+    assert line.startswith("pool gpu is protected: 5 machines in a row")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from slurmplugins import bursting, names
 from slurmplugins.cloud import codes
 from slurmplugins.errors import SlurmUnreachable
 from slurmplugins.model import EndCause, JobAsk
+from tests.fakes.boundaries import watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
@@ -131,6 +133,45 @@ def test_a_run_that_died_before_its_answer_makes_the_next_one_wait(bench: Bench)
     assert len(bench.cloud.requests) == 1
 
 
+def test_a_machine_already_condemned_does_not_settle_a_doubt(bench: Bench):
+    """The list may still show it as live, and the unanswered launch not at all."""
+    ask = bench.slurm.start(7, G[:1])
+    bursting.resume(bench.engine, [ask])
+    bench.clock.advance(bench.config.resume_timeout)
+    bench.cloud.lag, bench.cloud.stale, bench.cloud.lose_answers = 60, 30, 99
+    bursting.resume(bench.engine, [ask])
+    bench.cloud.lose_answers = 0
+    started = len(bench.cloud.requests)
+    bursting.resume(bench.engine, [ask])
+    assert len(bench.cloud.requests) == started == 2
+
+
+def test_a_list_that_grew_old_before_its_turn_is_read_again(bench: Bench):
+    """Another run came, launched and went while this one was stopped between list and claim."""
+    ask = bench.slurm.start(7, G[:1])
+    passed: list[str] = []
+
+    def stopped(place: str) -> None:
+        passed.append(place)
+        if passed.count("cloud.instances: done") == 1 and place == "cloud.instances: done":
+            bursting.resume(bench.engine, [ask])
+            bench.clock.advance(300)
+
+    config = dataclasses.replace(bench.engine.config, resume_timeout=600)
+    bench.engine = dataclasses.replace(bench.engine, config=config)
+    bursting.resume(watch(bench.engine, stopped), [ask])
+    assert len(bench.cloud.requests) == 1
+
+
+def test_a_clock_set_forward_does_not_make_a_recent_launch_look_old(bench: Bench):
+    bench.cloud.lag = 60
+    ask = bench.slurm.start(7, G[:1])
+    bursting.resume(bench.engine, [ask])
+    bench.clock.jump(3600)
+    bursting.resume(bench.engine, [ask])
+    assert len(bench.cloud.requests) == 1
+
+
 def test_a_lost_answer_is_asked_for_again_with_the_same_token(bench: Bench):
     bench.cloud.lose_answers = 2
     bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
@@ -143,7 +184,9 @@ def test_a_throttled_call_is_repeated_after_a_pause(bench: Bench):
     bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
     assert len(bench.cloud.live()) == 2
     assert len(bench.clock.slept) == 2
-    assert bench.clock.slept[1] > bench.clock.slept[0] * 0.9
+    first, second = bench.clock.slept
+    assert 0.5 <= first < 1.5
+    assert 1 <= second < 3
 
 
 def test_a_refused_credential_stops_at_the_first_offering(bench: Bench):
@@ -257,8 +300,9 @@ def test_a_run_killed_around_its_launch_never_leads_to_a_second_machine(
         bursting.resume(bench.engine, [ask])
     bench.cloud.launch = launch  # type: ignore[method-assign]
     bursting.resume(bench.engine, [ask])
-    assert len(bench.cloud.live()) == (2 if after_the_call else 0)
-    assert bench.slurm.state[G[0]].reason == "toolkit: launch-in-doubt"
+    assert {item.node for item in bench.cloud.live()} == set(G[:2])
+    assert len(bench.cloud.live()) == 2, "the same token asked what had become of it"
+    assert bench.slurm.queue[7].state == "RUNNING"
     bench.clock.advance(130)
     bursting.resume(bench.engine, [JobAsk(8, G[2:3])])
     assert len({item.node for item in bench.cloud.live()}) == len(bench.cloud.live())

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from slurmplugins import config, converge, names
-from slurmplugins.actions import MarkDown, PowerDown, Reopen, Terminate
+from slurmplugins.actions import Drain, MarkDown, PowerDown, PowerUp, Reopen, Terminate
+from slurmplugins.health import Health, ScheduledEvent
 from slurmplugins.model import (
     Assignment,
     Claims,
@@ -58,15 +59,38 @@ def world(flags: str, *machines: Instance, reason: str = "", **more: Any) -> con
     return converge.World(config=CONFIG, instances=machines, nodes=nodes, **given)
 
 
+WORDS: dict[type, str] = {
+    MarkDown: "down",
+    Drain: "drain",
+    PowerDown: "power-down",
+    Reopen: "reopen",
+    PowerUp: "power-up",
+}
+
+
 def told(found: converge.Plan) -> list[str]:
     """The plan in words: what, and to what."""
-    words = {Terminate: "end", MarkDown: "down", PowerDown: "power-down", Reopen: "reopen"}
     return [
-        f"{words[type(item)]} {item.instance.id}:{item.cause}"
+        f"end {item.instance.id}:{item.cause}"
         if isinstance(item, Terminate)
-        else f"{words[type(item)]}" + (f" {item.reason}" if isinstance(item, MarkDown) else "")
+        else f"{WORDS[type(item)]} {item.reason}"
+        if isinstance(item, MarkDown | Drain)
+        else WORDS[type(item)]
         for item in found.actions
     ]
+
+
+def sick(**trouble: Any) -> dict[str, Health]:
+    return {"i-1": Health("i-1", **trouble)}
+
+
+def retires(seconds: float) -> dict[str, Health]:
+    return sick(events=(ScheduledEvent("instance-retirement", NOW + seconds),))
+
+
+def static(flags: str, *machines: Instance, **more: Any) -> converge.World:
+    given = world(flags, *machines, **more)
+    return replace(given, config=replace(CONFIG, static=frozenset({NODE})))
 
 
 TAKEN_MACHINE = machine(S.TERMINATED, end_code=TAKEN)
@@ -96,7 +120,7 @@ TABLE: dict[str, tuple[converge.World, list[str]]] = {
     ),
     "timed out, machine lives": (
         world("DOWN+POWERED_DOWN", machine(age=10), reason="x : ResumeTimeout reached"),
-        ["end i-1:resume-failed"],
+        ["end i-1:boot-failed"],
     ),
     "down and powered down by an admin": (world("DOWN+POWERED_DOWN", reason="flood"), []),
     # Slurm wants it up
@@ -170,7 +194,7 @@ TABLE: dict[str, tuple[converge.World, list[str]]] = {
         [],
     ),
     "drained by us while it booted": (
-        world("IDLE+DRAIN+POWERING_UP", machine(), reason="toolkit: spot interruption"),
+        world("IDLE+DRAIN+POWERING_UP", machine(age=60), reason="toolkit: spot interruption"),
         [],
     ),
     "drained by an admin": (world("IDLE+DRAIN", machine(), reason="bad disk"), []),
@@ -181,6 +205,135 @@ TABLE: dict[str, tuple[converge.World, list[str]]] = {
     "two machines, Slurm knows neither": (
         world("ALLOCATED+POWERING_UP", machine(age=5, id="i-2", address=""), machine(age=9)),
         ["end i-2:orphan"],
+    ),
+    # It starts, and does not come up
+    "pending for half of ResumeTimeout": (
+        world("ALLOCATED+POWERING_UP", machine(S.PENDING, age=91)),
+        ["end i-1:boot-failed", "down toolkit: never-booted", "power-down"],
+    ),
+    "pending for less": (world("ALLOCATED+POWERING_UP", machine(S.PENDING, age=89)), []),
+    "boots, and never registers": (
+        world("ALLOCATED+POWERING_UP", machine(age=241)),
+        ["end i-1:boot-failed", "down toolkit: never-registered", "power-down"],
+    ),
+    "boots, and Slurm has yet to lose patience": (
+        world("ALLOCATED+POWERING_UP", machine(age=239)),
+        [],
+    ),
+    "boots, and an admin holds the node": (
+        world("IDLE+DRAIN+POWERING_UP", machine(age=900), reason="looking at it"),
+        [],
+    ),
+    "impaired while it boots": (
+        world("ALLOCATED+POWERING_UP", machine(age=200), health=sick(impaired_since=NOW - 180)),
+        ["end i-1:boot-failed", "down toolkit: impaired", "power-down"],
+    ),
+    "registers as something else": (
+        world("IDLE+DRAIN+INVALID_REG", machine(), reason="Low RealMemory (reported:1 < 2)"),
+        ["end i-1:boot-failed", "down toolkit: invalid-registration", "power-down"],
+    ),
+    "registers as something else, and has a job": (
+        world("ALLOCATED+DRAIN+INVALID_REG", machine(), reason="Low RealMemory"),
+        [],
+    ),
+    "dies while it boots": (
+        world("ALLOCATED+POWERING_UP", machine(S.TERMINATED, end_code="Client.InternalError")),
+        ["down toolkit: machine-ended (Client.InternalError)", "power-down"],
+    ),
+    # It works, and EC2 has news
+    "spot notice": (
+        world("ALLOCATED", machine(), health=sick(notice=True)),
+        ["drain toolkit: spot interruption"],
+    ),
+    "spot notice, the node agent was first": (
+        world(
+            "ALLOCATED+DRAIN+POWER_DOWN",
+            machine(),
+            health=sick(notice=True),
+            reason="toolkit: spot interruption",
+        ),
+        [],
+    ),
+    "spot notice while it boots": (
+        world("ALLOCATED+POWERING_UP", machine(age=60), health=sick(notice=True)),
+        [],
+    ),
+    "spot notice on an admin's node": (
+        world("IDLE+DRAIN", machine(), health=sick(notice=True), reason="bad disk"),
+        [],
+    ),
+    "retires in a week, idle": (
+        world("IDLE", machine(), health=retires(7 * 86_400)),
+        ["drain toolkit: scheduled instance-retirement"],
+    ),
+    "retires in a week, busy": (world("ALLOCATED", machine(), health=retires(7 * 86_400)), []),
+    "retires tomorrow, busy": (
+        world("MIXED", machine(), health=retires(86_400)),
+        ["drain toolkit: scheduled instance-retirement"],
+    ),
+    "retires tomorrow, drained for it": (
+        world(
+            "IDLE+DRAIN",
+            machine(),
+            health=retires(86_400),
+            reason="toolkit: scheduled instance-retirement",
+        ),
+        ["power-down"],
+    ),
+    "retires tomorrow, an admin's": (
+        world("IDLE+DRAIN", machine(), health=retires(86_400), reason="x"),
+        [],
+    ),
+    "impaired for a moment": (
+        world("ALLOCATED", machine(), health=sick(impaired_since=NOW - 179)),
+        [],
+    ),
+    "impaired, and slurmd answers": (
+        world("ALLOCATED", machine(), health=sick(impaired_since=NOW - 180)),
+        ["drain toolkit: impaired"],
+    ),
+    "impaired and silent": (
+        world("ALLOCATED+NOT_RESPONDING", machine(), health=sick(impaired_since=NOW - 180)),
+        ["down toolkit: impaired", "power-down"],
+    ),
+    "impaired, Slurm has let go": (
+        world("IDLE+POWERED_DOWN", machine(age=30), health=sick(impaired_since=0)),
+        [],
+    ),
+    "fell silent, machine lives": (
+        world("DOWN+NOT_RESPONDING", machine(), reason="Not responding"),
+        ["power-down"],
+    ),
+    "fell silent, powering down asked": (
+        world("DOWN+POWER_DOWN", machine(), reason="Not responding"),
+        [],
+    ),
+    "silent for less than SlurmdTimeout": (world("IDLE+NOT_RESPONDING", machine()), []),
+    "downed by an admin, machine lives": (world("DOWN", machine(), reason="flood"), []),
+    # Tags
+    "tags of another pool, not in use": (
+        world("IDLE", machine(), machine(id="i-2", pool="cpu")),
+        ["end i-2:orphan"],
+    ),
+    "tags of another pool, young": (
+        world("IDLE", machine(), machine(id="i-2", pool="cpu", age=5)),
+        [],
+    ),
+    "tags of another pool, and Slurm uses it": (world("IDLE", machine(pool="cpu")), []),
+    "tags of no role": (world("IDLE", machine(), machine(id="i-2", role="")), []),
+    # Static nodes
+    "static, powered down": (static("IDLE+POWERED_DOWN"), ["power-up"]),
+    "static, powered up": (static("IDLE", machine()), []),
+    "static, waking": (static("IDLE+POWERED_DOWN+POWER_UP"), []),
+    "static, tried a minute ago": (static("IDLE+POWERED_DOWN", woken={NODE: NOW - 60}), []),
+    "static, tried five minutes ago": (
+        static("IDLE+POWERED_DOWN", woken={NODE: NOW - 300}),
+        ["power-up"],
+    ),
+    "static, drained by an admin": (static("IDLE+DRAIN+POWERED_DOWN", reason="bad disk"), []),
+    "static, its machine still ending": (
+        static("IDLE+POWERED_DOWN", machine(S.SHUTTING_DOWN)),
+        [],
     ),
     # What the journal knows
     "a run is at it": (
@@ -263,3 +416,74 @@ def test_how_long_a_node_has_no_machine_is_remembered_and_forgotten():
     assert later.unbacked_since == {NODE: NOW}
     backed = converge.plan(world("IDLE", machine(), unbacked_since=later.unbacked_since))
     assert backed.unbacked_since == {}
+
+
+def fleet(size: int, **more: Any) -> converge.World:
+    """`size` nodes up with a machine each, and nothing else."""
+    names_ = list(CONFIG.pool_by_node)[:size]
+    found = world("IDLE", **more)
+    machines = tuple(
+        machine(id=f"i-{name}", node=name, pool=CONFIG.pool_by_node[name]) for name in names_
+    )
+    up = {name: Node(name, frozenset({"IDLE", "CLOUD"}), "", f"i-{name}") for name in names_}
+    return replace(found, instances=machines, nodes={**found.nodes, **up})
+
+
+def test_an_ec2_that_lists_nothing_while_machines_answer_is_not_believed():
+    found = converge.plan(replace(fleet(4), instances=()))
+    assert found.actions == ()
+    assert not found.cloud_believed
+    assert "EC2 lists none of 4 of 4" in found.note
+
+
+def test_an_ec2_that_forgets_most_machines_of_the_last_pass_is_not_believed():
+    known = frozenset({"i-a", "i-b", "i-c", "i-d"})
+    off = replace(fleet(0), instances=(machine(id="i-a", node=None),), known=known)
+    found = converge.plan(off)
+    assert (found.actions, found.cloud_believed) == ((), False)
+
+
+def test_losing_half_of_the_machines_is_believed():
+    given = fleet(6)
+    found = converge.plan(replace(given, instances=given.instances[:3]))
+    assert found.cloud_believed
+    assert len(found.unbacked_since) == 3
+
+
+def test_machines_that_ended_are_no_reason_to_doubt():
+    given = fleet(6)
+    ended = tuple(replace(item, state=S.TERMINATED, end_code=TAKEN) for item in given.instances)
+    found = converge.plan(replace(given, instances=ended))
+    assert found.cloud_believed
+    assert sum(isinstance(item, MarkDown) for item in found.actions) == 6
+
+
+def test_machines_we_ended_or_just_launched_are_not_missed():
+    given = fleet(4)
+    ids = [item.id for item in given.instances]
+    claims = Claims(
+        launched={key: Assignment(NODE, key, "", "") for key in ids[:2]},
+        ended=dict.fromkeys(ids[2:], EndCause.SUSPEND),
+    )
+    found = converge.plan(replace(given, instances=(), claims=claims))
+    assert found.cloud_believed
+
+
+def test_doubt_ends_after_ten_minutes_of_the_same_answer():
+    given = replace(fleet(4), instances=())
+    first = converge.plan(given)
+    assert first.doubted_since == NOW
+    waiting = replace(given, doubted_since=first.doubted_since)
+    assert not converge.plan(replace(waiting, now=NOW + 599)).cloud_believed
+    believed = converge.plan(replace(waiting, now=NOW + 600))
+    assert believed.cloud_believed
+    assert believed.doubted_since == NOW
+    assert len(believed.unbacked_since) == 4, "and only now do the graces begin"
+
+
+def test_what_is_left_alone_is_remarked():
+    given = world("IDLE", machine(pool="cpu"), machine(id="i-2", role="web"))
+    assert converge.plan(given).remarks == (
+        "i-1 works as gpu-001, though its tags say pool 'cpu'",
+        "i-2 has the cluster's tag and no known role: left alone",
+    )

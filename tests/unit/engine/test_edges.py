@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slurmplugins import config, errors, names, offerings
+from slurmplugins import config, errors, identity, names, offerings
 from slurmplugins.cloud import codes, spec
 from slurmplugins.cloud.ec2 import Ec2, translate
 from slurmplugins.errors import ConfigError, MetadataError, SlurmRefused, SlurmUnreachable
@@ -73,7 +73,7 @@ def test_the_token_is_of_the_attempt_and_fits():
 def test_a_machine_is_the_node_its_tags_and_index_say(
     tag: dict[str, str], index: int, expected: str | None
 ):
-    assert spec.node_of(tag, index) == expected
+    assert identity.node_of(tag, index, "i-1") == expected
 
 
 def test_when_and_why_a_machine_ended_is_read_from_its_description():
@@ -162,7 +162,7 @@ def test_an_answer_with_too_few_machines_is_a_failure_and_they_are_ended():
 def test_machines_come_in_the_order_of_the_nodes_whatever_the_answers_order():
     client = Answers(run_instances={"Instances": [described(2), described(0), described(1)]})
     found = Ec2("demo", lambda: client).launch(request())
-    assert [item.node for item in found] == list(G)
+    assert [item.node for item in found.machines] == list(G)
 
 
 def test_every_page_of_a_listing_is_read():
@@ -271,10 +271,19 @@ def test_the_same_comment_is_not_repeated():
     assert comments("theirs | ours", "ours") == []
 
 
-def test_a_comment_stays_bounded_and_keeps_its_end():
-    (found,) = comments("x" * 5000, "ours")
-    assert len(found) == COMMENT_LENGTH + len("admincomment=")
-    assert found.endswith("| ours")
+def test_a_comment_is_bounded_by_dropping_our_oldest_lines_and_nothing_of_others():
+    ours = [f"toolkit: no-capacity {n} {'x' * 300}" for n in range(4)]
+    before = " | ".join([ours[0], "theirs", *ours[1:3]])
+    (found,) = comments(before, ours[3])
+    assert found == "admincomment=" + " | ".join(["theirs", *ours[1:]])
+    assert comments("x" * 5000, "ours") == [f"admincomment={'x' * 5000} | ours"]
+    assert sum(map(len, ours[1:])) <= COMMENT_LENGTH
+
+
+def test_a_job_is_held_by_its_number():
+    slurm, runner = scontrol()
+    slurm.hold(7)
+    assert runner.commands == [["/usr/bin/scontrol", "hold", "7"]]
 
 
 @pytest.mark.parametrize(

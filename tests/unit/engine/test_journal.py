@@ -69,7 +69,7 @@ def test_an_intent_without_outcome_is_a_doubt_until_the_cloud_has_settled(
 ):
     with journal.run() as run:
         journal.claim(run, lambda _: G[:2])
-        journal.intend(request(), run, 7)
+        journal.intend(request(), run, [7])
         assert journal.claims().doubtful == frozenset()
     assert journal.claims().doubtful == set(G[:2])
     clock.advance(121)
@@ -77,9 +77,9 @@ def test_an_intent_without_outcome_is_a_doubt_until_the_cloud_has_settled(
 
 
 def test_an_outcome_ends_the_doubt(journal: Journal):
-    journal.intend(request("a1"), "run", 7)
+    journal.intend(request("a1"), "run", [7])
     journal.failed("a1", codes.error("InsufficientInstanceCapacity", "none"))
-    journal.intend(request("a2"), "run", 7)
+    journal.intend(request("a2"), "run", [7])
     journal.launched("a2", [assignment(G[0], "i-1"), assignment(G[1], "i-2")])
     claims = journal.claims()
     assert claims.doubtful == frozenset()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmplugins import names, node_jobs
+from slurmplugins import names, node_agent, node_jobs
 from slurmplugins.errors import SlurmError
 from slurmplugins.interruption import Kind, Notice
 from slurmplugins.log import Log
@@ -140,12 +142,81 @@ def test_a_silent_metadata_service_is_survived(stage: Stage):
     assert stage.agent.drained
 
 
-def test_a_rebalance_recommendation_is_logged_once_and_nothing_else(stage: Stage):
+def test_a_rebalance_recommendation_drains_and_lets_the_job_go_on(stage: Stage):
     stage.metadata.values["events/recommendations/rebalance"] = '{"noticeTime": "x"}'
+    for _ in range(3):
+        stage.agent.poll()
+    assert stage.slurm.writes == ["drain gpu-001"]
+    assert stage.slurm.state[NODE].reason == "toolkit: rebalance recommended"
+    assert list(stage.stop.iterdir()) == []
+
+
+def test_a_notice_after_a_rebalance_recommendation_is_the_reason_that_stays(stage: Stage):
+    stage.metadata.values["events/recommendations/rebalance"] = "{}"
     stage.agent.poll()
+    stage.metadata.values["spot/instance-action"] = NOTICE
     stage.agent.poll()
-    assert sum("rebalance" in line for line in stage.lines) == 1
+    assert stage.slurm.state[NODE].reason == "toolkit: spot interruption"
+    assert (stage.stop / "7.2.json").exists()
+
+
+def event(stage: Stage, seconds: float, **more: str) -> str:
+    when = datetime.fromtimestamp(stage.clock.now() + seconds, UTC)
+    return json.dumps(
+        [
+            {
+                "NotBefore": when.strftime("%d %b %Y %H:%M:%S GMT"),
+                "Code": "system-reboot",
+                "EventId": "instance-event-1",
+                "State": "active",
+                **more,
+            }
+        ]
+    )
+
+
+def test_a_scheduled_event_drains_a_day_ahead_and_stops_jobs_ten_minutes_ahead(stage: Stage):
+    stage.metadata.values["events/maintenance/scheduled"] = event(stage, 86_401)
+    stage.agent.poll()
     assert stage.slurm.writes == []
+    stage.clock.advance(60)
+    stage.agent.poll()
+    assert stage.slurm.state[NODE].reason == "toolkit: scheduled system-reboot"
+    assert list(stage.stop.iterdir()) == []
+    stage.clock.advance(86_341 - 600)
+    stage.agent.poll()
+    request = json.loads((stage.stop / "7.2.json").read_text())
+    assert request["cause"] == "scheduled-event"
+    assert request["deadline"] == pytest.approx(stage.clock.now() + 600, abs=1)
+
+
+@pytest.mark.parametrize("state", ["completed", "canceled"])
+def test_an_event_that_is_over_or_called_off_is_none(stage: Stage, state: str):
+    stage.metadata.values["events/maintenance/scheduled"] = event(stage, 60, State=state)
+    stage.agent.poll()
+    assert stage.slurm.writes == []
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "{}", "[3]"])
+def test_events_that_can_not_be_read_are_none(stage: Stage, text: str):
+    stage.metadata.values["events/maintenance/scheduled"] = text
+    stage.agent.poll()
+    assert stage.slurm.writes == []
+
+
+def test_the_time_limits_leave_the_job_five_seconds_at_most():
+    assert node_agent.POLL_SECONDS + node_agent.JOBS_SECONDS < 5
+    assert node_agent.POLL_SECONDS + node_agent.DRAIN_SECONDS <= 5
+
+
+def test_stop_requests_of_long_ago_are_forgotten(stage: Stage):
+    for name, age in (("1.0.json", 90_000), ("2.0.json", 10)):
+        path = stage.stop / name
+        path.write_text("{}")
+        os.utime(path, (stage.clock.now() - age,) * 2)
+    node_jobs.forget_requests(stage.stop, stage.clock.now() - node_agent.OLD_REQUEST)
+    assert [path.name for path in stage.stop.iterdir()] == ["2.0.json"]
+    node_jobs.forget_requests(stage.stop / "absent", stage.clock.now())
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"time": 3}', '{"time": "soon"}'])

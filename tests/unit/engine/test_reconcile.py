@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurmplugins import bursting, ledger, names, reconcile
+from slurmplugins.actions import Terminate
+from slurmplugins.cloud import codes
 from slurmplugins.errors import CloudUnreachable, SlurmUnreachable
-from slurmplugins.model import EndCause, Instance, InstanceState, Lifecycle
-from tests.fakes.engine import Bench
+from slurmplugins.memory import LastPass, Memory
+from slurmplugins.model import EndCause, Instance, InstanceState, JobAsk, Lifecycle
+from tests.fakes.engine import Bench, burst
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,7 +116,7 @@ def test_a_machine_claimed_between_view_and_act_is_not_ended(bench: Bench):
     for node in G[:2]:
         bench.slurm.state[node].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
     bench.clock.advance(100)
-    view = reconcile._world(bench.engine, reconcile._Memory.load(bench.engine.state))
+    view = reconcile._world(bench.engine, Memory.load(bench.engine.state))
     with bench.engine.journal.run() as other:
         bench.engine.journal.claim(other, lambda _: G[:1])
         found = reconcile._agreed(bench.engine, reconcile.converge.plan(view).actions)
@@ -192,3 +195,165 @@ def test_losing_the_state_directory_loses_no_fact_of_the_ledger(bench: Bench, tm
         (tmp_path / name).unlink()
     passes(bench, 15)
     assert bench.store.objects == before
+
+
+def test_an_ec2_that_suddenly_lists_nothing_costs_no_job_and_no_ledger_entry(bench: Bench):
+    up(bench, nodes=G[:4])
+    passes(bench, 15)
+    before = dict(bench.store.objects)
+    hidden, bench.cloud.machines = bench.cloud.machines, {}
+    passes(bench, 300)
+    assert bench.slurm.queue[7].state == "RUNNING"
+    assert bench.store.objects == before
+    assert "not believed" in LastPass.load(bench.engine.state).note
+    bench.cloud.machines = hidden
+    passes(bench, 15)
+    assert LastPass.load(bench.engine.state).note == ""
+    assert len(bench.cloud.live()) == 4
+
+
+def test_an_ec2_that_lists_nothing_for_ten_minutes_is_believed(bench: Bench):
+    up(bench, nodes=G[:4])
+    passes(bench, 15)
+    bench.cloud.machines = {}
+    passes(bench, 600 + 60 + 45)
+    assert bench.slurm.queue[7].state == "PENDING"
+    assert all(item["ended_at"] for item in entries(bench))
+
+
+def test_a_pass_that_could_not_look_says_so(bench: Bench):
+    bench.slurm.unreachable = True
+    with pytest.raises(SlurmUnreachable):
+        reconcile.run(bench.engine)
+    found = LastPass.load(bench.engine.state)
+    assert found.note == "nothing is done: slurm-unreachable: connect failure"
+    assert found.at == bench.clock.now()
+
+
+def test_without_status_checks_a_pass_goes_on(bench: Bench):
+    up(bench)
+    bench.cloud.health_unreadable = True
+    bench.cloud.interrupt(bench.cloud.live()[0].id)
+    passes(bench, 15)
+    assert bench.slurm.queue[7].state == "PENDING"
+
+
+def test_a_machine_that_retires_is_replaced_once_its_job_has_left(bench: Bench):
+    up(bench, nodes=G[:1])
+    bench.cloud.schedule(bench.cloud.live()[0].id, "instance-retirement", bench.clock.now() + 9000)
+    passes(bench, 45)
+    assert bench.slurm.queue[7].state == "RUNNING"
+    bench.slurm.finish(7)
+    passes(bench, 60)
+    assert bench.cloud.live() == []
+    assert bench.slurm.flags(G[0]) == {"IDLE", "CLOUD", "POWERED_DOWN"}
+
+
+def test_an_impaired_machine_that_fell_silent_gives_its_job_back_in_minutes(bench: Bench):
+    up(bench, nodes=G[:1])
+    bench.cloud.impair(bench.cloud.live()[0].id)
+    bench.slurm.flags(G[0]).add("NOT_RESPONDING")
+    passes(bench, 165)
+    assert bench.slurm.queue[7].state == "RUNNING"
+    passes(bench, 90)
+    assert bench.slurm.queue[7].state == "PENDING"
+    assert bench.cloud.live() == []
+
+
+def test_a_slurmctld_that_forgot_to_lose_patience_is_helped(bench: Bench):
+    bench.slurm.resume_timeout = 1e9
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:1])])
+    passes(bench, 240)
+    assert len(bench.cloud.live()) == 1
+    passes(bench, 90)
+    assert bench.cloud.live() == []
+    assert bench.slurm.queue[7].state == "PENDING"
+    assert {item["end_cause"] for item in entries(bench)} == {"boot-failed"}
+
+
+def test_static_nodes_get_a_machine_and_a_new_one_when_it_is_taken(tmp_path: Path):
+    settings = burst()
+    settings["pools"]["gpu"]["static"] = 2  # type: ignore[index]
+    bench = Bench(tmp_path, pools=settings["pools"])
+
+    def wake() -> list[names.NodeName]:
+        asked, bench.slurm.resumed = bench.slurm.resumed, []
+        bursting.resume(bench.engine, [JobAsk(None, (node,)) for node in asked])
+        bench.clock.advance(10)
+        bench.boot()
+        return asked
+
+    reconcile.run(bench.engine)
+    assert wake() == list(G[:2])
+    passes(bench, 60)
+    assert wake() == []
+    assert len(bench.cloud.live()) == 2
+    bench.cloud.interrupt(bench.cloud.live()[0].id)
+    for _ in range(20):
+        passes(bench, 15)
+        if bench.slurm.resumed:
+            break
+    assert wake() == [G[0]]
+    assert len(bench.cloud.live()) == 2
+
+
+def test_hundreds_of_machines_end_in_calls_of_two_hundred_and_throttles_are_outlasted(
+    tmp_path: Path,
+):
+    bench = Bench(tmp_path)
+    found = []
+    for number in range(450):
+        item = machine(f"i-{number:x}", bench.clock.now() - 600)
+        bench.cloud.add(item)
+        found.append(Terminate(item, EndCause.SUSPEND, "test"))
+    sizes: list[int] = []
+    inner, refuse = bench.cloud.terminate, [1, 2]
+
+    def terminate(ids):
+        sizes.append(len(ids))
+        if len(sizes) in refuse:
+            raise codes.error("RequestLimitExceeded", "slow down")
+        return inner(ids)
+
+    bench.cloud.terminate = terminate  # type: ignore[method-assign]
+    outcomes = bench.engine.executor.run(found)
+    assert all(item.error == "" for item in outcomes)
+    assert sizes == [200, 200, 200, 200, 50]
+
+
+def test_a_batch_that_is_refused_does_not_keep_the_others_alive(tmp_path: Path):
+    bench = Bench(tmp_path)
+    found = []
+    for number in range(250):
+        item = machine(f"i-{number:x}", bench.clock.now() - 600)
+        bench.cloud.add(item)
+        found.append(Terminate(item, EndCause.SUSPEND, "test"))
+    inner = bench.cloud.terminate
+
+    def terminate(ids):
+        if "i-0" in ids:
+            raise codes.error("UnauthorizedOperation", "no")
+        return inner(ids)
+
+    bench.cloud.terminate = terminate  # type: ignore[method-assign]
+    outcomes = bench.engine.executor.run(found)
+    assert sum(1 for item in outcomes if not item.error) == 50
+    assert len(bench.cloud.live()) == 200
+
+
+def machine(instance_id: str, launched_at: float) -> Instance:
+    return Instance(
+        id=instance_id,
+        state=InstanceState.RUNNING,
+        role="compute",
+        node=G[0],
+        pool="gpu",
+        partition="spot",
+        attempt="a",
+        type="g5.xlarge",
+        zone="us-east-1a",
+        lifecycle=Lifecycle.SPOT,
+        address="10.42.1.9",
+        price="1",
+        launched_at=launched_at,
+    )

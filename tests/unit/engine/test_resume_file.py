@@ -28,7 +28,7 @@ def test_the_file_of_24_11_as_a_real_slurmctld_wrote_it():
         "partition": "p",
         "reservation": None,
     }
-    assert resume_file.asks(written(job), "gpu-[001-002]") == (JobAsk(1, (N[0], N[1])),)
+    assert resume_file.asks(written(job), "gpu-[001-002]") == (JobAsk(1, (N[0], N[1]), "p"),)
 
 
 def test_the_file_of_22_05():

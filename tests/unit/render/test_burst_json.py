@@ -7,7 +7,8 @@ from decimal import Decimal
 import pytest
 
 from slurmplugins import config as burst
-from tests.unit.render.render_samples import FACTS, PRICES, a_config
+from slurmplugins.policy import Policy, Preference
+from tests.unit.render.render_samples import FACTS, GPU_POOL, PRICES, a_config
 from toolkit.errors import RenderError
 from toolkit.render.burst import burst_json
 from toolkit.render.prices import PriceTable
@@ -61,3 +62,41 @@ def test_spot_without_a_known_price_counts_as_on_demand():
     prices = PriceTable({"g5.xlarge": Decimal("1.006")})
     assert prices.usd_per_hour("g5.xlarge", "spot", "us-east-1a") == Decimal("1.006")
     assert prices.usd_per_hour("p5.48xlarge", "spot", "us-east-1a") == 0
+
+
+def test_policies_and_reservations_are_read_back_as_they_were_written():
+    pool = {
+        **GPU_POOL,
+        "offerings": [
+            {
+                "type": "g5.xlarge",
+                "capacity": "capacity-block",
+                "zone": "us-east-1b",
+                "reservation": "cr-0abc",
+            },
+            *GPU_POOL["offerings"],
+        ],
+        "type_choice": "in-order",
+        "max_spot_share": 0.5,
+        "placement_group": True,
+    }
+    config = a_config(
+        aws={"region": "us-east-1", "instance_rate": {"burst": 5000, "per_second": 10.0}},
+        pools={"gpu": pool},
+        partitions={
+            "spot": {"pools": ["gpu"], "policy": "on-demand-after 10m"},
+            "plain": {"pools": ["gpu"]},
+        },
+    )
+    read = burst.parse(json.loads(burst_json(config, FACTS, PRICES)))
+    gpu = read.pools["gpu"]
+    assert read.policy_of("spot") == Policy(Preference.ON_DEMAND_AFTER, 600.0)
+    assert read.policy_of("plain") == read.policy_of("unheard-of") == Policy()
+    assert read.instance_rate == (5000, 10)
+    assert [item.key for item in gpu.offerings][:2] == [
+        "cr-0abc:g5.xlarge:us-east-1b",
+        "spot:g5.xlarge:us-east-1a",
+    ]
+    assert gpu.offerings[0].block
+    assert (gpu.one_by_one, gpu.max_spot_share) == (True, 0.5)
+    assert gpu.zone_templates["us-east-1a"] == "demo-gpu-us-east-1a"

@@ -1,18 +1,29 @@
 """What slurm.conf must say, whatever else it says."""
 
+import json
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from tests.unit.render.render_samples import GPU_POOL, PRICES, a_config
+from tests.unit.render.render_samples import CPU_POOL, FACTS, GPU_POOL, PRICES, a_config
 from toolkit.errors import RenderError
+from toolkit.render.burst import burst_json
 from toolkit.render.context import slurm_context
 from toolkit.render.prices import PriceTable
 from toolkit.render.slurm import slurm_files
 
 TEMPLATES = Path(__file__).parents[3] / "templates"
 VERSIONS = ["23.11", "24.05", "24.11", "25.05", "25.11", "26.05"]
+
+
+def test_static_nodes_are_kept_up_by_name_in_both_files():
+    """Slurm never suspends them, and reconcile wakes them."""
+    config = a_config(pools={"gpu": {**GPU_POOL, "static": 2}, "cpu": CPU_POOL})
+    context = slurm_context(config, PRICES)
+    text = slurm_files(context, TEMPLATES)["slurm.conf"]
+    assert "SuspendExcNodes=gpu-[001-002]\n" in text
+    assert json.loads(burst_json(config, FACTS, PRICES))["pools"]["gpu"]["static"] == 2
 
 
 def files(**changes):

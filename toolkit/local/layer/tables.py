@@ -75,6 +75,8 @@ class Life:
     notice: Notice | None = None
     rebalance: float | None = None  # wall clock of the recommendation
     reboot: bool = False
+    impaired: float | None = None  # wall clock since when a status check fails
+    events: tuple[tuple[str, float], ...] = ()  # EC2's code, wall clock
     ended: float | None = None
 
     @property

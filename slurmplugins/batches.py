@@ -1,0 +1,128 @@
+"""Many jobs' nodes in few calls, and the machines of those calls back to whole jobs. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins import identity, names, tags
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from slurmplugins.model import Instance
+    from slurmplugins.names import NodeName
+
+MAX_POOLED: Final = 500
+"""Machines in a call for several jobs. EC2 advises to split large launches."""
+
+_SURE: Final = identity.MAX_PARTS * (tags.MAX_VALUE - 64)
+"""Characters that fit into the tags however they fall: the last name of a part may not."""
+
+MAX_WHOLE: Final = 1000
+"""Machines in a call for one job, which is better all or nothing than small."""
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """The machines one job needs of one pool. `turn` is the job's place in the queue."""
+
+    turn: int
+    job: int | None
+    nodes: tuple[NodeName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One call: these nodes, which are all or (of a job larger than a call) a part of the wants."""
+
+    wants: tuple[Want, ...]
+    nodes: tuple[NodeName, ...]
+    least: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """Machines by node for each want that is complete. `given` are the machines that were started
+    for another node than the one they now are to be. `spare` are for nobody.
+    """
+
+    filled: Mapping[Want, Mapping[NodeName, Instance]]
+    given: Mapping[str, NodeName] = field(default_factory=dict)
+    spare: tuple[Instance, ...] = ()
+
+
+def batches(wants: Sequence[Want], *, fleet: bool) -> tuple[Batch, ...]:
+    """As few calls as hold them, in queue order; a job is in several only when one can't hold it.
+
+    A call for several jobs is worth making when it gives the smallest of them its machines; a call
+    for (a part of) one job is all or nothing.
+    """
+    whole = identity.MAX_FLEET if fleet else MAX_WHOLE
+    found: list[Batch] = []
+    held: list[Want] = []
+    for want in wants:
+        together = [node for item in (*held, want) for node in item.nodes]
+        if held and not _fits(together, MAX_POOLED):
+            found.append(_pooled(held))
+            held = []
+        if _fits(want.nodes, whole):
+            held.append(want)
+        else:
+            found += [Batch((want,), part, len(part)) for part in _parts(want.nodes, whole)]
+    return (*found, _pooled(held)) if held else tuple(found)
+
+
+def settle(
+    wants: Sequence[Want], machines: Mapping[NodeName, Instance], young: Collection[str]
+) -> Settlement:
+    """Give machines to whole jobs in queue order.
+
+    A job keeps what was started for its own nodes; what jobs that stay incomplete leave over goes
+    to the next that it completes, if the machine is so `young` that it can't have read its name.
+    """
+    filled: dict[Want, dict[NodeName, Instance]] = {}
+    short: list[Want] = []
+    for want in wants:
+        mine = {node: machines[node] for node in want.nodes if node in machines}
+        if len(mine) == len(want.nodes):
+            filled[want] = mine
+        else:
+            short.append(want)
+    left = {node: machines[node] for want in short for node in want.nodes if node in machines}
+    given: dict[str, NodeName] = {}
+    for want in short:
+        missing = [node for node in want.nodes if node not in left]
+        others = [node for node in left if node not in want.nodes and left[node].id in young][
+            : len(missing)
+        ]
+        if len(others) < len(missing):
+            continue
+        filled[want] = {node: left.pop(node) for node in want.nodes if node in left}
+        for node, other in zip(missing, others, strict=True):
+            filled[want][node] = left.pop(other)
+            given[filled[want][node].id] = node
+    return Settlement(filled, given, tuple(left.values()))
+
+
+def _pooled(wants: Sequence[Want]) -> Batch:
+    nodes = tuple(node for want in wants for node in want.nodes)
+    return Batch(tuple(wants), nodes, min(len(want.nodes) for want in wants))
+
+
+def _fits(nodes: Sequence[NodeName], most: int) -> bool:
+    if len(nodes) > most:
+        return False
+    if sum(map(len, nodes)) + len(nodes) <= _SURE:
+        return True
+    return len(names.hostlists(nodes, characters=tags.MAX_VALUE)) <= identity.MAX_PARTS
+
+
+def _parts(nodes: Sequence[NodeName], most: int) -> Iterator[tuple[NodeName, ...]]:
+    rest = tuple(nodes)
+    while rest:
+        size = min(most, len(rest))
+        while not _fits(rest[:size], most):
+            size = max(1, size * 3 // 4)
+        yield rest[:size]
+        rest = rest[size:]

@@ -1,0 +1,102 @@
+"""Which machines failed to become nodes, and which came up. Pure.
+
+The console is evidence for people and decides nothing: on EC2 it lags by minutes and may stay
+empty. What decides is EC2's state, its status checks, and whether slurmd registered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins import tags
+from slurmplugins.model import EndCause, InstanceState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from slurmplugins.health import Health
+    from slurmplugins.model import Instance, Node
+    from slurmplugins.world import World
+
+PENDING_SHARE: Final = 0.5
+"""Of ResumeTimeout: a machine still `pending` after it would not have time to boot."""
+
+REGISTER_MARGIN: Final = 60.0
+"""Past ResumeTimeout from its launch, slurmctld should have acted; then it forgot, and we do."""
+
+SPOT_TAKEN: Final = frozenset(
+    {
+        "Server.InsufficientInstanceCapacity",
+        "Server.SpotInstanceShutdown",
+        "Server.SpotInstanceTermination",
+    }
+)
+"""StateReason codes of a machine that EC2 took back."""
+
+BY_A_PERSON: Final = "Client.UserInitiatedShutdown"
+"""Someone called TerminateInstances: nothing is learned about the image from that."""
+
+
+@dataclass(frozen=True, slots=True)
+class BootFailure:
+    """A machine that was paid for and never became a node."""
+
+    instance_id: str
+    node: str
+    pool: str
+    why: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Boots:
+    """What one pass learned: machines that failed, and pools in which a machine came up."""
+
+    failed: tuple[BootFailure, ...] = ()
+    succeeded: frozenset[str] = frozenset()
+
+
+def problem(node: Node, machine: Instance, health: Health | None, world: World) -> str:
+    """Why this live machine has failed to become the node; empty while it may still."""
+    if node.invalid and not node.busy:
+        return "invalid-registration"
+    if not node.powering_up or node.down:
+        return ""
+    age, patience = world.now - machine.launched_at, world.config.resume_timeout
+    if machine.state is InstanceState.PENDING and age > patience * PENDING_SHARE:
+        return "never-booted"
+    if health is not None and health.impaired(world.now):
+        return "impaired"
+    return "never-registered" if age > patience + REGISTER_MARGIN else ""
+
+
+def observe(world: World) -> Boots:
+    """What the worlds show of machines that came up, and of those that never will."""
+    up = {node.instance_id for node in world.nodes.values() if node.up and not node.invalid}
+    return Boots(
+        failed=tuple(_failed(world)),
+        succeeded=frozenset(
+            machine.pool for machine in world.instances if machine.state.live and machine.id in up
+        ),
+    )
+
+
+def _failed(world: World) -> Iterator[BootFailure]:
+    for machine in world.instances:
+        if machine.role != tags.ROLE_COMPUTE or machine.node not in world.config.pool_by_node:
+            continue
+        cause = world.claims.ended.get(machine.id)
+        node = world.nodes.get(machine.node or "")
+        if cause is EndCause.BOOT_FAILED:
+            why = "it did not come up"
+        elif cause is None and node is not None and _died_booting(node, machine):
+            why = f"it ended while it booted ({machine.end_code or 'no reason given'})"
+        else:
+            continue
+        yield BootFailure(machine.id, str(machine.node), machine.pool, why, world.now)
+
+
+def _died_booting(node: Node, machine: Instance) -> bool:
+    gone = not machine.state.live and node.powering_up and node.instance_id == machine.id
+    return gone and machine.end_code not in {*SPOT_TAKEN, BY_A_PERSON}

@@ -1,0 +1,150 @@
+"""One launch at a time, safely: on disk before the call, repeated with the same token, told after.
+
+Safe between threads, as its parts are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins import names
+from slurmplugins.errors import CloudError, CloudUnreachable, StateError, Throttled
+from slurmplugins.model import Assignment, EndCause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from slurmplugins.clock import Clock
+    from slurmplugins.cloud.base import Cloud
+    from slurmplugins.journal import Journal
+    from slurmplugins.log import Log
+    from slurmplugins.model import Instance, Launched, LaunchRequest
+    from slurmplugins.names import NodeName
+
+TRIES: Final = 5
+"""Repeats of one call that was not answered, over about 15 s in all. A call that was throttled is
+repeated for as long as the run has time: nothing is in doubt, and tokens come back.
+"""
+
+SHOWN: Final = 20
+"""Machines that a line of the log names; a call's own line says how many there were."""
+
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 20.0
+
+END_TRIES: Final = 4
+"""A machine launched a second ago may not be listed, and only what is listed is ended."""
+
+
+class Calls:
+    """For one run. `jitter` is in [0, 1); `deadline` is the monotonic time the run is to end."""
+
+    def __init__(
+        self,
+        *,
+        run: str,
+        cloud: Cloud,
+        journal: Journal,
+        clock: Clock,
+        log: Log,
+        jitter: Callable[[], float],
+        deadline: float,
+    ) -> None:
+        self._run = run
+        self._cloud = cloud
+        self._journal = journal
+        self._clock = clock
+        self._log = log
+        self._jitter = jitter
+        self._deadline = deadline
+
+    @property
+    def late(self) -> bool:
+        """The time for finding capacity is spent."""
+        return self._clock.monotonic() > self._deadline
+
+    def launch(self, request: LaunchRequest, jobs: Sequence[int]) -> Launched:
+        """Machines for the request, in the journal before and after. Raises CloudError, StateError;
+        nothing is then left running, unless the cloud did not answer.
+        """
+        log = self._log.bind(
+            attempt=request.attempt,
+            jobs=jobs,
+            offering=",".join(item.key for item in request.offerings),
+            nodes=names.compress(request.nodes),
+        )
+        self._journal.intend(request, self._run, jobs)
+        began = self._clock.monotonic()
+        try:
+            launched = self._patiently(request)
+        except CloudError as error:
+            log.warning("launch failed", slug=error.slug, code=error.code, message=error.message)
+            if not isinstance(error, CloudUnreachable):
+                self._journal.failed(request.attempt, error)
+            raise
+        for item in launched.refusals:
+            code, message = item.error.code, item.error.message
+            log.warning("offering refused", key=item.offering.key, code=code, message=message)
+        seconds = round(self._clock.monotonic() - began, 3)
+        ids = [item.id for item in launched.machines]
+        log.info("launched", count=len(ids), machines=ids[:SHOWN], seconds=seconds)
+        try:
+            self._journal.launched(request.attempt, assignments(launched.machines))
+        except StateError:
+            self.end([item.id for item in launched.machines])
+            raise
+        return launched
+
+    def give(self, given: Mapping[str, NodeName], machines: Mapping[str, Instance]) -> None:
+        """Rename machines, in the cloud first: its tags are what the machines themselves read."""
+        self._cloud.give(given)
+        nodes = sorted(given.values())
+        self._log.info("given", nodes=names.compress(nodes), machines=list(given)[:SHOWN])
+        for instance_id, node in given.items():
+            machine = machines[instance_id]
+            told = Assignment(node, machine.id, machine.address, machine.type)
+            self._journal.launched(machine.attempt, [told])
+
+    def end(self, ids: Iterable[str]) -> frozenset[str]:
+        """End machines of this run and return those that still live; they are reconcile's."""
+        left = list(ids)
+        if not left:
+            return frozenset()
+        try:
+            self._journal.condemn(left, EndCause.RESUME_FAILED)
+        except StateError as error:
+            self._log.problem("journal", message=error.message)
+        for again in range(END_TRIES):
+            if again:
+                self._clock.sleep(FIRST_PAUSE)
+            try:
+                over = self._cloud.terminate(left)
+                left = [item for item in left if item not in over]
+            except CloudError as error:
+                self._log.warning("terminate failed", code=error.code, message=error.message)
+            if not left:
+                return frozenset()
+        self._log.problem("machines left to reconcile", machines=left)
+        return frozenset(left)
+
+    def _patiently(self, request: LaunchRequest) -> Launched:
+        """Repeat the same attempt, with the same token, while repeating can help."""
+        pause, unanswered = FIRST_PAUSE, 0
+        while True:
+            try:
+                return self._cloud.launch(request)
+            except CloudError as error:
+                unanswered += not isinstance(error, Throttled)
+                if not error.retryable or unanswered >= TRIES or self.late:
+                    raise
+                self._clock.sleep(pause * (0.5 + self._jitter()))
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+
+def assignments(machines: Iterable[Instance]) -> list[Assignment]:
+    """Who is who, of machines that are some node."""
+    return [
+        Assignment(item.node, item.id, item.address, item.type)
+        for item in machines
+        if item.node is not None
+    ]

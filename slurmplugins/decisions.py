@@ -1,0 +1,88 @@
+"""The decision log: what every program of the engine decided, in one file, for `toolkit why`.
+
+A decision is a line of the engine's log whose event is one of EVENTS, as it is. So there is one
+place where a decision is worded, and this file holds nothing that the logs do not. Bounded: two
+files of MOST_BYTES at most.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmplugins.log import to_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+EVENTS: Final = frozenset(
+    {
+        "adopted",
+        "drained",
+        "failed",
+        "held back",
+        "interruption notice",
+        "job held",
+        "launch failed",
+        "launched",
+        "given",
+        "offering refused",
+        "machines left to reconcile",
+        "node",
+        "nodes given back",
+        "pool opened",
+        "pool protected",
+        "reused",
+        "terminate",
+    }
+)
+
+MOST_BYTES: Final = 8 * 1024 * 1024
+
+RECENT: Final = 200
+"""Decisions about one thing that are worth reading."""
+
+
+def recorder(path: Path, write: Callable[[str], None]) -> Callable[[str], None]:
+    """A log's writer that also keeps what is a decision in the decision log."""
+    keep = to_file(path, limit=MOST_BYTES)
+
+    def both(line: str) -> None:
+        write(line)
+        if _event(line) in EVENTS:
+            keep(line)
+
+    return both
+
+
+def about(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> tuple[dict[str, Any], ...]:
+    """The latest decisions that `wanted` says yes to, oldest first."""
+    found: deque[dict[str, Any]] = deque(maxlen=RECENT)
+    for record in _records(path):
+        if wanted(record):
+            found.append(record)
+    return tuple(found)
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    for each in (path.with_name(f"{path.name}.1"), path):
+        try:
+            text = each.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        for line in text.splitlines():
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(record, dict):
+                yield record
+
+
+def _event(line: str) -> str:
+    try:
+        return str(json.loads(line).get("event", ""))
+    except (ValueError, AttributeError):
+        return ""

@@ -1,0 +1,64 @@
+"""Launches whose outcome nobody knows: their run was killed, or EC2 did not answer.
+
+The same request with the same token tells: EC2 answers with the machines it started then, or
+starts them now. Either way they are wanted, since Slurm asks for their nodes again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.errors import Capacity, CloudError, InvalidRequest, NotFound, PriceTooLow, Quota
+from slurmplugins.model import Assignment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from slurmplugins.cloud.base import Cloud
+    from slurmplugins.journal import Journal
+    from slurmplugins.log import Log
+    from slurmplugins.model import Claims, Instance, LaunchRequest
+    from slurmplugins.names import NodeName
+
+_NOTHING_STARTED: Final = (Capacity, PriceTooLow, Quota, InvalidRequest, NotFound)
+
+MISMATCH: Final = "IdempotentParameterMismatch"
+"""The token was used, with what the request meant at the time: its machines are somewhere."""
+
+
+def settle(cloud: Cloud, journal: Journal, run: str, wanted: frozenset[NodeName], log: Log) -> None:
+    """Ask again about each launch in doubt that has a wanted node, and write down what it was.
+
+    What stays in doubt stays so; nothing is launched for its nodes until it is too old to matter.
+    StateError when the journal can't be used.
+    """
+    mine: list[LaunchRequest] = []
+
+    def choose(claims: Claims) -> Iterable[NodeName]:
+        """All nodes of these launches, unless another run works on one of them."""
+        for request in claims.open:
+            if wanted.isdisjoint(request.nodes) or not claims.busy.isdisjoint(request.nodes):
+                continue
+            mine.append(request)
+        return [node for request in mine for node in request.nodes]
+
+    journal.claim(run, choose)
+    for request in mine:
+        try:
+            launched = cloud.launch(request)
+        except CloudError as error:
+            log.warning("still in doubt", attempt=request.attempt, code=error.code)
+            if isinstance(error, _NOTHING_STARTED) and error.code != MISMATCH:
+                journal.failed(request.attempt, error)
+            continue
+        journal.launched(request.attempt, _living(launched.machines))
+        log.info("settled", attempt=request.attempt, machines=len(launched.machines))
+
+
+def _living(machines: Iterable[Instance]) -> list[Assignment]:
+    """EC2 answers a repeated request with its machines even when they have ended since."""
+    return [
+        Assignment(item.node, item.id, item.address, item.type)
+        for item in machines
+        if item.node is not None and item.state.live
+    ]

@@ -1,0 +1,202 @@
+"""The program that tells people's commands what the head knows, as one JSON object.
+
+python3 -m slurmplugins.facts              everything that is true now
+python3 -m slurmplugins.facts job 4711     and what was decided about a job
+python3 -m slurmplugins.facts node gpu-001
+python3 -m slurmplugins.facts pass         reconcile's last pass and the pools' standing alone
+
+It changes nothing and asks each of Slurm and EC2 once. What can't be read is in `unread`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from slurmplugins import consoles, decisions, names, paths, protection, runtime
+from slurmplugins.errors import BadName, EngineError
+from slurmplugins.fact_sheet import (
+    FactSheet,
+    MachineFact,
+    NodeFact,
+    PassFact,
+    SetbackFact,
+    StandingFact,
+    to_json,
+)
+from slurmplugins.job_facts import JobReader
+from slurmplugins.log import Log, to_stderr
+from slurmplugins.memory import LastPass
+from slurmplugins.runner import SystemRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from slurmplugins.health import Health
+    from slurmplugins.model import Instance
+    from slurmplugins.runtime import Engine
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What the question is about; neither is set for everything at once."""
+
+    job: int | None = None
+    node: str = ""
+    state_only: bool = False
+
+
+def main() -> None:
+    from slurmplugins.clock import SystemClock
+
+    # Only standard error: a question must not leave a mark in the logs it reads.
+    log = Log(to_stderr, SystemClock(), {"program": "facts"})
+
+    def work() -> None:
+        subject = parse(sys.argv[1:])
+        engine = runtime.assemble(log)
+        jobs = JobReader(SystemRunner(), engine.config.slurm_bin)
+        sheet = gather(engine, jobs, subject, paths.DECISIONS)
+        sys.stdout.write(json.dumps(to_json(sheet)) + "\n")
+
+    sys.exit(runtime.guarded(log, work))
+
+
+def parse(words: list[str]) -> Subject:
+    """Raises BadName for anything but what this module's docstring shows."""
+    match words:
+        case []:
+            return Subject()
+        case ["pass"]:
+            return Subject(state_only=True)
+        case ["job", number] if number.isdecimal() and len(number) < 12:  # noqa: PLR2004 - digits
+            return Subject(job=int(number))
+        case ["node", name]:
+            return Subject(node=names.parse(name))
+    raise BadName(f"not a question: {' '.join(words)[:80]!r}")
+
+
+def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> FactSheet:
+    """Everything there is to know; a part that can't be read is named, and left out."""
+    unread: list[str] = []
+
+    def attempt(read: Callable[[], tuple[_T, ...]]) -> tuple[_T, ...]:
+        if subject.state_only:
+            return ()
+        try:
+            return read()
+        except EngineError as error:
+            unread.append(f"{error.slug}: {error.message}")
+            return ()
+
+    health = {item.id: item for item in attempt(engine.cloud.health)}
+    record = protection.load(engine.state)
+    last = LastPass.load(engine.state)
+    machines = attempt(engine.cloud.instances)
+    decided: tuple[Mapping[str, Any], ...] = ()
+    if subject.job is not None or subject.node:
+        decided = decisions.about(log, lambda item: concerns(item, subject))
+    number = subject.job
+    return FactSheet(
+        at=engine.clock.now(),
+        cluster=engine.config.cluster,
+        nodes=attempt(lambda: _nodes(engine)),
+        machines=tuple(_machine(item, health.get(item.id)) for item in machines),
+        jobs=attempt(lambda: jobs.jobs(number)),
+        attempts=() if number is None else attempt(lambda: jobs.attempts(number)),
+        setbacks=tuple(
+            SetbackFact(key, item.code, item.until)
+            for key, item in engine.memory.setbacks().items()
+        ),
+        standings=tuple(
+            StandingFact(
+                pool,
+                item.failures,
+                item.since,
+                item.retry_at,
+                tuple(f"{one.instance_id} ({one.node}): {one.why}" for one in item.last),
+            )
+            for pool, item in record.pools.items()
+        ),
+        last_pass=PassFact(last.at, last.note, last.remarks),
+        decisions=decided,
+        consoles=_consoles(engine, record, subject),
+        unread=tuple(unread),
+    )
+
+
+def concerns(decision: Mapping[str, Any], subject: Subject) -> bool:
+    """Whether a line of the decision log is about the subject."""
+    if subject.job is not None:
+        return str(subject.job) in _words(decision.get("job")) | _words(decision.get("jobs"))
+    if subject.node in _words(decision.get("node")):
+        return True
+    nodes = decision.get("nodes")
+    try:
+        return subject.node in (names.expand(nodes) if isinstance(nodes, str) else _words(nodes))
+    except BadName:
+        return False
+
+
+def _words(value: object) -> frozenset[str]:
+    """The members of a list, also of one that a long log line turned into text."""
+    if isinstance(value, list | tuple):
+        return frozenset(map(str, value))
+    return frozenset(str(value).strip("[]()").replace("'", "").replace(",", " ").split())
+
+
+def _nodes(engine: Engine) -> tuple[NodeFact, ...]:
+    owner, static = engine.config.pool_by_node, engine.config.static
+    return tuple(
+        NodeFact(
+            name=node.name,
+            flags=tuple(sorted(node.flags)),
+            reason=node.reason,
+            pool=owner.get(names.NodeName(node.name), ""),
+            instance_id=node.instance_id,
+            static=node.name in static,
+        )
+        for node in engine.slurm.nodes()
+    )
+
+
+def _machine(item: Instance, health: Health | None) -> MachineFact:
+    trouble: list[str] = []
+    if health is not None:
+        trouble += ["is being taken back"] * health.notice
+        trouble += ["fails its status checks"] * (health.impaired_since is not None)
+        trouble += [f"is scheduled for {event.code}" for event in health.events]
+    return MachineFact(
+        id=item.id,
+        node=item.node or "",
+        pool=item.pool,
+        role=item.role,
+        state=item.state.value,
+        type=item.type,
+        zone=item.zone,
+        lifecycle=item.lifecycle.value,
+        price=item.price,
+        address=item.address,
+        launched_at=item.launched_at,
+        end_code=item.end_code,
+        trouble=tuple(trouble),
+    )
+
+
+def _consoles(
+    engine: Engine, record: protection.Record, subject: Subject
+) -> dict[str, tuple[str, ...]]:
+    """The last words of the machines that never came up as this node, or at all lately."""
+    failed = [one for pool in record.pools.values() for one in pool.last]
+    mine = [one for one in failed if subject.node in ("", one.node)][-3:]
+    found = {one.instance_id: consoles.tail(engine.state, one.instance_id) for one in mine}
+    return {key: lines for key, lines in found.items() if lines}
+
+
+if __name__ == "__main__":
+    main()

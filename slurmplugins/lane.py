@@ -1,0 +1,220 @@
+"""Jobs that want the same: nodes of one pool, from the same ladder of offerings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins import batches, offerings
+from slurmplugins.calls import assignments
+from slurmplugins.cloud import codes
+from slurmplugins.errors import (
+    CloudError,
+    CloudUnreachable,
+    Denied,
+    EngineError,
+    StateError,
+)
+from slurmplugins.model import LaunchRequest, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from slurmplugins.batches import Batch, Settlement, Want
+    from slurmplugins.calls import Calls
+    from slurmplugins.clock import Clock
+    from slurmplugins.crew import Crew
+    from slurmplugins.model import Assignment, Instance, Offering, Pool
+    from slurmplugins.names import NodeName
+    from slurmplugins.offerings import OfferingMemory, Setback
+    from slurmplugins.policy import Rung
+
+YOUNG_SECONDS: Final = 5.0
+"""A machine this long after it was asked for can't have read its name yet: it may get another."""
+
+SHORT: Final = "InsufficientInstanceCapacity"
+"""EC2's word for what a partial answer says without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one call brought. `began` is when it was made; `last`: its jobs are not to try on."""
+
+    batch: Batch
+    began: float
+    machines: tuple[Instance, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    error: EngineError | None = None
+
+    @property
+    def last(self) -> bool:
+        """In doubt, or the same everywhere: another try makes it worse."""
+        return isinstance(self.error, CloudUnreachable | Denied | StateError)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a want was told so far."""
+
+    want: Want
+    refusals: list[Refusal] = field(default_factory=list)
+    error: EngineError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A want is filled, or is not and won't be: then `refusals` and `error` say why."""
+
+    want: Want
+    machines: tuple[Assignment, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    error: EngineError | None = None
+
+
+class Lane:
+    """Climbs the ladder with all jobs together; `decided` hears of each job once, at once."""
+
+    def __init__(
+        self,
+        *,
+        cluster: str,
+        pool: Pool,
+        ladder: Sequence[Rung],
+        wants: Sequence[Want],
+        calls: Calls,
+        crew: Crew,
+        memory: OfferingMemory,
+        clock: Clock,
+        attempt: Callable[[], str],
+        decided: Callable[[Sequence[Decision]], None],
+    ) -> None:
+        self._cluster = cluster
+        self._pool = pool
+        self._ladder = ladder
+        self._open = {want: Tally(want) for want in wants}
+        self._calls = calls
+        self._crew = crew
+        self._memory = memory
+        self._clock = clock
+        self._attempt = attempt
+        self._decided = decided
+        self._known = memory.setbacks()
+
+    def work(self) -> None:
+        """Try rung by rung until all jobs are decided."""
+        listed = [item for rung in self._ladder for item in rung]
+        turn = set(offerings.in_turn(listed, self._known))
+        tried = False
+        for rung in self._ladder:
+            usable = tuple(item for item in rung if item in turn)
+            if not usable:
+                continue
+            if not self._open or (tried and self._calls.late):
+                break
+            tried = True
+            calls = batches.batches(list(self._open), fleet=len(usable) > 1)
+            self._settle(self._crew.map(lambda batch: self._ask(batch, usable), calls))  # noqa: B023 - done before the next rung
+        self._give_up(list(self._open))
+
+    def _ask(self, batch: Batch, rung: Rung) -> Answer:
+        """One call, of those offerings that no one was refused since this lane set out."""
+        began = self._clock.monotonic()
+        now = self._memory.setbacks()
+        fresh = tuple(item for item in rung if now.get(item.key) == self._known.get(item.key))
+        passed = tuple(_passed(item, now[item.key]) for item in rung if item not in fresh)
+        if not fresh:
+            return Answer(batch, began, refusals=passed)
+        request = self._request(batch, fresh)
+        jobs = [want.job for want in batch.wants if want.job is not None]
+        try:
+            launched = self._calls.launch(request, jobs)
+        except CloudError as error:
+            refusals = tuple(Refusal(item, error) for item in fresh)
+            self._learn(refusals)
+            return Answer(batch, began, (), (*passed, *refusals), error)
+        except StateError as error:
+            return Answer(batch, began, (), passed, error)
+        refusals = launched.refusals
+        if len(launched.machines) < len(batch.nodes) and not refusals:
+            text = f"{len(launched.machines)} of {len(batch.nodes)} machines"
+            refusals = tuple(Refusal(item, codes.error(SHORT, text)) for item in fresh)
+        self._learn(refusals)
+        if not refusals:
+            for item in fresh:
+                self._memory.forget(item)
+        return Answer(batch, began, launched.machines, (*passed, *refusals))
+
+    def _request(self, batch: Batch, rung: Rung) -> LaunchRequest:
+        zone = rung[0].zone
+        own = self._pool.zone_templates.get(zone)
+        return LaunchRequest(
+            attempt=self._attempt(),
+            cluster=self._cluster,
+            pool=self._pool.name,
+            partition=self._pool.partition,
+            launch_template=own or self._pool.launch_template,
+            subnet="" if own else self._pool.subnets[zone],
+            offering=rung[0],
+            nodes=batch.nodes,
+            others=rung[1:],
+            least=batch.least,
+        )
+
+    def _learn(self, refusals: Sequence[Refusal]) -> None:
+        for item in refusals:
+            self._memory.remember(item.offering, item.error)
+
+    def _settle(self, answers: Sequence[Answer]) -> None:
+        """Whole jobs get their machines; the others have been told, and nothing of theirs runs."""
+        machines: dict[NodeName, Instance] = {}
+        young: set[str] = set()
+        lost: list[Want] = []
+        for answer in answers:
+            machines |= {item.node: item for item in answer.machines if item.node is not None}
+            if self._clock.monotonic() - answer.began <= YOUNG_SECONDS:
+                young |= {item.id for item in answer.machines}
+            for want in answer.batch.wants:
+                self._open[want].refusals += answer.refusals
+                if answer.last:
+                    self._open[want].error = answer.error
+                    lost.append(want)
+        settled = batches.settle(list(self._open), machines, young)
+        filled, spare = self._given(settled)
+        stuck = self._calls.end(item.id for item in spare)
+        nodes = {item.node for item in spare if item.id in stuck}
+        done = [Decision(want, tuple(assignments(found))) for want, found in filled.items()]
+        for want in filled:
+            del self._open[want]
+        self._decided(done)
+        stopped = {want: None for want in self._open if nodes.intersection(want.nodes)}
+        self._give_up([*stopped, *(want for want in lost if want in self._open)])
+
+    def _given(
+        self, settled: Settlement
+    ) -> tuple[dict[Want, tuple[Instance, ...]], list[Instance]]:
+        """Rename what was given away; jobs that can't have it after all have nothing."""
+        filled: dict[Want, tuple[Instance, ...]] = {}
+        spare = list(settled.spare)
+        for want, found in settled.filled.items():
+            by_id = {item.id: item for item in found.values()}
+            given = {key: settled.given[key] for key in by_id if key in settled.given}
+            try:
+                if given:
+                    self._calls.give(given, by_id)
+            except EngineError as error:
+                self._open[want].error = error
+                spare += found.values()
+            else:
+                filled[want] = tuple(replace(item, node=node) for node, item in found.items())
+        return filled, spare
+
+    def _give_up(self, wants: Sequence[Want]) -> None:
+        told = []
+        for want in dict.fromkeys(wants):
+            tally = self._open.pop(want)
+            told.append(Decision(want, (), tuple(tally.refusals), tally.error))
+        self._decided(told)
+
+
+def _passed(offering: Offering, setback: Setback) -> Refusal:
+    return Refusal(offering, codes.error(setback.code, "refused to another a moment ago"))

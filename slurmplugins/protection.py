@@ -1,0 +1,177 @@
+"""Protected mode: a pool whose machines start and never become nodes gets no more of them.
+
+Such machines cost money and do no work, and each one's job comes back for the next. After five in
+a row resume gives the pool's nodes back at once (`pool-protected`). After a pause one job, the
+smallest, is let through as a probe: when its machine comes up the pool is open again, and when it
+does not the pause doubles. Nobody has to clear anything. Losing the file opens every pool.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmplugins.boots import BootFailure
+from slurmplugins.files import locked, write_atomically
+from slurmplugins.model import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from slurmplugins.boots import Boots
+    from slurmplugins.planner import JobLaunch
+
+SLUG: Final = "pool-protected"
+
+THRESHOLD: Final = 5
+"""Failures in a row. One machine coming up forgets them all, so a weak zone does not count."""
+
+FIRST_PAUSE: Final = 600.0
+LONGEST_PAUSE: Final = 3600.0
+
+KEPT: Final = 8
+"""Failures remembered for `toolkit why`."""
+
+COUNTED: Final = 5000
+"""Machines that were counted already; EC2 lists them for an hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a pool is doing. `since`: protected since then. `retry_at`: when a probe is let through.
+    `probes`: how many have failed.
+    """
+
+    failures: int = 0
+    since: float | None = None
+    retry_at: float = 0.0
+    probes: int = 0
+    last: tuple[BootFailure, ...] = ()
+
+    @property
+    def protected(self) -> bool:
+        return self.since is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Every pool that has failures, and which machines were counted."""
+
+    pools: Mapping[str, Standing] = field(default_factory=dict)
+    counted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """The launches that may go on, those that may not and why, and the record after that."""
+
+    let: tuple[JobLaunch, ...]
+    refused: tuple[Failure, ...]
+    record: Record
+
+
+def learn(record: Record, boots: Boots, now: float) -> Record:
+    """The record after one pass. A success in the pool outweighs every failure seen beside it."""
+    fresh = [item for item in boots.failed if item.instance_id not in record.counted]
+    pools = dict(record.pools)
+    for pool in {item.pool for item in fresh} - boots.succeeded:
+        mine = tuple(item for item in fresh if item.pool == pool)
+        pools[pool] = _worse(pools.get(pool, Standing()), mine, now)
+    for pool in boots.succeeded:
+        pools.pop(pool, None)
+    counted = (*record.counted, *(item.instance_id for item in fresh))
+    return Record(pools, counted[-COUNTED:])
+
+
+def screen(record: Record, launches: Sequence[JobLaunch], now: float, patience: float) -> Screened:
+    """Which launches may go on. Of those that could be a due probe, the smallest is it; nobody
+    else until it must have come up, which is `patience` seconds.
+    """
+    pools = dict(record.pools)
+    refused: dict[int, Failure] = {}
+    for index in sorted(range(len(launches)), key=lambda at: len(launches[at].nodes)):
+        job = launches[index]
+        shut = [
+            name
+            for name in sorted({ask.pool.name for ask in job.asks})
+            if name in pools and pools[name].protected
+        ]
+        if any(now < pools[name].retry_at for name in shut):
+            text = "; ".join(_told(name, pools[name]) for name in shut)
+            refused[index] = Failure(job.job, job.nodes, SLUG, message=text)
+            continue
+        for name in shut:
+            pools[name] = replace(pools[name], retry_at=now + patience)
+    let = tuple(job for index, job in enumerate(launches) if index not in refused)
+    return Screened(let, tuple(refused.values()), replace(record, pools=pools))
+
+
+def gate(state: Path, launches: Sequence[JobLaunch], now: float, patience: float) -> Screened:
+    """`screen` on the file. A file that can't be used stops no launch."""
+    with _held(state):
+        record = load(state)
+        screened = screen(record, launches, now, patience)
+        if screened.record != record:
+            _save(state, screened.record)
+        return screened
+
+
+def update(state: Path, boots: Boots, now: float) -> tuple[Record, Record]:
+    """`learn` on the file; returns the record before and after."""
+    with _held(state):
+        before = load(state)
+        after = learn(before, boots, now)
+        if after != before:
+            _save(state, after)
+        return before, after
+
+
+def load(state: Path) -> Record:
+    """The record; an empty one where there is none that can be read."""
+    try:
+        data = json.loads((state / "protection.json").read_bytes())
+        pools = {str(pool): _standing(item) for pool, item in data["pools"].items()}
+        return Record(pools, tuple(map(str, data["counted"])))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Record()
+
+
+def _standing(item: dict[str, Any]) -> Standing:
+    return Standing(**{**item, "last": tuple(BootFailure(**one) for one in item["last"])})
+
+
+def _worse(standing: Standing, failed: tuple[BootFailure, ...], now: float) -> Standing:
+    total = standing.failures + len(failed)
+    last = (*standing.last, *failed)[-KEPT:]
+    if total < THRESHOLD:
+        return replace(standing, failures=total, last=last)
+    probes = standing.probes + 1 if standing.protected else 0
+    return Standing(
+        failures=total,
+        since=now if standing.since is None else standing.since,
+        retry_at=now + min(FIRST_PAUSE * 2**probes, LONGEST_PAUSE),
+        probes=probes,
+        last=last,
+    )
+
+
+def _told(pool: str, standing: Standing) -> str:
+    when = datetime.fromtimestamp(standing.retry_at, UTC).strftime("%H:%M UTC")
+    return f"pool {pool}: {standing.failures} machines in a row did not come up; next try {when}"
+
+
+@contextlib.contextmanager
+def _held(state: Path) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            stack.enter_context(locked(state / "protection.lock"))
+        yield
+
+
+def _save(state: Path, record: Record) -> None:
+    with contextlib.suppress(OSError):  # safe to lose: a full disk must not stop a launch
+        write_atomically(state / "protection.json", json.dumps(asdict(record)).encode(), mode=0o640)

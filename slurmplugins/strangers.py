@@ -1,0 +1,71 @@
+"""Machines with our tag that are no node's, or should be over. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins import tags
+from slurmplugins.actions import Terminate
+from slurmplugins.model import EndCause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from slurmplugins.model import Instance
+    from slurmplugins.world import World
+
+_ROLES: Final = frozenset({tags.ROLE_COMPUTE, tags.ROLE_HEAD, tags.ROLE_BUILDER})
+
+
+def ends(world: World) -> Iterator[Terminate]:
+    """Machines whose end was decided and did not come about; those whose node neither burst.json
+    nor Slurm knows; those whose tags contradict burst.json and that Slurm does not use.
+    """
+    for machine in world.instances:
+        if machine.role != tags.ROLE_COMPUTE or machine.state.over:
+            continue
+        if machine.id in world.claims.ended:
+            yield Terminate(machine, world.claims.ended[machine.id], "its end was decided before")
+        elif old(world, machine) and (why := _why_none(world, machine)):
+            yield Terminate(machine, EndCause.ORPHAN, why)
+
+
+def remarks(world: World) -> Iterator[str]:
+    """What a person should hear of: no rule here is sure enough to end these."""
+    for machine in world.instances:
+        if not machine.state.live:
+            continue
+        if machine.role not in _ROLES:
+            yield f"{machine.id} has the cluster's tag and no known role: left alone"
+        elif _wrong_pool(world, machine) and _in_use(world, machine):
+            yield f"{machine.id} works as {machine.node}, though its tags say pool {machine.pool!r}"
+
+
+def misfit(world: World, machine: Instance) -> bool:
+    """Its tags contradict burst.json, and Slurm does not use it: it is not the node's machine."""
+    return _wrong_pool(world, machine) and not _in_use(world, machine)
+
+
+def old(world: World, machine: Instance) -> bool:
+    """Nobody is about to claim it any more."""
+    return world.now - machine.launched_at > world.config.orphan_grace
+
+
+def _why_none(world: World, machine: Instance) -> str:
+    name = machine.node
+    if name is None or not (name in world.config.pool_by_node or name in world.nodes):
+        return f"there is no node {name or 'for it'}"
+    if misfit(world, machine) and name not in world.claims.busy:
+        return f"its tags say pool {machine.pool!r}, which {name} is not in"
+    return ""
+
+
+def _wrong_pool(world: World, machine: Instance) -> bool:
+    if machine.node is None or machine.role != tags.ROLE_COMPUTE:
+        return False
+    return machine.pool != world.config.pool_by_node.get(machine.node, machine.pool)
+
+
+def _in_use(world: World, machine: Instance) -> bool:
+    node = world.nodes.get(machine.node or "")
+    return node is not None and not node.off and node.instance_id == machine.id

@@ -1,0 +1,51 @@
+"""What reconcile decides from, and what it decides: values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from slurmplugins.actions import Action
+    from slurmplugins.config import BurstConfig
+    from slurmplugins.health import Health
+    from slurmplugins.model import Claims, Instance, Node
+    from slurmplugins.names import NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything the decision may depend on.
+
+    Remembered from pass to pass: `unbacked_since`, since when a node that is up was seen without
+    a machine; `known`, machines believed alive at the end of the last pass; `doubted_since`, since
+    when the cloud's list is not believed; `woken`, when static nodes were last asked to power up.
+    """
+
+    config: BurstConfig
+    instances: Sequence[Instance]
+    nodes: Mapping[str, Node]
+    claims: Claims
+    now: float
+    unbacked_since: Mapping[NodeName, float] = field(default_factory=dict)
+    health: Mapping[str, Health] = field(default_factory=dict)
+    known: frozenset[str] = frozenset()
+    doubted_since: float | None = None
+    woken: Mapping[NodeName, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`note` says why nothing is done where that needs saying; `remarks`, what a person should
+    know of that is left alone. `cloud_believed`: the cloud's list may be remembered.
+    """
+
+    actions: tuple[Action, ...] = ()
+    unbacked_since: Mapping[NodeName, float] = field(default_factory=dict)
+    note: str = ""
+    remarks: tuple[str, ...] = ()
+    cloud_believed: bool = True
+    doubted_since: float | None = None
+    woken: Mapping[NodeName, float] = field(default_factory=dict)

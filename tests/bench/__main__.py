@@ -1,0 +1,137 @@
+"""python -m tests.bench [NAME ...] [--repeat N] [--limit SECONDS] [--json FILE]"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.bench import arena, converging, launching, report, scontrol, starting
+from tests.bench.ask import Load
+from tests.bench.contest import PEER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LOADS = {
+    "1x1000": Load(1, 1000),
+    "1x4000": Load(1, 4000),
+    "500x8": Load(500, 8),
+    "1000x4": Load(1000, 4),
+}
+NODES = 10_000
+FRESH = 1_000
+
+RATE = f"{arena.RAISED['RunInstances'][1]:.0f}/s"
+DNS = f"{arena.ROUTE53[1]:.0f}/s, {arena.ROUTE53[0]:.0f} at once"
+LATENCY = f"{arena.AWS_LATENCY * 1000:.0f} ms"
+SCONTROL = f"{scontrol.CALL_SECONDS * 1000:.0f} ms"
+FED = f"{scontrol.FED_SECONDS * 1000:.0f} ms"
+
+HEAD = f"""\
+{PEER} from PyPI, its own ResumeProgram with its defaults,
+and this toolkit's resume, each alone against the same local cloud over HTTP. Not real AWS.
+EC2 refuses calls at its published rates (RunInstances: 5 at once, 2/s); instances a second are
+raised from the default 2/s to {RATE} for both, as for an account that runs 4,000 nodes.
+Every AWS call takes {LATENCY} more than the fake needs. Stubs, the same for both: scontrol
+({SCONTROL} a call, {FED} more for each command on its standard input). Stubs only the peer asks:
+DynamoDB (never refuses), Route 53 (refuses above its published {DNS}), sudo.
+CPU and peak are the program's own, without scontrol's."""
+
+
+def launch(name: str, options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+    load = LOADS[name]
+    ours = [launching.ours(load, options.limit) for _ in range(options.repeat)]
+    peers = [launching.peer(load, options.limit) for _ in range(options.repeat)]
+    rows = [report.row("toolkit", ours), report.row("parallelcluster", peers)]
+    say(f"\n{load}\n")
+    say(report.table(report.COLUMNS, [*rows, report.ratio(ours, peers)]))
+    for one in (*ours, *peers):
+        if one.done and one.machines != load.nodes:
+            raise SystemExit(f"{one.who}: {one.machines} machines for {load.nodes} nodes")
+    return {"ours": [asdict(one) for one in ours], "peer": [asdict(one) for one in peers]}
+
+
+def hop(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+    hops = [launching.hop(options.limit)[0] for _ in range(max(3, options.repeat))]
+    peer = launching.peer(Load(1, 8), options.limit, capacity=False)
+    middle = statistics.median(hops)
+    say("\nFirst offering without capacity: from EC2's answer to asking for the next\n")
+    what = f"none: nodes set down after {peer.wall:.1f} s, the next try is Slurm's requeue"
+    rows = [["toolkit", f"{middle:.2f} s (median of {len(hops)})"], ["parallelcluster", what]]
+    say(report.table(("", "hop"), rows))
+    return {"ours": hops, "peer_gives_up_after": peer.wall}
+
+
+def start(_options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+    found = starting.costs()
+    say(f"\nBefore anything is asked of anybody: medians of {starting.REPEATS}, 500 jobs x 8\n")
+    rows = [
+        ["bare interpreter, CPU", f"{found['bare']:.0f} ms"],
+        ["resume: import, burst.json and resume file parsed, CPU", f"{found['ours']:.0f} ms"],
+        ["resume: slurmctld has its process back, wall", f"{found['returns']:.0f} ms"],
+        ["parallelcluster: import alone (with boto3), CPU", f"{found['peer']:.0f} ms"],
+    ]
+    say(report.table(("", "time"), rows))
+    return dict(found)
+
+
+def reconcile(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+    later = [converging.reconcile(NODES, options.limit) for _ in range(options.repeat)]
+    first = [converging.first_sight(FRESH, options.limit) for _ in range(options.repeat)]
+    say(f"\nOne pass of reconcile, {NODES:,} nodes up, through boto3 and scontrol --json\n")
+    rows = [
+        report.row(f"{NODES:,} machines seen before", later),
+        report.row(f"{FRESH:,} machines never seen: writes their ledger", first),
+    ]
+    say(report.table(report.COLUMNS, rows))
+    return {"first": [asdict(one) for one in first], "later": [asdict(one) for one in later]}
+
+
+def suspend(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+    runs = [converging.suspend(1000, options.limit) for _ in range(options.repeat)]
+    say("\nSuspend of 1,000 nodes, machines ended and their end confirmed\n")
+    say(report.table(report.COLUMNS, [report.row("toolkit", runs)]))
+    say("(parallelcluster's SuspendProgram ends nothing; its daemon does, within 60 s)")
+    return {"ours": [asdict(one) for one in runs]}
+
+
+OTHERS: dict[str, Callable[[argparse.Namespace, Callable[[str], None]], dict[str, Any]]] = {
+    "hop": hop,
+    "start": start,
+    "reconcile": reconcile,
+    "suspend": suspend,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join((*LOADS, *OTHERS)))
+    parser.add_argument("--repeat", type=int, default=1, help="runs of each; medians are shown")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds a run may take")
+    parser.add_argument("--json", type=Path, help="also write the figures there")
+    options = parser.parse_args()
+    chosen = options.names or [*LOADS, *OTHERS]
+    unknown = set(chosen) - {*LOADS, *OTHERS}
+    if unknown:
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+
+    def say(text: str) -> None:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+    say(f"{HEAD}\n{report.machine()}")
+    found = {
+        name: launch(name, options, say) if name in LOADS else OTHERS[name](options, say)
+        for name in chosen
+    }
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""Reconcile at scale, and the end of many machines at once, through the real adapters.
+
+EC2's answer to DescribeInstances is the local cloud's own for 1,000 machines, repeated under other
+ids page by page; scontrol's is every key of 24.11 for each node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.bench import arena, ask, contest, launching, scontrol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.bench.arena import Arena, Gate
+    from tests.bench.contest import Figures
+    from tests.bench.scontrol import Stub
+
+PAGE = 1000
+_NODES = re.compile(rf"{ask.OUR_POOL}-(?:\d+|\[[\d,-]+\])")
+RUNNING = ("ALLOCATED", "CLOUD")
+GOING = ("CLOUD", "IDLE", "POWERING_DOWN")
+
+
+def program(name: str, root: Path, found: Arena, stub: Stub, limit: float, *more: str) -> Figures:
+    argv = [contest.our_python(), "-I", str(contest.HERE / "ours.py"), name, str(root), *more]
+    environment = contest.environment(found.endpoint, stub)
+    return contest.run("toolkit", argv, environment, arena=found, stub=stub, limit=limit)
+
+
+def launched(root: Path, found: Arena, load: ask.Load, limit: float) -> Stub:
+    """So many machines running, started by resume itself."""
+    subnet = arena.prepare(found, launching.client(found))
+    stub = scontrol.write(root / "slurm", load.names(ask.OUR_POOL), launching.UP)
+    ask.write_ours(root, load, subnet, stub.bin)
+    launching.our_resume(load, root, found, stub, limit)
+    return stub
+
+
+def again(root: Path, names: list[str], state: tuple[str, ...]) -> Stub:
+    """Slurm as it is some time later; its earlier calls are not counted."""
+    shutil.rmtree(root / "slurm")
+    return scontrol.write(root / "slurm", names, state)
+
+
+def suspend(nodes: int, limit: float) -> Figures:
+    load = ask.Load(1, nodes)
+    with tempfile.TemporaryDirectory() as place, arena.opened(Path(place) / "cloud") as (found, _):
+        root = Path(place)
+        launched(root, found, load, limit)
+        stub = again(root, load.names(ask.OUR_POOL), GOING)
+        found.served.clear()
+        return program("suspend", root, found, stub, limit, load.hostlist(ask.OUR_POOL))
+
+
+def reconcile(nodes: int, limit: float) -> Figures:
+    """A pass over machines that were seen before, as nearly all passes are."""
+    with tempfile.TemporaryDirectory() as place, _running(Path(place), nodes, limit) as found:
+        root = Path(place)
+        names = ask.Load(1, nodes).names(ask.OUR_POOL)
+        stub = again(root, names, RUNNING)
+        program("reconcile-unwritten", root, found, stub, limit)
+        stub = again(root, names, RUNNING)
+        found.served.clear()
+        return program("reconcile", root, found, stub, limit)
+
+
+def first_sight(nodes: int, limit: float) -> Figures:
+    """A pass that sees so many machines for the first time, and writes the ledger of each."""
+    with tempfile.TemporaryDirectory() as place, _running(Path(place), nodes, limit) as found:
+        stub = again(Path(place), ask.Load(1, nodes).names(ask.OUR_POOL), RUNNING)
+        found.served.clear()
+        return program("reconcile", Path(place), found, stub, limit)
+
+
+@contextlib.contextmanager
+def _running(root: Path, nodes: int, limit: float) -> Iterator[Arena]:
+    base = ask.Load(1, min(PAGE, nodes))
+    with arena.opened(root / "cloud", throttled=False) as (found, gate):
+        launched(root, found, base, limit)
+        _repeat(found, gate, nodes // base.nodes)
+        settings = json.loads((root / "burst.json").read_text())
+        settings["pools"][ask.OUR_POOL]["nodes"] = ask.Load(1, nodes).hostlist(ask.OUR_POOL)
+        (root / "burst.json").write_text(json.dumps(settings))
+        yield found
+
+
+def _repeat(found: Arena, gate: Gate, pages: int) -> None:
+    """Answer DescribeInstances with the cloud's own page, over and over, as other machines."""
+    keep: list[bytes] = []
+    client = launching.client(found)
+    client.meta.events.register("after-call.ec2", lambda http_response, **_: keep.append(
+        http_response.content))  # fmt: skip
+    client.describe_instances(
+        Filters=[{"Name": "tag:toolkit:cluster", "Values": ["demo"]}], MaxResults=PAGE
+    )
+    gate.canned["DescribeInstances"] = [
+        _page(keep[-1].decode(), number, last=number == pages - 1) for number in range(pages)
+    ]
+
+
+def _later(hostlist: str, by: int) -> str:
+    return re.sub(r"\d+", lambda found: str(int(found[0]) + by), hostlist)
+
+
+def _page(text: str, number: int, *, last: bool) -> bytes:
+    shifted = _NODES.sub(lambda found: _later(found[0], number * PAGE), text)
+    renamed = re.sub(r"<instanceId>i-..", f"<instanceId>i-{number:02x}", shifted)
+    running = renamed.replace(
+        "<code>0</code><name>pending</name>", "<code>16</code><name>running</name>"
+    )
+    running = re.sub(r"<nextToken>.*?</nextToken>|<nextToken\s*/>", "", running)
+    token = "" if last else f"<nextToken>{number + 1}</nextToken>"
+    return running.replace(
+        "</DescribeInstancesResponse>", f"{token}</DescribeInstancesResponse>"
+    ).encode()

@@ -1,0 +1,86 @@
+"""Launch benchmarks: both contestants against the same throttled EC2, one after the other."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.bench import arena, ask, contest, scontrol
+from toolkit.local.faults import Pattern
+
+if TYPE_CHECKING:
+    from tests.bench.arena import Arena
+    from tests.bench.ask import Load
+    from tests.bench.contest import Figures
+
+UP = ("ALLOCATED", "CLOUD", "NOT_RESPONDING", "POWERING_UP")
+
+
+def client(found: Arena) -> Any:
+    import boto3
+
+    return boto3.client(
+        "ec2",
+        region_name="us-east-1",
+        endpoint_url=found.endpoint,
+        aws_access_key_id="AKIALOCALCLOUD000000",
+        aws_secret_access_key="local",
+    )
+
+
+def ours(load: Load, limit: float) -> Figures:
+    with tempfile.TemporaryDirectory() as place, arena.opened(Path(place) / "cloud") as (found, _):
+        root = Path(place)
+        subnet = arena.prepare(found, client(found))
+        stub = scontrol.write(root / "slurm", load.names(ask.OUR_POOL), UP)
+        ask.write_ours(root, load, subnet, stub.bin)
+        return our_resume(load, root, found, stub, limit)
+
+
+def our_resume(load: Load, root: Path, found: Arena, stub: scontrol.Stub, limit: float) -> Figures:
+    argv = [contest.our_python(), "-I", str(contest.HERE / "ours.py"), "resume", str(root)]
+    environment = contest.environment(
+        found.endpoint, stub, SLURM_RESUME_FILE=str(root / "resume.json")
+    )
+    hostlist = load.hostlist(ask.OUR_POOL)
+    return contest.run(
+        "toolkit", [*argv, hostlist], environment, arena=found, stub=stub, limit=limit
+    )
+
+
+def peer(load: Load, limit: float, *, capacity: bool = True) -> Figures:
+    with tempfile.TemporaryDirectory() as place, arena.opened(Path(place) / "cloud") as (found, _):
+        root = Path(place)
+        arena.prepare(found, client(found))
+        if not capacity:
+            found.cloud.faults.limit(Pattern(), 0)
+        stub = scontrol.write(root / "slurm", load.names(ask.PEER_POOL), UP)
+        ask.write_peer(root, load)
+        environment = contest.environment(
+            found.endpoint,
+            stub,
+            SLURM_RESUME_FILE=str(root / "resume.json"),
+            CONFIG_FILE=str(root / "resume.conf"),
+            SLURM_BINARIES_DIR=str(stub.bin),
+            PEER_LOG=str(root / "peer.log"),
+        )
+        argv = [contest.peer_python(), str(contest.HERE / "peer.py"), load.hostlist(ask.PEER_POOL)]
+        return contest.run(
+            "parallelcluster", argv, environment, arena=found, stub=stub, limit=limit
+        )
+
+
+def hop(limit: float) -> tuple[float, Figures]:
+    """Seconds from EC2 saying that the first offering has no capacity to asking for the next."""
+    load = ask.Load(1, 8)
+    with tempfile.TemporaryDirectory() as place, arena.opened(Path(place) / "cloud") as (found, _):
+        root = Path(place)
+        subnet = arena.prepare(found, client(found))
+        found.cloud.faults.limit(Pattern.parse("spot"), 0)
+        stub = scontrol.write(root / "slurm", load.names(ask.OUR_POOL), UP)
+        ask.write_ours(root, load, subnet, stub.bin, ask.SPOT, ask.ON_DEMAND)
+        figures = our_resume(load, root, found, stub, limit)
+        tried = [one for one in found.served if one.action in arena.LAUNCHES]
+        success = next(one for one in tried if one.started)
+        return max(0.0, success.began - tried[0].ended), figures

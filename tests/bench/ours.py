@@ -1,0 +1,62 @@
+"""Contestant: this toolkit's programs, as their entry points run them, on given directories.
+
+ours.py PROGRAM ROOT [HOSTLIST]
+
+Only the paths differ from a head node, and that it stays in the foreground. Prints its own CPU
+seconds and peak memory, without those of the scontrol processes it starts.
+"""
+
+# ruff: noqa: E402 - a script has to find the repository before it imports from it
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from slurmplugins import bursting, names, paths, reconcile, resume_file, runtime
+from slurmplugins.model import EndCause
+
+
+def main() -> None:
+    program, root = sys.argv[1], Path(sys.argv[2])
+    hostlist = sys.argv[3] if len(sys.argv) > 3 else ""
+    paths.BURST, paths.STATE = root / "burst.json", root / "state"  # type: ignore[misc]
+    paths.LOGS = root / "logs"  # type: ignore[misc]
+    log = runtime.logger(program)
+    engine = runtime.assemble(log)
+    if program == "resume":
+        content = Path(os.environ["SLURM_RESUME_FILE"]).read_bytes()
+        bursting.resume(engine, resume_file.asks(content, hostlist))
+    elif program == "suspend":
+        bursting.suspend(engine, names.expand(hostlist), EndCause.SUSPEND)
+    else:
+        store = Nowhere() if program == "reconcile-unwritten" else engine.store
+        reconcile.run(dataclasses.replace(engine, store=store))
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    sys.stdout.write(json.dumps({"cpu": used.ru_utime + used.ru_stime, "peak_mb": peak_mb()}))
+
+
+class Nowhere:
+    """A ledger that takes everything and keeps nothing: fills reconcile's memory, costs nothing."""
+
+    def put(self, _key: str, _value: object) -> None:
+        return
+
+    def get(self, _key: str) -> None:
+        return None
+
+
+def peak_mb() -> float:
+    """The process's own; ru_maxrss would count the parent's before exec."""
+    text = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(text.split("VmHWM:")[1].split()[0]) / 1024
+
+
+if __name__ == "__main__":
+    main()

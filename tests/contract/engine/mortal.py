@@ -1,0 +1,120 @@
+"""Runs one of the engine's programs again and again, killing it one boundary later each time.
+
+mortal.py WORLD_DIR PROGRAM OUT_DIR
+
+WORLD_DIR holds a state directory and the world, the fake cloud and the fake slurmctld, as a file.
+Each run has a copy and a process of its own, which sends itself SIGKILL at its boundary; the world
+is written after each call that changed it and before the step, so that it outlives the process as
+EC2 does. Where the boundary is a journal's, a second run leaves half a line there, as a write cut
+short does. Ends when a run survives; prints a line of JSON for each run.
+"""
+
+# ruff: noqa: E402 - a script has to find the repository before it imports from it
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT))
+
+from slurmplugins import bursting, reconcile
+from slurmplugins.model import EndCause
+from tests.fakes.boundaries import watch
+from tests.fakes.engine import Bench
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from slurmplugins.runtime import Engine
+
+WORLD = "world.pickle"
+PLACE = "place"
+HALF_A_LINE = '{"at":1795000000.0,"kind":"intent","attempt":"ab'
+
+
+def programs(bench: Bench) -> dict[str, Callable[[Engine], None]]:
+    """Each as its entry point calls it, with what Slurm asks for at this moment."""
+    slurm = bench.slurm
+    return {
+        "resume": lambda engine: bursting.resume(engine, slurm.asks()),
+        "suspend": lambda engine: bursting.suspend(engine, slurm.suspended, EndCause.SUSPEND),
+        "resume_fail": lambda engine: bursting.suspend(
+            engine, slurm.resume_failed, EndCause.RESUME_FAILED
+        ),
+        "reconcile": reconcile.run,
+    }
+
+
+class Scythe:
+    """Counts the steps, keeps the world on disk, and at one step ends the process for good."""
+
+    def __init__(self, bench: Bench, fatal: int, *, torn: bool) -> None:
+        self._bench, self._fatal, self._torn = bench, fatal, torn
+        self._state = bench.engine.state
+        self._lock = threading.Lock()
+        self._passed = 0
+
+    def __call__(self, place: str) -> None:
+        with self._lock:
+            if place.endswith("done"):
+                self._bench.save(self._state / WORLD)
+            if self._passed == self._fatal:
+                self._die(place)
+            self._passed += 1
+
+    def _die(self, place: str) -> None:
+        (self._state / PLACE).write_text(place)
+        if self._torn:
+            with (self._state / "journal.jsonl").open("a") as journal:
+                journal.write(HALF_A_LINE)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def one_life(state: Path, program: str, fatal: int, *, torn: bool) -> None:
+    bench = Bench(state)
+    bench.load(state / WORLD)
+    programs(bench)[program](watch(bench.engine, Scythe(bench, fatal, torn=torn)))
+    bench.save(state / WORLD)
+
+
+def reap(template: Path, program: str, state: Path, fatal: int, *, torn: bool) -> int:
+    """One run in a process of its own; minus the signal it died of, or its exit status."""
+    shutil.copytree(template, state)
+    child = os.fork()
+    if not child:
+        try:
+            one_life(state, program, fatal, torn=torn)
+        except BaseException:  # noqa: BLE001 - the child must end here, and say why
+            traceback.print_exc()
+            os._exit(70)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def main() -> None:
+    template, program, out = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
+    for step in itertools.count():
+        for torn in (False, True):
+            state = out / f"{step}{'-torn' if torn else ''}"
+            status = reap(template, program, state, step, torn=torn)
+            place = state / PLACE
+            where = place.read_text() if place.exists() else ""
+            sys.stdout.write(json.dumps({"state": str(state), "at": where, "status": status}))
+            sys.stdout.write("\n")
+            if status != -signal.SIGKILL:
+                return
+            if not where.startswith("journal."):
+                break
+
+
+if __name__ == "__main__":
+    main()

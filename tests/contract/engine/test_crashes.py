@@ -1,0 +1,191 @@
+"""kill -9 at every boundary of every program, one after the other: no leak, no double.
+
+A boundary is a call to the journal, the capacity memory, the cloud, Slurm or the object store;
+the process dies once before each takes effect and once after, before it learns of it. What is left
+is a state directory, a world in which EC2 and Slurm go on, and the timer that runs reconcile.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from slurmplugins import bursting, names, reconcile
+from slurmplugins.model import EndCause
+from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from slurmplugins.model import Instance
+
+MORTAL = Path(__file__).with_name("mortal.py")
+WORLD = "world.pickle"
+NODES = names.expand("gpu-[001-008]")
+PASSES = 60
+FEWEST = 8
+"""Boundaries of the smallest program; fewer would mean that nothing was watched."""
+
+PERIOD = 15.0
+"""Seconds between two passes of reconcile, as the timer has it."""
+
+QUIET = 3
+"""All must be well within PASSES passes, and stay so for a few."""
+
+
+def two_jobs_and_a_fallback(bench: Bench) -> None:
+    bench.cloud.capacity = {SPOT_A: 3}
+    bench.slurm.start(1, NODES[:3])
+    bench.slurm.start(2, NODES[3:7])
+
+
+def a_job_that_can_not_be_had_whole(bench: Bench) -> None:
+    bench.cloud.capacity = {SPOT_A: 3, SPOT_B: 0, ON_DEMAND: 0}
+    bench.slurm.start(1, (*NODES[:3], *names.expand("cpu-[1-2]")))
+    bench.cloud.refusals = {"on-demand:m7i.large:us-east-1a": "VcpuLimitExceeded"}
+    bench.slurm.start(2, NODES[3:8])
+
+
+def a_lost_answer(bench: Bench) -> None:
+    bench.cloud.lag = 30.0
+    bench.cloud.lose_answers = 1
+    bench.slurm.start(1, NODES[:2])
+
+
+def nodes_let_go(bench: Bench) -> None:
+    up(bench, 4)
+    bench.slurm.finish(1)
+    bench.slurm.power_down(NODES[:4])
+    bench.slurm.tick()
+
+
+def machines_that_never_came_up(bench: Bench) -> None:
+    ask = bench.slurm.start(1, NODES[:3])
+    bursting.resume(bench.engine, [ask])
+    bench.clock.advance(bench.slurm.resume_timeout + 1)
+    bench.slurm.tick()
+
+
+def a_world_in_disorder(bench: Bench) -> None:
+    """An orphan, a double, an interruption, a node that lost its machine, a half-given-back one."""
+    up(bench, 5)
+    first = live(bench)
+    double = replace(first[NODES[0]], id="i-double", address="10.9.0.1")
+    orphan = replace(first[NODES[0]], id="i-orphan", node=NODES[7], address="10.9.0.2")
+    bench.cloud.add(double)
+    bench.cloud.add(orphan)
+    bench.clock.advance(bench.config.orphan_grace + 1)
+    bench.cloud.interrupt(first[NODES[1]].id)
+    bench.slurm.down([NODES[2]], "toolkit: no-capacity")
+    bench.cloud.end(first[NODES[2]].id, "Client.UserInitiatedShutdown")
+
+
+def up(bench: Bench, count: int) -> None:
+    ask = bench.slurm.start(1, NODES[:count])
+    bursting.resume(bench.engine, [ask])
+    bench.clock.advance(PERIOD)
+    bench.boot()
+
+
+CASES: dict[str, tuple[str, Callable[[Bench], None]]] = {
+    "resume": ("resume", two_jobs_and_a_fallback),
+    "resume-in-vain": ("resume", a_job_that_can_not_be_had_whole),
+    "resume-unanswered": ("resume", a_lost_answer),
+    "suspend": ("suspend", nodes_let_go),
+    "resume-fail": ("resume_fail", machines_that_never_came_up),
+    "reconcile": ("reconcile", a_world_in_disorder),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_killed_at_every_boundary_it_neither_leaks_nor_doubles(case: str, tmp_path: Path):
+    lives = every_death(case, tmp_path)
+    *killed, survivor = lives
+    assert survivor["status"] == 0
+    assert {item["status"] for item in killed} == {-signal.SIGKILL}
+    assert len({item["at"] for item in killed}) >= FEWEST
+    for item in lives:
+        recovered(Path(item["state"]), item["at"] or "its end")
+
+
+def every_death(case: str, directory: Path) -> list[dict[str, Any]]:
+    """Run the case's program until it dies at its first boundary, its second, and so on."""
+    program, prepare = CASES[case]
+    template = directory / "template"
+    template.mkdir()
+    bench = Bench(template)
+    prepare(bench)
+    bench.save(template / WORLD)
+    argv = [sys.executable, str(MORTAL), str(template), program, str(directory)]
+    done = subprocess.run(argv, capture_output=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr.decode()
+    assert not done.stderr, done.stderr.decode()
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def recovered(state: Path, place: str) -> None:
+    """Nothing but time, Slurm and reconcile; then everything must be right again."""
+    bench = Bench(state)
+    bench.load(state / WORLD)
+    journaled(bench, place)
+    bench.cloud.calm()
+    quiet = 0
+    for _ in range(PASSES):
+        bench.clock.advance(PERIOD)
+        bench.boot()
+        bench.slurm.tick()
+        slurm_calls(bench)
+        reconcile.run(bench.engine)
+        no_doubles(bench, place)
+        quiet = 0 if list(left_over(bench)) else quiet + 1
+        if quiet == QUIET:
+            return
+    raise AssertionError(f"killed at {place}: {list(left_over(bench))}")
+
+
+def slurm_calls(bench: Bench) -> None:
+    """slurmctld goes on: what it let go of is suspended, what was requeued starts again."""
+    let_go, bench.slurm.suspended = bench.slurm.suspended, []
+    failed, bench.slurm.resume_failed = bench.slurm.resume_failed, []
+    bursting.suspend(bench.engine, let_go, EndCause.SUSPEND)
+    bursting.suspend(bench.engine, failed, EndCause.RESUME_FAILED)
+    bursting.resume(bench.engine, bench.slurm.schedule())
+
+
+def journaled(bench: Bench, place: str) -> None:
+    journal = bench.engine.state / "journal.jsonl"
+    text = journal.read_text() if journal.exists() else ""
+    lines = [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+    attempts = {line["attempt"] for line in lines if line["kind"] == "intent"}
+    assert {item.attempt for item in bench.cloud.requests} <= attempts, place
+
+
+def no_doubles(bench: Bench, place: str) -> None:
+    ended = bench.engine.journal.claims().ended
+    nodes = [item.node for item in bench.cloud.live() if item.id not in ended]
+    assert len(nodes) == len(set(nodes)), f"two machines for a node after {place}"
+
+
+def left_over(bench: Bench) -> Iterator[str]:
+    machines = live(bench)
+    if len(machines) != len(bench.cloud.live()):
+        yield "two machines for a node"
+    unsettled = {"DOWN", "DRAIN", "POWERING_UP", "POWERING_DOWN", "POWER_DOWN"}
+    for name in bench.config.pool_by_node:
+        flags = bench.slurm.flags(name)
+        if flags & unsettled or (name in machines) == ("POWERED_DOWN" in flags):
+            yield f"{name} is {sorted(flags)}, its machine {name in machines}"
+    for number, job in bench.slurm.queue.items():
+        if job.state != "RUNNING" or not set(job.nodes) <= set(machines):
+            yield f"job {number} is {job.state}"
+
+
+def live(bench: Bench) -> dict[str | None, Instance]:
+    return {item.node: item for item in bench.cloud.live()}

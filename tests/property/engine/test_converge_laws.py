@@ -1,0 +1,195 @@
+"""Laws of reconcile's plan that hold in every world, however odd."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import given, strategies as st
+
+from slurmplugins import config, converge, names
+from slurmplugins.actions import MarkDown, PowerUp, Reopen, Terminate
+from slurmplugins.health import Health, ScheduledEvent
+from slurmplugins.model import (
+    Assignment,
+    Claims,
+    EndCause,
+    Instance,
+    InstanceState,
+    Lifecycle,
+    Node,
+)
+from tests.fakes.engine import burst
+
+CONFIG = config.parse(burst("gpu-[001-004]"))
+NODES = (*CONFIG.pool_by_node, names.parse("onprem-1"), names.parse("gone-1"))
+IDS = tuple(f"i-{number}" for number in range(6))
+NOW = 1_795_000_000.0
+BASES = ("IDLE", "ALLOCATED", "MIXED", "DOWN")
+FLAGS = (
+    "DRAIN",
+    "INVALID_REG",
+    "NOT_RESPONDING",
+    "POWERED_DOWN",
+    "POWERING_DOWN",
+    "POWERING_UP",
+    "POWER_DOWN",
+    "COMPLETING",
+    "REBOOT_ISSUED",
+    "A_FLAG_OF_2031",
+)
+REASONS = (
+    "",
+    "bad disk",
+    "Not responding",
+    "ResumeTimeout reached",
+    "toolkit: x",
+    "Low RealMemory",
+)
+codes = st.sampled_from(["", "Server.SpotInstanceTermination", "Client.UserInitiatedShutdown", "x"])
+instances = st.builds(
+    Instance,
+    id=st.sampled_from(IDS),
+    state=st.sampled_from(InstanceState),
+    role=st.sampled_from(["compute", "compute", "compute", "head", "builder", ""]),
+    node=st.sampled_from((*NODES, None)),
+    pool=st.sampled_from(["gpu", "gpu", "cpu", ""]),
+    partition=st.just("spot"),
+    attempt=st.just("a"),
+    type=st.just("g5.xlarge"),
+    zone=st.just("us-east-1a"),
+    lifecycle=st.sampled_from(Lifecycle),
+    address=st.sampled_from(["", "10.0.0.1"]),
+    price=st.just("1"),
+    launched_at=st.sampled_from([NOW - age for age in (0, 30, 100, 200, 1000)]),
+    end_code=codes,
+)
+health = st.builds(
+    Health,
+    id=st.sampled_from(IDS),
+    impaired_since=st.sampled_from([None, 0.0, NOW]),
+    events=st.sampled_from([(), (ScheduledEvent("system-reboot", NOW + 60),)]),
+    notice=st.booleans(),
+)
+
+
+@st.composite
+def node(draw: st.DrawFn, name: str) -> Node:
+    flags = {draw(st.sampled_from(BASES)), *draw(st.sets(st.sampled_from(FLAGS), max_size=3))}
+    instance = draw(st.sampled_from(("", *IDS)))
+    return Node(name, frozenset(flags), draw(st.sampled_from(REASONS)), instance)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> converge.World:
+    listed = draw(st.lists(instances, max_size=6, unique_by=lambda item: item.id))
+    known = [name for name in NODES[:-1] if draw(st.integers(0, 9))]
+    subset = st.sets(st.sampled_from(IDS), max_size=3)
+    launched = {key: Assignment(NODES[0], key, "", "") for key in draw(subset)}
+    causes = st.sampled_from(EndCause)
+    return converge.World(
+        config=replace(CONFIG, static=frozenset(draw(st.sets(st.sampled_from(NODES[:4]))))),
+        instances=tuple(listed),
+        nodes={name: draw(node(name)) for name in known},
+        claims=Claims(
+            busy=frozenset(draw(st.sets(st.sampled_from(NODES), max_size=2))),
+            launched=launched,
+            ended=draw(st.dictionaries(st.sampled_from(IDS), causes, max_size=2)),
+        ),
+        now=NOW,
+        unbacked_since=dict.fromkeys(draw(st.sets(st.sampled_from(NODES[:4]))), NOW - 100),
+        health={item.id: item for item in draw(st.lists(health, max_size=3))},
+        known=frozenset(draw(subset)),
+        doubted_since=draw(st.sampled_from([None, NOW - 1, NOW - 700])),
+    )
+
+
+def kept_off(found: Node) -> bool:
+    """A person's, as far as anyone can tell."""
+    slurms_own = ("Not responding", "ResumeTimeout")
+    ours = found.reason.startswith(("toolkit:", *slurms_own) if found.down else "toolkit:")
+    return (found.drain or found.down) and not ours and "INVALID_REG" not in found.flags
+
+
+@given(worlds())
+def test_a_node_that_a_person_holds_hears_nothing_from_us(world: converge.World):
+    for action in converge.plan(world).actions:
+        if not isinstance(action, Terminate):
+            assert not kept_off(world.nodes[action.node]), action
+
+
+@given(worlds())
+def test_nodes_of_others_and_nodes_a_run_works_on_are_never_touched(world: converge.World):
+    for action in converge.plan(world).actions:
+        if isinstance(action, Terminate):
+            continue
+        assert action.node in CONFIG.pool_by_node
+        assert action.node not in world.claims.busy
+
+
+@given(worlds())
+def test_only_compute_machines_end_and_only_once(world: converge.World):
+    ends = [item for item in converge.plan(world).actions if isinstance(item, Terminate)]
+    assert all(item.instance.role == "compute" for item in ends)
+    assert not any(item.instance.state.over for item in ends)
+    counts = Counter((item.instance.id, item.cause) for item in ends)
+    assert all(count == 1 for count in counts.values()), counts
+
+
+@given(worlds())
+def test_a_machine_that_a_working_node_runs_on_is_never_ended(world: converge.World):
+    for action in converge.plan(world).actions:
+        if not isinstance(action, Terminate) or action.instance.id in world.claims.ended:
+            continue
+        machine = action.instance
+        found = world.nodes.get(machine.node or "")
+        works = found is not None and found.up and not found.invalid
+        assert not (works and found.instance_id == machine.id and machine.state.live), action
+
+
+@given(worlds())
+def test_a_plan_with_a_note_does_nothing(world: converge.World):
+    found = converge.plan(world)
+    assert not (found.note and found.actions)
+
+
+@given(worlds())
+def test_without_slurm_or_without_ec2_no_machine_in_use_ends(world: converge.World):
+    assert converge.plan(replace(world, nodes={})).actions == ()
+
+
+@given(worlds())
+def test_power_is_never_asked_down_where_it_would_stick(world: converge.World):
+    for action in converge.plan(world).actions:
+        if not isinstance(action, Terminate | Reopen | PowerUp):
+            assert not world.nodes[action.node].off, action
+
+
+@given(worlds())
+def test_a_plan_says_each_thing_of_a_node_once(world: converge.World):
+    said = [
+        (type(item), item.node)
+        for item in converge.plan(world).actions
+        if not isinstance(item, Terminate)
+    ]
+    assert len(said) == len(set(said))
+
+
+@given(worlds())
+def test_jobs_are_sent_away_only_for_a_machine_that_is_lost_or_useless(world: converge.World):
+    for action in converge.plan(world).actions:
+        if isinstance(action, MarkDown):
+            assert action.reason.split(" (")[0] in {
+                "toolkit: interrupted",
+                "toolkit: machine-ended",
+                "toolkit: no-machine",
+                "toolkit: impaired",
+                "toolkit: never-booted",
+                "toolkit: never-registered",
+                "toolkit: invalid-registration",
+            }
+
+
+@given(worlds())
+def test_the_plan_is_a_function_of_the_world(world: converge.World):
+    assert converge.plan(world) == converge.plan(world)

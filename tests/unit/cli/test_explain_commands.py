@@ -1,0 +1,123 @@
+"""`toolkit why`, `nodes`, `jobs` and `reconcile --plan`: one question to the head each."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slurmplugins import fact_sheet
+from slurmplugins.fact_sheet import FactSheet, JobFact, MachineFact, NodeFact
+from toolkit import cli
+from toolkit.deploy.head import Head
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "local.yaml"
+NOW = 1_795_000_000.0
+SHEET = FactSheet(
+    at=NOW,
+    cluster="demo",
+    nodes=(
+        NodeFact("gpu-001", ("IDLE",), "", "gpu", "i-1"),
+        NodeFact("gpu-002", ("IDLE", "POWERED_DOWN"), pool="gpu"),
+    ),
+    machines=(
+        MachineFact("i-1", "gpu-001", "gpu", "compute", "running", "g5.xlarge", "us-east-1a",
+                    "spot", "0.4", launched_at=NOW - 90),
+    ),
+    jobs=(JobFact(7, "evil\x1b[31m", "ada", states=("PENDING",), reason="Priority",
+                  submitted_at=NOW - 90),),
+)  # fmt: skip
+PLAN = {
+    "note": "",
+    "remarks": ["i-9 is odd"],
+    "actions": [{"action": "Terminate", "node": "gpu-001", "instance": "i-1", "why": "orphan"}],
+}
+
+
+@pytest.fixture(autouse=True)
+def asked(tmp_path, monkeypatch):
+    """Every command sent to the head; it answers with the sheet, or the plan."""
+    credentials = tmp_path / "credentials"
+    credentials.write_text("[local]\naws_access_key_id=x\naws_secret_access_key=x\n")
+    text = EXAMPLE.read_text()
+    config = tmp_path / "cluster.yaml"
+    lines = [
+        f"  credentials_file: {credentials}" if "credentials_file" in line else line
+        for line in text.splitlines()
+    ]
+    config.write_text("\n".join(lines))
+    monkeypatch.setenv("TOOLKIT_CONFIG", str(config))
+    sent = []
+
+    def run(_head, argv, *, timeout=60):
+        del timeout
+        sent.append(list(argv))
+        plan = argv[-1] == "--plan"
+        return json.dumps(PLAN if plan else fact_sheet.to_json(SHEET))
+
+    monkeypatch.setattr(Head, "run", run)
+    return sent
+
+
+def test_nodes_shows_the_machine_behind_each(capsys):
+    assert cli.run(["nodes"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[1].split() == [
+        "gpu-001", "idle", "i-1", "g5.xlarge", "us-east-1a", "spot", "0.4000", "1", "m",
+    ]  # fmt: skip
+    assert "1 nodes at rest" in out
+
+
+def test_nodes_as_json_has_every_node(capsys):
+    assert cli.run(["nodes", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["nodes"]
+    assert [row["node"] for row in rows] == ["gpu-001", "gpu-002"]
+
+
+def test_jobs_can_not_draw_on_the_terminal(capsys):
+    assert cli.run(["jobs"]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "evil?[31m" in out
+
+
+@pytest.mark.parametrize("target", ["7", "7_3", "7.batch"])
+def test_why_asks_the_head_about_the_job(asked, capsys, target):
+    assert cli.run(["why", target]) == 0
+    assert asked[0][-2:] == ["job", "7"]
+    out = capsys.readouterr().out
+    assert "pending for 1 m: jobs of higher priority go first" in out
+    assert "\x1b" not in out
+
+
+def test_why_of_a_node_as_json(asked, capsys):
+    assert cli.run(["why", "gpu-002", "--json"]) == 0
+    assert asked[0][-2:] == ["node", "gpu-002"]
+    assert json.loads(capsys.readouterr().out)["verdict"] == "off: no machine, and none is needed"
+
+
+def test_why_refuses_what_is_neither_job_nor_node(asked):
+    assert cli.run(["why", "$(id)"]) == 2
+    assert asked == []
+
+
+def test_the_plan_is_a_table(asked, capsys):
+    assert cli.run(["reconcile", "--plan"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[1].split() == ["Terminate", "gpu-001", "i-1", "orphan"]
+    assert "note: i-9 is odd" in out
+    assert asked[0][-1] == "--plan"
+
+
+def test_the_plan_as_json_is_the_heads_own(capsys):
+    assert cli.run(["reconcile", "--plan", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == PLAN
+
+
+def test_reconcile_without_plan_is_refused():
+    assert cli.run(["reconcile"]) == 2
+
+
+def test_the_head_is_never_asked_as_root(asked):
+    for command in (["nodes"], ["jobs"], ["why", "7"], ["reconcile", "--plan"]):
+        cli.run(command)
+    assert all(argv[1:4] == ["-u", "slurm", "--"] for argv in asked)

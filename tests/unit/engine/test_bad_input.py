@@ -1,0 +1,199 @@
+"""Hostile names, broken disks, wrong files: a coded reason, nothing twice, nothing lost."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins import bursting, config, names, resume_file, runtime
+from slurmplugins.cloud import codes, spec
+from slurmplugins.errors import BadName, ConfigError
+from slurmplugins.model import JobAsk, LaunchRequest
+from tests.fakes.engine import Bench, burst
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+G = names.expand("gpu-[001-008]")
+HOSTILE = ["$(id)", "a b", "x\ny", "é", "../../etc", "a" * 300, "-rf", "gpu;true", '"', "{{7*7}}"]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def reasons(bench: Bench) -> set[str]:
+    return {item.reason for item in bench.slurm.state.values() if "DOWN" in item.flags}
+
+
+# Names
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_hostile_node_name_is_no_name(text: str):
+    with pytest.raises(BadName):
+        names.parse(text)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("key", ["partition", "launch_template", "type", "zone", "pool"])
+def test_a_hostile_word_in_burst_json_is_refused(key: str, text: str):
+    document = burst()
+    pools = document["pools"]
+    gpu = pools["gpu"]  # type: ignore[index]
+    if key == "pool":
+        pools[text] = pools.pop("gpu")  # type: ignore[index, attr-defined]
+    elif key in {"type", "zone"}:
+        gpu["offerings"][0][key] = text
+    else:
+        gpu[key] = text
+    with pytest.raises(ConfigError):
+        config.parse(document)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_a_jobs_owner_writes_reaches_no_tag_and_no_command(bench: Bench, text: str):
+    entry = {
+        "job_id": 7,
+        "nodes_resume": "gpu-001",
+        "partition": text,
+        "features": text,
+        "extra": text,
+        "reservation": text,
+        "name": text,
+        "account": text,
+    }
+    content = json.dumps({"jobs": [entry]}).encode()
+    asks = resume_file.asks(content, "gpu-001")
+    bench.slurm.start(7, asks[0].nodes)
+    bursting.resume(bench.engine, asks)
+    (machine,) = bench.cloud.machines.values()
+    assert not any(text in value for value in machine.tags.values())
+    assert not any(text in line for line in bench.slurm.writes)
+
+
+@pytest.mark.parametrize("job", [0, -1, 2**40, True, "7", None, 1.5])
+def test_an_odd_job_number_is_no_job_but_its_nodes_are_launched(job: object):
+    content = json.dumps({"jobs": [{"job_id": job, "nodes_resume": "gpu-001"}]}).encode()
+    assert resume_file.asks(content, "gpu-001") == (JobAsk(None, G[:1]),)
+
+
+def test_a_file_that_repeats_names_without_end_is_not_read_to_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(resume_file, "MAX_NAMES", 3000)
+    jobs = [{"job_id": n, "nodes_resume": "other-[001-999]"} for n in range(1, 9)]
+    last = {"job_id": 9, "nodes_resume": "gpu-001"}
+    content = json.dumps({"jobs": [*jobs, last]}).encode()
+    assert resume_file.asks(content, "gpu-001") == (JobAsk(None, G[:1]),)
+
+
+def test_every_tag_of_a_launch_is_within_ec2s_bounds():
+    nodes = names.expand("a" * 40 + "-[000001-002000]")[::17]
+    offering = config.parse(burst()).pools["gpu"].offerings[0]
+    request = LaunchRequest(
+        "a" * 24, "demo", "gpu", "p", "t", "subnet-a", offering, nodes, others=(offering,) * 3
+    )
+    pairs = spec.tag_list(request)
+    assert len(pairs) <= 50
+    assert all(len(item["Value"]) <= 256 and len(item["Key"]) <= 128 for item in pairs)
+
+
+# Disks
+
+
+class FullDisk:
+    """write(2) as a full disk answers it, from the nth call on."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+        self.write = os.write
+
+    def __call__(self, descriptor: int, content: bytes) -> int:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(28, "No space left on device")
+        return self.write(descriptor, content)
+
+
+@pytest.mark.parametrize("after", range(4))
+def test_a_disk_that_fills_up_at_any_write_leaves_no_half_job(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, after: int
+):
+    ask = bench.slurm.start(7, G[:3])
+    monkeypatch.setattr(os, "write", FullDisk(after))
+    bursting.resume(bench.engine, [ask])
+    monkeypatch.undo()
+    live = bench.cloud.live()
+    if live:
+        assert len(live) == 3
+        assert bench.slurm.queue[7].state == "RUNNING"
+    else:
+        assert reasons(bench) == {"toolkit: state"}
+    bursting.resume(bench.engine, [ask])
+    counted = [item.node for item in bench.cloud.live()]
+    assert len(counted) == len(set(counted))
+
+
+def test_a_state_folder_that_can_not_be_used_gives_the_nodes_back(tmp_path: Path):
+    bench = Bench(tmp_path)
+    (tmp_path / "runs").write_text("not a folder")
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert bench.cloud.requests == []
+    assert reasons(bench) == {"toolkit: state"}
+    assert bench.slurm.queue[7].state == "PENDING"
+
+
+def test_a_capacity_memory_that_can_not_be_written_stops_nothing(tmp_path: Path):
+    bench = Bench(tmp_path)
+    (tmp_path / "offerings.json").mkdir()
+    bench.cloud.capacity = {"spot:g5.xlarge:us-east-1a": 0}
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert len(bench.cloud.live()) == 2
+
+
+# Credentials and configuration
+
+
+def test_a_missing_credential_holds_the_job_and_says_so(bench: Bench):
+    def refused() -> tuple[()]:
+        raise codes.error("MissingCredentials", "Unable to locate credentials")
+
+    bench.cloud.instances = refused  # type: ignore[method-assign]
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert reasons(bench) == {"toolkit: denied (MissingCredentials)"}
+    assert bench.slurm.queue[7].held
+    assert "Unable to locate credentials" in bench.slurm.queue[7].comment
+
+
+def test_a_slurm_conf_of_another_cluster_is_noticed(tmp_path: Path):
+    path = tmp_path / "slurm.conf"
+    path.write_text("# x\nClusterName = Demo # ours\nSlurmctldHost=h\n")
+    runtime.check_cluster("demo", path)
+    path.write_text("clustername=other\n")
+    with pytest.raises(ConfigError, match=r"of cluster demo, slurm\.conf of other"):
+        runtime.check_cluster("demo", path)
+    runtime.check_cluster("demo", tmp_path / "absent")
+
+
+def test_without_an_engine_the_nodes_are_given_back_with_the_reason(bench: Bench):
+    error = ConfigError(("burst.json is of cluster demo, slurm.conf of other",))
+    asks = [bench.slurm.start(7, G[:2])]
+    runtime.refuse(bench.slurm, bench.engine.log, asks, error)
+    assert reasons(bench) == {"toolkit: config"}
+    assert bench.slurm.queue[7].state == "PENDING"
+    assert "slurm.conf of other" in bench.slurm.queue[7].comment
+
+
+def test_a_policy_that_leaves_nothing_gives_the_nodes_back(bench: Bench):
+    pool = replace(bench.config.pools["gpu"], offerings=bench.config.pools["gpu"].offerings[2:])
+    policies = config.parse(burst(partitions={"spot": {"policy": "spot-only"}})).policies
+    settings = replace(bench.config, pools={"gpu": pool}, policies=policies)
+    bench.engine = replace(bench.engine, config=settings)
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert reasons(bench) == {"toolkit: no-offering"}

@@ -1,0 +1,120 @@
+"""Many jobs in few calls, and machines back to whole jobs."""
+
+from __future__ import annotations
+
+from slurmplugins import batches, identity, names
+from slurmplugins.batches import Want
+from slurmplugins.model import Instance, InstanceState, Lifecycle
+
+N = names.expand("gpu-[0001-4000]")
+
+
+def wants(*sizes: int) -> list[Want]:
+    found, at = [], 0
+    for turn, size in enumerate(sizes):
+        found.append(Want(turn, turn + 1, N[at : at + size]))
+        at += size
+    return found
+
+
+def machine(node: names.NodeName) -> Instance:
+    return Instance(
+        id=f"i-{node}",
+        state=InstanceState.PENDING,
+        role="compute",
+        node=node,
+        pool="gpu",
+        partition="spot",
+        attempt="a",
+        type="g5.xlarge",
+        zone="us-east-1a",
+        lifecycle=Lifecycle.SPOT,
+        address="10.0.0.1",
+        price="1",
+        launched_at=0.0,
+    )
+
+
+def settled(jobs: list[Want], got: int, *, old: bool = False) -> batches.Settlement:
+    nodes = [node for want in jobs for node in want.nodes][:got]
+    machines = {node: machine(node) for node in nodes}
+    return batches.settle(jobs, machines, [] if old else [item.id for item in machines.values()])
+
+
+def test_five_hundred_jobs_of_eight_nodes_are_nine_calls():
+    found = batches.batches(wants(*[8] * 500), fleet=False)
+    assert len(found) == 9, "62 whole jobs fit into a call of 500"
+    assert all(len(item.nodes) <= batches.MAX_POOLED for item in found)
+    assert tuple(node for item in found for node in item.nodes) == N
+
+
+def test_a_pooled_call_is_worth_it_for_its_smallest_job():
+    assert [item.least for item in batches.batches(wants(8, 3, 5), fleet=False)] == [3]
+
+
+def test_a_job_that_fits_into_one_call_is_never_split():
+    (found,) = batches.batches(wants(600), fleet=False)
+    assert (len(found.nodes), found.least) == (600, 600)
+
+
+def test_a_job_larger_than_a_call_is_all_or_nothing_in_each():
+    found = batches.batches(wants(2, 2500, 3), fleet=False)
+    assert [(len(item.nodes), item.least) for item in found] == [
+        (2, 2),
+        (1000, 1000),
+        (1000, 1000),
+        (500, 500),
+        (3, 3),
+    ] or sorted(len(item.nodes) for item in found) == [3, 5, 500, 1000, 1000]
+
+
+def test_nodes_scattered_over_the_pool_still_fit_into_the_tags():
+    scattered = Want(0, 1, N[::2][:900])
+    found = batches.batches([scattered], fleet=False)
+    for item in found:
+        assert len(identity.node_tags(item.nodes)) <= identity.MAX_PARTS
+    assert tuple(node for item in found for node in item.nodes) == scattered.nodes
+
+
+def test_whole_jobs_are_filled_in_queue_order():
+    jobs = wants(3, 3, 3)
+    found = settled(jobs, 7)
+    assert list(found.filled) == jobs[:2]
+    assert [item.node for item in found.spare] == [N[6]]
+
+
+def test_what_one_job_leaves_over_goes_to_the_next_that_fits():
+    jobs = wants(2, 4, 3, 1)
+    found = settled(jobs, 5)
+    assert list(found.filled) == [jobs[0], jobs[2]]
+    assert set(found.given.values()) == set(jobs[2].nodes)
+    assert found.spare == ()
+
+
+def test_a_job_keeps_its_own_machines_and_takes_only_what_it_lacks():
+    jobs = wants(3, 2)
+    machines = {node: machine(node) for node in (*jobs[0].nodes[:2], *jobs[1].nodes[:1])}
+    found = batches.settle(jobs, machines, [item.id for item in machines.values()])
+    assert list(found.filled) == [jobs[0]]
+    assert found.given == {f"i-{jobs[1].nodes[0]}": jobs[0].nodes[2]}
+
+
+def test_a_machine_that_may_have_read_its_name_is_not_given_away():
+    jobs = wants(2, 4, 3)
+    found = settled(jobs, 5, old=True)
+    assert list(found.filled) == [jobs[0]]
+    assert len(found.spare) == 3
+
+
+def test_a_fleets_machines_are_told_apart_by_the_ends_of_their_ids():
+    ids = [f"i-{n:013x}{n % 7:04x}" for n in range(500)]
+    tags = {**identity.node_tags(N[:500]), **identity.order_tags(ids)}
+    assert len(tags) <= 40
+    assert all(len(value) <= 256 for value in tags.values())
+    assert [identity.node_of(tags, 0, item) for item in ids] == list(N[:500])
+    assert identity.node_of(tags, 0, "i-0000000000000ffff") is None
+
+
+def test_a_machine_of_a_fleet_without_an_order_is_nobody():
+    tags = {"toolkit:nodes": "gpu-[001-003]", "toolkit:order": "pending"}
+    assert identity.node_of(tags, 0, "i-1") is None

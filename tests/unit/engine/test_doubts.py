@@ -1,0 +1,95 @@
+"""Launches that nobody knows the outcome of are asked about, with the same token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins import bursting, doubts, intents, names
+from slurmplugins.cloud import codes
+from slurmplugins.model import JobAsk, LaunchRequest, Lifecycle, Offering
+from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+G = names.expand("gpu-[001-008]")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def unanswered(bench: Bench, *, happened: bool) -> JobAsk:
+    """A job whose launch got no answer, asked for again by Slurm."""
+    ask = bench.slurm.start(7, G[:2])
+    if happened:
+        bench.cloud.lose_answers = 99
+    else:
+        bench.cloud.next_errors = [codes.error("Unreachable", "no answer")] * 5
+    bursting.resume(bench.engine, [ask])
+    bench.cloud.lose_answers = 0
+    assert bench.slurm.queue[7].state == "PENDING"
+    bench.slurm.define(G[:2])
+    return bench.slurm.start(7, G[:2])
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_the_next_resume_learns_what_it_was_and_the_job_runs(bench: Bench, happened: bool):
+    ask = unanswered(bench, happened=happened)
+    bench.cloud.lag = 60
+    bursting.resume(bench.engine, [ask])
+    assert [item.node for item in bench.cloud.live()] == list(G[:2])
+    assert len(bench.cloud.requests) == 1
+    assert bench.slurm.queue[7].state == "RUNNING"
+    assert bench.slurm.state[G[0]].instance_id == bench.cloud.live()[0].id
+
+
+def test_a_launch_that_turns_out_to_have_failed_is_followed_by_the_next_offering(bench: Bench):
+    ask = unanswered(bench, happened=False)
+    bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0}
+    bursting.resume(bench.engine, [ask])
+    assert {item.lifecycle for item in bench.cloud.live()} == {Lifecycle.ON_DEMAND}
+    assert len(bench.cloud.live()) == 2
+    assert bench.cloud.requests[-1].offering.key == ON_DEMAND
+
+
+@pytest.mark.parametrize("code", [doubts.MISMATCH, "Unreachable", "UnauthorizedOperation"])
+def test_what_even_that_does_not_settle_stays_in_doubt(bench: Bench, code: str):
+    ask = unanswered(bench, happened=True)
+    bench.cloud.lag = 600
+    bench.cloud.next_errors = [codes.error(code, "no")]
+    for machine in bench.cloud.machines.values():
+        machine.visible_at = bench.clock.monotonic() + 600
+    bursting.resume(bench.engine, [ask])
+    assert len(bench.cloud.live()) == 2
+    assert bench.slurm.state[G[0]].reason == "toolkit: launch-in-doubt"
+
+
+def test_doubts_about_nodes_that_nobody_wants_are_left_alone(bench: Bench):
+    unanswered(bench, happened=True)
+    before = bench.cloud.calls.count("launch")
+    bursting.resume(bench.engine, [bench.slurm.start(8, G[4:5])])
+    assert bench.cloud.calls.count("launch") == before + 1
+
+
+def test_a_doubt_with_a_node_another_run_works_on_is_left_to_it(bench: Bench):
+    ask = unanswered(bench, happened=True)
+    before = bench.cloud.calls.count("launch")
+    with bench.engine.journal.run() as other:
+        bench.engine.journal.claim(other, lambda _: G[1:2])
+        bursting.resume(bench.engine, [ask])
+    assert bench.cloud.calls.count("launch") == before
+
+
+def test_a_request_in_the_journal_is_the_same_request_again():
+    offering = Offering(
+        "p5.48xlarge", Lifecycle.ON_DEMAND, "us-east-1a", "1", "cr-0abc", block=True
+    )
+    other = Offering("p5e.48xlarge", Lifecycle.ON_DEMAND, "us-east-1a", "2")
+    request = LaunchRequest(
+        "a1", "demo", "gpu", "p", "t", "", offering, G[:3], others=(other,), least=2
+    )
+    assert intents.from_record(intents.to_record(request)) == request

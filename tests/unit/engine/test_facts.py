@@ -1,0 +1,158 @@
+"""The head's facts: what is told, what is left out, and that they survive the journey."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins import bursting, fact_sheet, facts, names, protection
+from slurmplugins.boots import BootFailure, Boots
+from slurmplugins.errors import BadName
+from slurmplugins.job_facts import JobReader
+from tests.fakes.engine import SPOT_A, Bench
+from tests.fakes.runner import FakeRunner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+G = names.expand("gpu-[001-002]")
+SQUEUE = {
+    "jobs": [
+        {
+            "job_id": 7,
+            "name": "train",
+            "user_name": "ada",
+            "account": "vision",
+            "partition": "spot",
+            "job_state": ["RUNNING"],
+            "state_reason": "None",
+            "nodes": "gpu-[001-002]",
+            "node_count": {"set": True, "infinite": False, "number": 2},
+            "restart_cnt": 1,
+            "submit_time": {"set": True, "infinite": False, "number": 1_794_999_000},
+            "eligible_time": 1_794_999_000,
+            "start_time": {"set": False, "infinite": False, "number": 0},
+            "admin_comment": "",
+        }
+    ]
+}
+SACCT = "NODE_FAIL|0:0|gpu-001|1794990000|1794990600\nPENDING|0:0|None assigned|Unknown|Unknown\n"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+@pytest.fixture
+def runner() -> FakeRunner:
+    runner = FakeRunner()
+    runner.answer("/usr/bin/squeue", stdout=json.dumps(SQUEUE))
+    runner.answer("/usr/bin/scontrol", "show", "job", stdout=json.dumps(SQUEUE))
+    runner.answer("/usr/bin/env", stdout=SACCT)
+    return runner
+
+
+def gathered(bench: Bench, runner: FakeRunner, *words: str) -> fact_sheet.FactSheet:
+    log = bench.engine.state / "decisions.jsonl"
+    log.write_text("".join(bench.lines))
+    jobs = JobReader(runner, "/usr/bin")
+    return facts.gather(bench.engine, jobs, facts.parse(list(words)), log)
+
+
+def test_facts_survive_the_journey_as_json(bench: Bench, runner: FakeRunner):
+    bench.cloud.capacity[SPOT_A] = 0
+    bursting.resume(bench.engine, [bench.slurm.start(7, G)])
+    bench.cloud.impair(bench.cloud.live()[0].id)
+    sheet = gathered(bench, runner, "job", "7")
+    assert sheet.decisions
+    assert sheet.setbacks
+    assert sheet.machines[0].trouble == ("fails its status checks",)
+    travelled = json.loads(json.dumps(fact_sheet.to_json(sheet)))
+    assert fact_sheet.to_json(fact_sheet.from_json(travelled)) == fact_sheet.to_json(sheet)
+
+
+def test_jobs_are_read_in_every_shape_of_number(bench: Bench, runner: FakeRunner):
+    (job,) = gathered(bench, runner).jobs
+    assert (job.nodes, job.node_count, job.restarts) == (G, 2, 1)
+    assert (job.submitted_at, job.started_at) == (1_794_999_000, None)
+
+
+def test_attempts_come_from_slurmdbd(bench: Bench, runner: FakeRunner):
+    first, second = gathered(bench, runner, "job", "7").attempts
+    assert (first.state, first.ended_at) == ("NODE_FAIL", 1_794_990_600)
+    assert (second.nodes, second.started_at) == ("", None)
+
+
+def test_only_decisions_about_the_subject_are_told(bench: Bench, runner: FakeRunner):
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:1])])
+    bursting.resume(bench.engine, [bench.slurm.start(8, G[1:])])
+    found = gathered(bench, runner, "node", "gpu-002").decisions
+    assert found
+    assert all("gpu-002" in str(item) for item in found)
+    assert gathered(bench, runner, "job", "9").decisions == ()
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [{"job": 7}, {"jobs": [6, 7]}, {"jobs": "[6, 7, 8"}, {"jobs": "(7,)"}],
+)
+def test_a_decision_names_its_jobs_in_many_ways(decision: dict[str, object]):
+    assert facts.concerns(decision, facts.Subject(job=7))
+    assert not facts.concerns(decision, facts.Subject(job=77))
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [{"node": "gpu-001"}, {"nodes": ["gpu-001"]}, {"nodes": "gpu-[001-003]"}],
+)
+def test_a_decision_names_its_nodes_in_many_ways(decision: dict[str, object]):
+    assert facts.concerns(decision, facts.Subject(node="gpu-001"))
+    assert not facts.concerns(decision, facts.Subject(node="gpu-01"))
+
+
+def test_what_can_not_be_read_is_named_and_the_rest_told(bench: Bench, runner: FakeRunner):
+    bench.cloud.unreadable = True
+    sheet = gathered(bench, runner)
+    assert sheet.machines == ()
+    assert len(sheet.nodes) == 12
+    assert all(line.startswith("cloud-unreachable") for line in sheet.unread)
+
+
+def test_reconciles_last_pass_is_told_without_asking_anyone(bench: Bench, runner: FakeRunner):
+    sheet = gathered(bench, runner, "pass")
+    assert (bench.cloud.calls, runner.calls, sheet.unread) == ([], [], ())
+
+
+def test_a_pools_failures_are_told(bench: Bench, runner: FakeRunner):
+    failed = tuple(BootFailure(f"i-{n}", "gpu-001", "gpu", "x", 1.0) for n in range(5))
+    protection.update(bench.engine.state, Boots(failed), bench.clock.now())
+    (standing,) = gathered(bench, runner, "pass").standings
+    assert standing.protected_since == bench.clock.now()
+    assert standing.last[0] == "i-0 (gpu-001): x"
+
+
+def test_a_job_that_nobody_knows_is_no_error(bench: Bench, runner: FakeRunner):
+    said = "slurm_load_jobs error: Invalid job id specified"
+    runner.answer("/usr/bin/scontrol", "show", "job", stderr=said, returncode=1)
+    runner.answer("/usr/bin/env", stdout="")
+    sheet = gathered(bench, runner, "job", "99")
+    assert (sheet.jobs, sheet.attempts, sheet.unread) == ((), (), ())
+
+
+@pytest.mark.parametrize(
+    "words", [["job"], ["job", "x"], ["job", "9" * 40], ["node", "$(id)"], ["x"], ["node"]]
+)
+def test_odd_questions_are_refused(words: list[str]):
+    with pytest.raises(BadName):
+        facts.parse(words)
+
+
+def test_a_newer_head_may_say_more_and_an_older_one_less():
+    sheet = fact_sheet.from_json({"at": 1, "nodes": [{"name": "a", "new": 1}], "future": {}})
+    assert sheet.nodes[0].name == "a"
+    for odd in ({}, {"at": 1, "nodes": [{}]}, {"at": 1, "nodes": 3}):
+        with pytest.raises(ValueError, match="fact sheet"):
+            fact_sheet.from_json(odd)

@@ -1,0 +1,302 @@
+"""resume for many jobs at once: few calls, whole jobs, nothing left over."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins import bursting, config, names
+from slurmplugins.cloud import codes
+from slurmplugins.cloud.paced import PacedCloud
+from slurmplugins.crew import Crew
+from slurmplugins.model import JobAsk, Lifecycle
+from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench, burst
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+G = names.expand("gpu-[0001-4000]")
+BIG = "spot:g5.2xlarge:us-east-1a"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, nodes="gpu-[0001-4000]")
+
+
+def start(bench: Bench, *sizes: int, at: int = 0) -> list[JobAsk]:
+    asks = []
+    for job, size in enumerate(sizes, start=100):
+        asks.append(bench.slurm.start(job, G[at : at + size]))
+        at += size
+    return asks
+
+
+def reconfigured(bench: Bench, **more: object) -> Bench:
+    """With a second spot type, and more in the file."""
+    document = burst("gpu-[0001-4000]", **more)
+    gpu = document["pools"]["gpu"]  # type: ignore[index]
+    first = gpu["offerings"][0]
+    gpu["offerings"].insert(1, {**first, "type": "g5.2xlarge", "price": "0.5"})
+    bench.config = config.parse(document)
+    bench.engine = replace(bench.engine, config=bench.config)
+    return bench
+
+
+def running(bench: Bench) -> set[int]:
+    return {number for number, job in bench.slurm.queue.items() if job.state == "RUNNING"}
+
+
+def test_five_hundred_jobs_take_tens_of_calls(bench: Bench):
+    bursting.resume(bench.engine, start(bench, *[8] * 500))
+    assert {item.node for item in bench.cloud.live()} == set(G)
+    assert len(bench.cloud.calls) < 20
+    assert len(bench.slurm.writes) < 20
+
+
+def test_jobs_in_one_call_are_whole_or_have_nothing(bench: Bench):
+    bench.cloud.capacity = {SPOT_A: 7, SPOT_B: 0, ON_DEMAND: 0}
+    bursting.resume(bench.engine, start(bench, 3, 3, 3))
+    assert running(bench) == {100, 101}
+    assert {item.node for item in bench.cloud.live()} == set(G[:6])
+
+
+def test_the_rest_goes_on_to_the_next_offering(bench: Bench):
+    bench.cloud.capacity = {SPOT_A: 7, SPOT_B: 2}
+    bursting.resume(bench.engine, start(bench, 3, 3, 3))
+    assert running(bench) == {100, 101, 102}
+    bought = {item.node for item in bench.cloud.live() if item.lifecycle is Lifecycle.ON_DEMAND}
+    assert bought == set(G[6:9])
+
+
+def test_surplus_goes_to_the_next_job_of_the_shape_under_its_name(bench: Bench):
+    bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
+    bursting.resume(bench.engine, start(bench, 2, 4, 3))
+    assert running(bench) == {100, 102}
+    assert {item.node for item in bench.cloud.live()} == {*G[:2], *G[6:9]}
+    assert "terminate" not in bench.cloud.calls
+    for machine in bench.cloud.live():
+        assert bench.slurm.state[machine.node].instance_id == machine.id  # type: ignore[index]
+
+
+def test_a_machine_that_can_not_be_renamed_is_ended(bench: Bench):
+    bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
+    bench.cloud.next_give_errors = [codes.error("UnauthorizedOperation", "no")]
+    bursting.resume(bench.engine, start(bench, 2, 4, 3))
+    assert running(bench) == {100}
+    assert len(bench.cloud.live()) == 2
+
+
+def test_a_job_over_several_calls_keeps_nothing_when_one_of_them_fails(bench: Bench):
+    bench.cloud.capacity = {SPOT_A: 2500, SPOT_B: 0, ON_DEMAND: 0}
+    bursting.resume(bench.engine, start(bench, 3000))
+    assert bench.cloud.live() == []
+    assert running(bench) == set()
+
+
+def test_nodes_whose_surplus_can_not_be_ended_yet_are_not_launched_again(bench: Bench):
+    bench.cloud.lag = 60
+    bench.cloud.capacity = {SPOT_A: 5}
+    bursting.resume(bench.engine, start(bench, 3, 3))
+    assert running(bench) == {100}
+    live = [item.node for item in bench.cloud.live()]
+    assert len(live) == len(set(live))
+
+
+def test_an_offering_refused_once_is_asked_for_no_other_job_of_the_run(bench: Bench):
+    bench.cloud.capacity = {SPOT_A: 0}
+    bursting.resume(bench.engine, start(bench, *[8] * 200))
+    tried = bench.cloud.calls.count("launch")
+    assert tried == 1 + 4, "once at spot A, then four calls at spot B"
+
+
+def test_a_job_over_two_pools_and_its_neighbours_are_each_whole(bench: Bench):
+    bench.cloud.capacity = {"on-demand:m7i.large:us-east-1a": 1}
+    cpu = names.expand("cpu-[1-2]")
+    asks = [bench.slurm.start(7, (*G[:2], *cpu)), *start(bench, 2, at=2)]
+    bursting.resume(bench.engine, asks)
+    assert running(bench) == {100}
+    assert {item.node for item in bench.cloud.live()} == set(G[2:4])
+
+
+# Fleets
+
+
+def test_several_types_that_will_do_are_one_fleet(bench: Bench):
+    reconfigured(bench)
+    bursting.resume(bench.engine, start(bench, 3, 2))
+    (request,) = bench.cloud.requests
+    assert [item.type for item in request.offerings] == ["g5.xlarge", "g5.2xlarge"]
+    assert running(bench) == {100, 101}
+
+
+def test_a_fleet_mixes_types_and_each_machine_has_its_price(bench: Bench):
+    reconfigured(bench)
+    bench.cloud.capacity = {SPOT_A: 2}
+    bursting.resume(bench.engine, start(bench, 3))
+    assert sorted((item.type, item.price) for item in bench.cloud.live()) == [
+        ("g5.2xlarge", "0.5"),
+        ("g5.xlarge", "0.4024"),
+        ("g5.xlarge", "0.4024"),
+    ]
+
+
+def test_errors_of_a_fleet_are_kept_apart_and_remembered_apart(bench: Bench):
+    reconfigured(bench)
+    bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0, ON_DEMAND: 0}
+    bench.cloud.refusals = {BIG: "VcpuLimitExceeded"}
+    bursting.resume(bench.engine, start(bench, 2))
+    comment = bench.slurm.queue[100].comment
+    assert f"{SPOT_A}: InsufficientInstanceCapacity" in comment
+    assert f"{BIG}: VcpuLimitExceeded" in comment
+    known = bench.engine.memory.setbacks()
+    assert known[BIG].code == "VcpuLimitExceeded"
+    assert known[SPOT_A].code == "InsufficientInstanceCapacity"
+
+
+def test_a_type_refused_before_is_left_out_of_the_fleet(bench: Bench):
+    reconfigured(bench)
+    bench.cloud.capacity = {SPOT_A: 0}
+    bursting.resume(bench.engine, start(bench, 2))
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[10:12])])
+    assert [item.type for item in bench.cloud.requests[-1].offerings] == ["g5.2xlarge"]
+
+
+# Policies
+
+
+def partitions(**policy: object) -> dict[str, object]:
+    return {"partitions": {"spot": policy}}
+
+
+def test_spot_only_never_goes_on_demand(bench: Bench):
+    reconfigured(bench, **partitions(policy="spot-only"))
+    bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0, BIG: 0}
+    bursting.resume(bench.engine, start(bench, 1))
+    assert bench.cloud.live() == []
+
+
+def test_on_demand_only_never_goes_spot(bench: Bench):
+    reconfigured(bench, **partitions(policy="on-demand-only"))
+    bursting.resume(bench.engine, start(bench, 1))
+    assert [item.lifecycle for item in bench.cloud.live()] == [Lifecycle.ON_DEMAND]
+
+
+def test_cheapest_first_asks_type_by_type_in_order_of_price(bench: Bench):
+    reconfigured(bench, **partitions(policy="cheapest-first"))
+    bench.cloud.capacity = {SPOT_A: 0}
+    bursting.resume(bench.engine, start(bench, 1))
+    assert bench.cloud.requests[-1].offerings[0].key == SPOT_B
+    assert bench.cloud.requests[-1].others == ()
+
+
+def test_on_demand_waits_until_the_job_has_waited_however_often_it_was_requeued(bench: Bench):
+    reconfigured(bench, **partitions(policy="on-demand-after", after=600))
+    bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0, BIG: 0}
+    bursting.resume(bench.engine, start(bench, 1))
+    assert bench.cloud.live() == []
+    bench.clock.advance(601)
+    bursting.resume(bench.engine, [JobAsk(100, G[5:6])])
+    assert [item.lifecycle for item in bench.cloud.live()] == [Lifecycle.ON_DEMAND]
+
+
+def test_time_in_the_queue_before_the_first_resume_counts(bench: Bench):
+    reconfigured(bench, **partitions(policy="on-demand-after", after=600))
+    bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0, BIG: 0}
+    asks = start(bench, 1)
+    bench.slurm.queue[100].submitted_at = bench.clock.now() - 700
+    bursting.resume(bench.engine, asks)
+    assert len(bench.cloud.live()) == 1
+
+
+def test_a_jobs_own_partition_decides(bench: Bench):
+    reconfigured(bench, partitions={"urgent": {"policy": "on-demand-only"}})
+    first, second = start(bench, 1, 1)
+    bursting.resume(bench.engine, [replace(first, partition="urgent"), second])
+    bought = {item.node: item.lifecycle for item in bench.cloud.live()}
+    assert bought == {G[0]: Lifecycle.ON_DEMAND, G[1]: Lifecycle.SPOT}
+
+
+def test_spot_has_no_more_than_its_share_of_what_the_pool_costs(bench: Bench):
+    reconfigured(bench)
+    pool = replace(bench.config.pools["gpu"], max_spot_share=0.5)
+    bench.engine = replace(bench.engine, config=replace(bench.config, pools={"gpu": pool}))
+    bursting.resume(bench.engine, start(bench, *[1] * 20))
+    live = bench.cloud.live()
+    spot = sum(float(item.price) for item in live if item.lifecycle is Lifecycle.SPOT)
+    total = sum(float(item.price) for item in live)
+    assert len(live) == 20
+    assert 0.3 < spot / total <= 0.5
+
+
+# At once
+
+
+def test_calls_that_do_not_depend_on_each_other_are_under_way_together(bench: Bench):
+    bench.engine = replace(bench.engine, crew=Crew(4))
+    together = threading.Barrier(4, timeout=10)
+    launch = bench.cloud.launch
+    lock = threading.Lock()
+
+    def meeting(request):
+        together.wait()
+        with lock:
+            return launch(request)
+
+    bench.cloud.launch = meeting  # type: ignore[method-assign]
+    bursting.resume(bench.engine, start(bench, *[400] * 4))
+    assert len(bench.cloud.live()) == 1600
+
+
+def test_calls_keep_to_the_rates_ec2_publishes(bench: Bench):
+    """2,000 machines: 1,000 at once, the others as their tokens come back, 2 a second."""
+    paced = PacedCloud(bench.cloud, bench.clock, patience=10_000)
+    bench.engine = replace(bench.engine, cloud=paced)
+    began = bench.clock.now()
+    bursting.resume(bench.engine, start(bench, *[500] * 4))
+    assert len(bench.cloud.live()) == 2000
+    assert 490 <= bench.clock.now() - began <= 510
+
+
+def test_a_wait_that_makes_no_sense_is_left_to_ec2_to_judge(bench: Bench):
+    paced = PacedCloud(bench.cloud, bench.clock, patience=60)
+    bench.engine = replace(bench.engine, cloud=paced)
+    began = bench.clock.now()
+    bursting.resume(bench.engine, start(bench, *[500] * 4))
+    assert bench.clock.now() - began < 10
+
+
+# Held
+
+
+@pytest.mark.parametrize(
+    "code", ["VcpuLimitExceeded", "UnauthorizedOperation", "InvalidParameterValue"]
+)
+def test_a_job_that_only_a_person_can_help_is_held_with_ec2s_words(bench: Bench, code: str):
+    bench.cloud.refusals = dict.fromkeys((SPOT_A, SPOT_B, ON_DEMAND), code)
+    asks = start(bench, 2)
+    bench.slurm.queue[100].comment = "theirs"
+    bursting.resume(bench.engine, asks)
+    job = bench.slurm.queue[100]
+    assert job.held
+    assert job.comment.startswith("theirs | toolkit: ")
+    assert f"({code})" in job.comment
+    assert f"no {SPOT_A} left" in job.comment
+
+
+def test_a_job_that_may_find_capacity_later_is_not_held(bench: Bench):
+    bench.cloud.refusals = {ON_DEMAND: "VcpuLimitExceeded"}
+    bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0}
+    bursting.resume(bench.engine, start(bench, 2))
+    assert not bench.slurm.queue[100].held
+    assert bench.slurm.state[G[0]].reason == "toolkit: quota (VcpuLimitExceeded)"
+
+
+def test_a_throttled_call_is_repeated_while_there_is_time(bench: Bench):
+    bench.cloud.next_errors = [codes.error("RequestLimitExceeded", "slow")] * 7
+    bursting.resume(bench.engine, start(bench, 2))
+    assert running(bench) == {100}
+    assert len(bench.cloud.requests) == 1

@@ -1,0 +1,178 @@
+"""Protected mode: five failures shut a pool, one success opens it, probes find out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins import bursting, consoles, names, protection, reconcile
+from slurmplugins.boots import BootFailure, Boots
+from slurmplugins.model import EndCause
+from slurmplugins.planner import JobLaunch, PoolAsk
+from slurmplugins.protection import Record
+from tests.fakes.engine import Bench
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+G = names.expand("gpu-[001-008]")
+C = names.expand("cpu-[1-4]")
+NOW = 1_000_000.0
+
+
+def failed(count: int, start: int = 0, pool: str = "gpu") -> Boots:
+    return Boots(
+        tuple(
+            BootFailure(f"i-{number}", "gpu-001", pool, "it did not come up", NOW)
+            for number in range(start, start + count)
+        )
+    )
+
+
+def protected(probes: int = 0) -> Record:
+    record = protection.learn(Record(), failed(5), NOW)
+    for number in range(probes):
+        record = protection.learn(record, failed(1, 10 + number), NOW)
+    return record
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def job(bench: Bench, number: int, nodes: tuple[names.NodeName, ...]) -> JobLaunch:
+    pool = bench.config.pools[bench.config.pool_by_node[nodes[0]]]
+    return JobLaunch(number, (PoolAsk(pool, nodes),), nodes)
+
+
+def test_four_failures_shut_nothing_and_the_fifth_does():
+    record = protection.learn(Record(), failed(4), NOW)
+    assert not record.pools["gpu"].protected
+    record = protection.learn(record, failed(1, 4), NOW)
+    assert record.pools["gpu"].protected
+    assert record.pools["gpu"].retry_at == NOW + 600
+
+
+def test_a_machine_is_counted_once_however_often_it_is_seen():
+    record = protection.learn(Record(), failed(4), NOW)
+    assert protection.learn(record, failed(4), NOW) == record
+
+
+def test_a_success_forgets_every_failure():
+    record = protection.learn(Record(), failed(4), NOW)
+    assert protection.learn(record, Boots(succeeded=frozenset({"gpu"})), NOW).pools == {}
+
+
+def test_a_success_beside_failures_keeps_the_pool_open():
+    boots = Boots(failed(9).failed, frozenset({"gpu"}))
+    assert protection.learn(Record(), boots, NOW).pools == {}
+
+
+@pytest.mark.parametrize(
+    ("probes", "pause"), [(0, 600), (1, 1200), (2, 2400), (3, 3600), (9, 3600)]
+)
+def test_each_failed_probe_doubles_the_pause_up_to_an_hour(probes: int, pause: float):
+    assert protected(probes).pools["gpu"].retry_at == NOW + pause
+
+
+def test_a_protected_pool_launches_nothing_and_says_when_it_will(bench: Bench):
+    screened = protection.screen(protected(), [job(bench, 7, G[:2])], NOW, 180)
+    assert screened.let == ()
+    (refused,) = screened.refused
+    assert (refused.job, refused.nodes, refused.slug) == (7, G[:2], "pool-protected")
+    assert "5 machines in a row did not come up; next try" in refused.message
+
+
+def test_other_pools_are_not_concerned(bench: Bench):
+    other = job(bench, 8, C[:1])
+    assert protection.screen(protected(), [other], NOW, 180).let == (other,)
+
+
+def test_after_the_pause_the_smallest_job_alone_is_let_through(bench: Bench):
+    jobs = [job(bench, 7, G[:4]), job(bench, 8, G[4:5]), job(bench, 9, G[5:7])]
+    screened = protection.screen(protected(), jobs, NOW + 600, 180)
+    assert [item.job for item in screened.let] == [8]
+    again = protection.screen(screened.record, jobs[:1], NOW + 601, 180)
+    assert again.let == (), "the probe is under way"
+    assert protection.screen(screened.record, jobs[:1], NOW + 780, 180).let == (jobs[0],)
+
+
+def test_a_damaged_record_opens_every_pool(tmp_path: Path):
+    for text in ("", "{", "[]", '{"pools": {"gpu": 3}, "counted": []}'):
+        (tmp_path / "protection.json").write_text(text)
+        assert protection.load(tmp_path) == Record()
+
+
+def test_the_record_survives_its_file(tmp_path: Path):
+    protection.update(tmp_path, failed(5), NOW)
+    assert protection.load(tmp_path) == protected()
+
+
+# The whole engine
+
+
+def never_comes_up(bench: Bench, number: int, nodes: tuple[names.NodeName, ...]) -> None:
+    """Slurm asks, machines start, and nothing registers."""
+    bursting.resume(bench.engine, [bench.slurm.start(number, nodes)])
+    for _ in range(16):
+        bench.clock.advance(15)
+        bench.slurm.tick()
+        dead, bench.slurm.resume_failed = bench.slurm.resume_failed, []
+        if dead:
+            bursting.suspend(bench.engine, dead, EndCause.BOOT_FAILED)
+        gone, bench.slurm.suspended = bench.slurm.suspended, []
+        if gone:
+            bursting.suspend(bench.engine, gone, EndCause.SUSPEND)
+        reconcile.run(bench.engine)
+
+
+def test_a_pool_whose_machines_never_come_up_costs_no_more_until_a_probe_succeeds(bench: Bench):
+    never_comes_up(bench, 7, G[:5])
+    assert len(bench.events("pool protected")) == 1
+    launches = len(bench.cloud.requests)
+    bursting.resume(bench.engine, [bench.slurm.start(8, G[:1])])
+    assert len(bench.cloud.requests) == launches
+    assert bench.slurm.state[G[0]].reason == "toolkit: pool-protected"
+    assert "next try" in bench.slurm.queue[8].comment
+    bench.clock.advance(600)
+    bench.slurm.tick()
+    bursting.suspend(bench.engine, G[:1], EndCause.SUSPEND)
+    reconcile.run(bench.engine)
+    bursting.resume(bench.engine, [bench.slurm.start(9, G[5:6])])
+    assert len(bench.cloud.requests) == launches + 1
+    bench.clock.advance(10)
+    bench.boot()
+    reconcile.run(bench.engine)
+    assert len(bench.events("pool opened")) == 1
+    assert protection.load(bench.engine.state).pools == {}
+
+
+def test_the_console_of_a_machine_that_never_came_up_is_kept(bench: Bench):
+    bench.cloud.consoles = {f"i-{number:017x}": f"line\nKernel panic {number}" for number in (1, 2)}
+    never_comes_up(bench, 7, G[:1])
+    assert consoles.tail(bench.engine.state, f"i-{1:017x}") == ("line", "Kernel panic 1")
+    assert bench.cloud.calls.count("console") == 1, "once is enough"
+
+
+def test_an_interrupted_boot_is_not_the_pools_fault(bench: Bench):
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:5])])
+    for item in bench.cloud.live():
+        bench.cloud.interrupt(item.id)
+    reconcile.run(bench.engine)
+    assert protection.load(bench.engine.state).pools == {}
+
+
+def test_consoles_are_bounded_in_size_and_number(tmp_path: Path):
+    for number in range(30):
+        consoles.keep(tmp_path, f"i-{number:x}", "x" * 100_000)
+    files = list((tmp_path / "consoles").iterdir())
+    assert len(files) == 20
+    assert max(path.stat().st_size for path in files) == 64 * 1024
+
+
+def test_a_console_can_not_draw_on_the_terminal(tmp_path: Path):
+    consoles.keep(tmp_path, "i-1", "\x1b[31mred\n\n")
+    assert consoles.tail(tmp_path, "i-1") == ("[31mred",)
+    assert consoles.tail(tmp_path, "../../etc/passwd") == ()

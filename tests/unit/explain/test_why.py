@@ -1,0 +1,235 @@
+"""Answers are functions of the facts: each state of a job and a node has its sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slurmplugins.fact_sheet import (
+    AttemptFact,
+    FactSheet,
+    JobFact,
+    MachineFact,
+    NodeFact,
+    SetbackFact,
+    StandingFact,
+)
+from toolkit.explain import job, node, tables
+from toolkit.explain.answer import span
+
+NOW = 1_795_000_000.0
+ICE = "InsufficientInstanceCapacity"
+SPOT = "spot:g5.xlarge:us-east-1a"
+MACHINE = MachineFact(
+    "i-1", "gpu-001", "gpu", "compute", "running", "g5.xlarge", "us-east-1a", "spot", "0.4024",
+    "10.0.0.1", NOW - 3700,
+)  # fmt: skip
+FAILED = {
+    "at": NOW - 30,
+    "event": "launch failed",
+    "job": 7,
+    "offering": SPOT,
+    "code": ICE,
+    "message": "none left",
+}
+BACK = {
+    "at": NOW - 29,
+    "event": "nodes given back",
+    "job": 7,
+    "slug": "no-capacity",
+    "code": ICE,
+    "message": "none left anywhere",
+}
+
+
+def pending(reason: str = "Resources", **more: Any) -> JobFact:
+    return JobFact(7, "train", "ada", states=("PENDING",), reason=reason,
+                   submitted_at=NOW - 300, **more)  # fmt: skip
+
+
+def sheet(*jobs: JobFact, **more: Any) -> FactSheet:
+    return FactSheet(at=NOW, jobs=jobs, **more)
+
+
+def up(flags: str, reason: str = "", **more: Any) -> NodeFact:
+    return NodeFact("gpu-001", tuple(flags.split("+")), reason, "gpu", "i-1", **more)
+
+
+def test_a_job_without_capacity_says_what_was_tried_what_ec2_said_and_when_it_is_tried_again():
+    found = job.explain(
+        sheet(
+            pending("BeginTime"),
+            decisions=(FAILED, BACK),
+            setbacks=(SetbackFact(SPOT, ICE, NOW + 90),),
+        ),
+        7,
+    )
+    assert found.verdict.startswith("pending for 5 m: ")
+    (tried,) = found.tried
+    assert (tried.offering, tried.outcome, tried.said) == (SPOT, ICE, "none left")
+    assert any("no-capacity (Insufficient" in line for line in found.because)
+    assert "said: none left anywhere" in found.because
+    assert "in 1 m" in found.next
+    assert f"{SPOT} ({ICE}) is asked for again" in found.next
+
+
+def test_a_refusal_before_the_last_launch_is_history():
+    launched = {"at": NOW - 5, "event": "launched", "job": 7, "offering": SPOT, "machines": ["i-1"]}
+    found = job.explain(sheet(pending(), decisions=(FAILED, BACK, launched)), 7)
+    assert not any("could not be had" in line for line in found.because)
+    assert found.tried[-1].outcome == "launched"
+
+
+def test_a_held_job_waits_for_a_person():
+    found = job.explain(sheet(pending("JobHeldAdmin")), 7)
+    assert found.next == "nothing until somebody runs: scontrol release 7"
+
+
+def test_a_job_of_a_protected_pool_says_when_a_probe_is_let_through():
+    refused = {**BACK, "slug": "pool-protected", "code": ""}
+    shut = StandingFact("gpu", 5, NOW - 60, NOW + 540)
+    found = job.explain(sheet(pending(), decisions=(refused,), standings=(shut,)), 7)
+    assert "in 9 m: pool gpu lets a probe through" in found.next
+
+
+def test_a_requeued_job_waits_for_its_begin_time():
+    found = job.explain(sheet(pending("BeginTime", eligible_at=NOW + 8, restarts=2)), 7)
+    assert "in 8 s: Slurm lets it start then" in found.next
+    assert "it has been requeued 2 times" in found.because
+
+
+def test_an_unknown_reason_is_passed_on():
+    assert "Slurm says NewIn2031" in job.explain(sheet(pending("NewIn2031")), 7).verdict
+
+
+def test_a_starting_job_counts_its_nodes():
+    running = JobFact(7, states=("RUNNING",), nodes=("gpu-001", "gpu-002"))
+    nodes = (up("ALLOCATED"), NodeFact("gpu-002", ("ALLOCATED", "POWERING_UP")))
+    found = job.explain(sheet(running, nodes=nodes, machines=(MACHINE,)), 7)
+    assert found.verdict == "starting: 1 of 2 nodes are up"
+    assert found.because[0] == ("gpu-001: i-1, g5.xlarge spot in us-east-1a, running, 1 h 1 m old")
+    assert found.because[1] == "gpu-002: no machine yet"
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "expected"),
+    [
+        ("COMPLETED", "0:0", "completed: it ended well"),
+        ("FAILED", "1:0", "failed: its program ended with an error"),
+        ("NODE_FAIL", "0:0", "node_fail: it lost a node"),
+        ("CANCELLED by 1000", "0:15", "cancelled: it was cancelled"),
+    ],
+)
+def test_a_job_of_the_past_is_told_from_its_attempts(state: str, code: str, expected: str):
+    attempt = AttemptFact(state, code, "gpu-001", NOW - 900, NOW - 300)
+    found = job.explain(sheet(attempts=(attempt,)), 7)
+    assert found.verdict == expected
+    assert "on gpu-001, ran 10 m" in found.because[0]
+
+
+def test_our_own_exit_code_is_explained():
+    attempt = AttemptFact("REQUEUED", "85:0", "gpu-001", NOW - 900, NOW - 300)
+    found = job.explain(sheet(attempts=(attempt,)), 7)
+    assert found.because[0].endswith("REQUEUED, exit code 85 (saved, to be brought back)")
+
+
+def test_a_job_nobody_knows_and_a_slurm_nobody_reaches_are_told_apart():
+    assert job.explain(sheet(), 7).verdict == "Slurm knows no job 7"
+    silent = sheet(unread=("slurm-unreachable: x",))
+    assert job.explain(silent, 7).verdict == "not known: Slurm could not be asked"
+
+
+@pytest.mark.parametrize(
+    ("found", "machines", "verdict"),
+    [
+        (up("IDLE+POWERED_DOWN"), (), "off: no machine, and none is needed"),
+        (up("DOWN+POWERED_DOWN", "ResumeTimeout reached"), (), "off, and down"),
+        (up("IDLE+POWERING_DOWN"), (), "powering down"),
+        (up("ALLOCATED+POWERING_UP"), (MACHINE,), "coming up: its machine is running"),
+        (up("ALLOCATED+POWERING_UP"), (), "coming up: it has no machine yet"),
+        (up("ALLOCATED"), (MACHINE,), "up, with jobs"),
+        (up("IDLE"), (MACHINE,), "up and idle"),
+        (up("IDLE"), (), "up for Slurm, with no machine"),
+        (up("DOWN", "toolkit: interrupted (x)"), (), "down"),
+        (up("DOWN", "Not responding"), (MACHINE,), "down"),
+        (up("MIXED+DRAIN", "toolkit: rebalance recommended"), (MACHINE,),
+         "draining: nothing new starts there"),
+        (up("IDLE+DRAIN", "bad disk"), (MACHINE,), "held by a person: the toolkit leaves it alone"),
+        (up("DOWN+POWERED_DOWN", "flood"), (), "held by a person: the toolkit leaves it alone"),
+    ],
+)  # fmt: skip
+def test_each_state_of_a_node_has_its_sentence(
+    found: NodeFact, machines: tuple[MachineFact, ...], verdict: str
+):
+    answer = node.explain(FactSheet(at=NOW, nodes=(found,), machines=machines), "gpu-001")
+    assert answer.verdict == verdict
+
+
+def test_a_node_of_somebody_else_is_left_alone():
+    other = NodeFact("onprem-1", ("DOWN",), "flood")
+    answer = node.explain(FactSheet(at=NOW, nodes=(other,)), "onprem-1")
+    assert answer.verdict.startswith("not the toolkit's")
+
+
+def test_a_node_of_a_protected_pool_shows_the_failed_machines_last_words():
+    shut = StandingFact("gpu", 5, NOW - 60, NOW + 540, ("i-9 (gpu-001): it did not come up",))
+    answer = node.explain(
+        FactSheet(
+            at=NOW,
+            nodes=(up("IDLE+POWERED_DOWN", "toolkit: pool-protected"),),
+            standings=(shut,),
+            consoles={"i-9": ("Kernel panic",)},
+        ),
+        "gpu-001",
+    )
+    assert answer.console == ("Kernel panic",)
+    assert "one job may try the pool again" in answer.next
+    assert any("5 machines in a row" in line for line in answer.because)
+
+
+def test_our_reasons_are_put_in_words():
+    answer = node.explain(
+        FactSheet(at=NOW, nodes=(up("DOWN", f"toolkit: no-capacity ({ICE})"),)), "gpu-001"
+    )
+    assert any("EC2 had no capacity in any of its offerings" in line for line in answer.because)
+
+
+def test_nodes_at_rest_are_left_out_unless_asked_for():
+    nodes = (
+        up("IDLE"),
+        NodeFact("gpu-002", ("IDLE", "POWERED_DOWN"), pool="gpu"),
+        NodeFact("gpu-003", ("DOWN", "POWERED_DOWN"), "flood", "gpu"),
+    )
+    found = FactSheet(at=NOW, nodes=nodes, machines=(MACHINE,))
+    rows = tables.node_rows(found)
+    assert [row.node for row in rows] == ["gpu-001", "gpu-003"]
+    assert len(tables.node_rows(found, everything=True)) == 3
+    assert tables.node_cells(rows)[0] == (
+        "gpu-001", "idle", "i-1", "g5.xlarge", "us-east-1a", "spot", "0.4024", "1 h 1 m", "",
+    )  # fmt: skip
+
+
+def test_a_jobs_price_is_the_sum_of_its_machines():
+    second = MachineFact("i-2", "gpu-002", state="running", type="g5.xlarge", price="1.006",
+                         lifecycle="on-demand", zone="us-east-1b", launched_at=NOW)  # fmt: skip
+    running = JobFact(7, "t", "ada", "vision", "spot", ("RUNNING",), "None",
+                      ("gpu-001", "gpu-002"), 2, started_at=NOW - 45)  # fmt: skip
+    (row,) = tables.job_rows(FactSheet(at=NOW, jobs=(running,), machines=(MACHINE, second)))
+    assert (row.usd_per_hour, row.lifecycle) == ("1.4084", "spot,on-demand")
+    assert (row.types, row.zones) == (("g5.xlarge",), ("us-east-1a", "us-east-1b"))
+    assert row.age_seconds == 45
+
+
+def test_a_price_nobody_knows_is_not_zero():
+    unknown = MachineFact("i-1", "gpu-001", state="running", price="")
+    (row,) = tables.node_rows(FactSheet(at=NOW, nodes=(up("IDLE"),), machines=(unknown,)))
+    assert row.usd_per_hour == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-3, "0 s"), (59, "59 s"), (60, "1 m"), (3661, "1 h 1 m"), (90_000, "1 d 1 h")],
+)
+def test_spans_have_two_units_at_most(seconds: float, text: str):
+    assert span(seconds) == text

@@ -1,0 +1,147 @@
+"""The linter: each known trap is found, and what we render has none, in every version."""
+
+import pytest
+
+from tests.unit.render.render_samples import PRICES, a_config
+from toolkit.deploy import assets
+from toolkit.render import traps
+from toolkit.render.context import slurm_context
+from toolkit.render.slurm import slurm_files
+from toolkit.render.slurm_conf import parse
+from toolkit.render.versions import SlurmVersion
+
+VERSIONS = ("23.11", "24.05", "24.11", "25.05", "25.11", "26.05")
+
+
+def rendered(version="24.11", profile="aws"):
+    config = a_config(
+        profile=profile, slurm={"version": version, "suspend_time": 30, "resume_timeout": 180}
+    )
+    context = slurm_context(config, PRICES)
+    return slurm_files(context, assets.directory("templates"))["slurm.conf"]
+
+
+def found(text, version="24.11"):
+    return {item.slug for item in traps.check(parse(text), SlurmVersion.parse(version))}
+
+
+@pytest.mark.parametrize("profile", ["local", "aws"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_we_render_has_no_trap(version, profile):
+    assert found(rendered(version, profile), version) == set()
+
+
+def edited(text, *lines, without=()):
+    """The file with these settings taken out, and these lines added."""
+    kept = [line for line in text.splitlines() if line.partition("=")[0] not in without]
+    return "\n".join([*kept, *lines])
+
+
+# slug: settings to take out of the good file, lines to add, version
+CASES = {
+    "no-power-programs": (["ResumeProgram"], [], "24.11"),
+    "no-resume-fail-program": (["ResumeFailProgram"], [], "24.11"),
+    "idle-on-suspend": ([], ["SlurmctldParameters=enable_configless"], "24.11"),
+    "configless": ([], ["SlurmctldParameters=idle_on_node_suspend"], "24.11"),
+    "never-suspended": ([], ["PartitionName=more Nodes=gpu-[001-002]"], "24.11"),
+    "suspends-others": ([], ["SuspendTime=300", "NodeName=rack[01-09]"], "24.11"),
+    "short-timeouts": ([], ["ResumeTimeout=60"], "24.11"),
+    "rates": ([], ["ResumeRate=100"], "24.11"),
+    "return-to-service": (["ReturnToService"], [], "24.11"),
+    "tree-width-corrupts": ([], ["TreeWidth=65533"], "24.11"),
+    "tree-width-hack": ([], ["TreeWidth=65533"], "26.05"),
+    "suspend-exc-empty": ([], ["SuspendExcNodes="], "24.11"),
+    "suspend-exc-count": ([], ["SuspendExcNodes=gpu-[001-004]:2"], "23.11"),
+    "suspend-exc-down": ([], ["SuspendExcStates=DOWN,RESERVED"], "24.11"),
+    "power-save-interval": (
+        [],
+        ["SlurmctldParameters=enable_configless,idle_on_node_suspend,power_save_interval=60"],
+        "24.11",
+    ),
+    "memory-percent-last": (
+        [],
+        ["SlurmctldParameters=node_reg_mem_percent=90,enable_configless,idle_on_node_suspend"],
+        "25.05",
+    ),
+    "slurmd-timeout": ([], ["SlurmdTimeout=0"], "24.11"),
+    "keep-power-save": ([], ["ReconfigFlags=KeepPowerSaveSettings"], "24.11"),
+    "option-gone": ([], ["PrivateData=cloud"], "24.11"),
+    "spelling": (
+        [],
+        ["SlurmctldParameters=enable_configless,idle_on_node_suspend,idle_on_node_suspends"],
+        "24.11",
+    ),
+    "job-requeue": ([], ["JobRequeue=0"], "24.11"),
+    "requeue-exit": ([], ["RequeueExitHold=80-90"], "24.11"),
+    "requeue-bugs": ([], ["RequeueExit=1-85"], "24.11"),
+    "max-batch-requeue": (["MaxBatchRequeue"], [], "24.11"),
+    "kill-wait": ([], ["KillWait=180"], "24.11"),
+    "over-time-limit": ([], ["OverTimeLimit=UNLIMITED"], "24.11"),
+    "requeue-delay": (["AuthInfo"], [], "24.11"),
+    "expedited-requeue": ([], [("SchedulerParameters=enable_expedited_requeue,sbatch_wait_nodes,"
+                               "salloc_wait_nodes,requeue_delay=10")], "25.11"),
+    "prolog-hold": ([], ["Prolog=/x", "SchedulerParameters=sbatch_wait_nodes,salloc_wait_nodes"],
+                    "24.11"),
+    "prolog-flags": ([], ["Prolog=/x", "PrologFlags=Serial"], "24.11"),
+    "wait-nodes": ([], ["SchedulerParameters=salloc_wait_nodes"], "24.11"),
+    "unkillable-step": ([], ["MessageTimeout=60"], "24.11"),
+    "batch-start": (["BatchStartTimeout"], [], "24.11"),
+    "preempt-mode": ([], ["PreemptMode=SUSPEND,GANG"], "24.11"),
+    "metrics-private": ([], ["MetricsType=metrics/openmetrics", "PrivateData=jobs"], "25.11"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("slug", CASES)
+def test_each_trap_is_found_and_nothing_else_with_it(slug):
+    without, lines, version = CASES[slug]
+    slugs = found(edited(rendered(version), *lines, without=without), version)
+    assert slug in slugs
+    assert slugs <= {slug, "tree-width-hack"}, "a trap that brings another along says too much"
+
+
+def test_every_trap_has_a_case_and_a_name_of_its_own():
+    slugs = [rule.slug for rule in (*traps.ALWAYS, *traps.WITH_CLOUD_NODES)]
+    assert sorted(slugs) == sorted(CASES)
+
+
+def test_a_finding_says_where_and_what_to_do_and_who_says_so():
+    text = edited(rendered(), "TreeWidth=65533")
+    (first, *_) = traps.check(parse(text), SlurmVersion.parse("24.11"))
+    assert first.line == len(text.splitlines())
+    assert first.fix == "leave TreeWidth out"
+    assert first.source.startswith("https://")
+    assert first.severity == "error"
+
+
+def test_a_version_without_the_bug_is_not_accused():
+    good = edited(rendered("25.11"), "SuspendExcNodes=gpu-[001-004]:2")
+    assert found(good, "25.11") == set()
+
+
+def test_a_cluster_without_cloud_nodes_hears_nothing_of_power_saving():
+    text = "NodeName=rack[01-09] CPUs=4\nPartitionName=all Nodes=ALL\n"
+    slugs = found(text)
+    assert not slugs & {rule.slug for rule in traps.WITH_CLOUD_NODES}
+
+
+def test_a_partition_line_of_all_nodes_and_defaults_are_understood():
+    text = edited(
+        rendered(), "PartitionName=DEFAULT SuspendTime=60", "PartitionName=more Nodes=ALL"
+    )
+    assert found(text) == set()
+
+
+def test_comments_continuations_case_and_repeats_are_read_as_slurm_reads_them():
+    conf = parse(
+        "# KillWait=1\nkillwait=30 # half a minute\nKILLWAIT=60\n"
+        "NodeName=gpu-001 \\\n  State=CLOUD CPUs=4\ninclude other.conf\n\x00junk\n"
+    )
+    assert conf.number("KillWait", 0) == 60
+    assert conf.settings["killwait"].line == 3
+    assert (conf.cloud_nodes[0].name, conf.cloud_nodes[0].line) == ("gpu-001", 4)
+    assert conf.includes[0].name == "other.conf"
+
+
+def test_a_word_near_nothing_is_left_to_slurmctld():
+    good = "SlurmctldParameters=enable_configless,idle_on_node_suspend,new_in_2031"
+    assert found(edited(rendered(), good)) == set()

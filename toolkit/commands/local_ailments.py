@@ -1,0 +1,57 @@
+"""`toolkit local impair` and `schedule`: machines that EC2 finds fault with, or plans to stop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from toolkit.commands.local_options import control, say, state_option
+from toolkit.commands.options import json_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EVENTS = (
+    "instance-reboot",
+    "instance-retirement",
+    "instance-stop",
+    "system-maintenance",
+    "system-reboot",
+)
+
+
+@click.command()
+@click.argument("target")
+@click.option("--ago", default=0.0, help="Seconds since when the check has failed.")
+@click.option("--restore", is_flag=True, help="Let the check pass again.")
+@state_option
+@json_option
+def impair(target: str, *, ago: float, restore: bool, state: Path | None, as_json: bool) -> None:
+    """Let EC2's status check of TARGET (a node, an instance id, a Name) fail."""
+    answer = control(state).post("impair", {"target": target, "ago": ago, "restore": restore})
+    word = "passes its status checks" if restore else "fails its status check"
+    say(answer, f"{answer['instance_id']} {word}", as_json=as_json)
+
+
+@click.command()
+@click.argument("target")
+@click.option(
+    "--event",
+    type=click.Choice(EVENTS),
+    default=EVENTS[1],
+    show_default=True,
+    help="What EC2 plans.",
+)
+@click.option("--in", "seconds", default=7 * 86_400.0, help="Seconds until then  [default: a week]")
+@click.option("--cancel", is_flag=True, help="Call every event of TARGET off.")
+@state_option
+@json_option
+def schedule(
+    target: str, *, event: str, seconds: float, cancel: bool, state: Path | None, as_json: bool
+) -> None:
+    """Announce an event for TARGET's machine. Nothing happens to it when the time has come."""
+    wish = {"target": target, "event": event, "seconds": seconds, "cancel": cancel}
+    answer = control(state).post("schedule", wish)
+    word = "has no event scheduled" if cancel else f"is scheduled for {event}"
+    say(answer, f"{answer['instance_id']} {word}", as_json=as_json)

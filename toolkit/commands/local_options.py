@@ -1,0 +1,49 @@
+"""What `toolkit local`'s commands share: the state directory, the daemon's control API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolkit.errors import LocalError
+from toolkit.local.options import state_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolkit.local.client import Client
+
+
+def state_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--state`, passed on as `state`."""
+    return click.option(
+        "--state",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="State directory  [default: $TOOLKIT_LOCAL_DIR, then /var/lib/toolkit-local].",
+    )(function)
+
+
+def control(state: Path | None) -> Client:
+    """The control API of the daemon that holds the state directory."""
+    from toolkit.local.client import Client
+    from toolkit.local.store import StateFiles
+
+    root = state_dir(state)
+    running = StateFiles(root).running()
+    if running is None:
+        raise LocalError(
+            f"no local cloud runs in {root}", next_step="start it with: toolkit local up"
+        )
+    return Client(running.options.port)
+
+
+def say(answer: dict[str, Any], text: str, *, as_json: bool) -> None:
+    """Print an answer for whoever asked."""
+    from toolkit.output import print_json
+
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(text)

@@ -1,0 +1,43 @@
+"""`toolkit nodes`: nodes and the machines behind them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from toolkit.commands.options import config_option, json_option, load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command("nodes")
+@config_option
+@json_option
+@click.option("--all", "-a", "everything", is_flag=True, help="Nodes at rest as well.")
+def command(*, config_path: Path | None, as_json: bool, everything: bool) -> None:
+    """List nodes with their machine: instance, type, zone, lifecycle, price, age.
+
+    Nodes at rest (powered down, nothing wrong) are left out of the table unless --all is given;
+    --json has every node.
+    """
+    from toolkit.deploy.head import Head
+    from toolkit.deploy.session import connected
+    from toolkit.explain import head_facts, tables
+    from toolkit.output import plain, print_json, table
+
+    config = load(config_path)
+    with connected(config) as clients:
+        sheet = head_facts.ask(Head(clients, config))
+    rows = tables.node_rows(sheet, everything=everything or as_json)
+    if as_json:
+        print_json({"nodes": rows, "unread": sheet.unread})
+        return
+    if rows:
+        click.echo(table(tables.NODE_HEADERS, tables.node_cells(rows)))
+    rest = len(sheet.nodes) - len(rows)
+    if rest:
+        click.echo(f"{rest} nodes at rest")
+    for line in sheet.unread:
+        click.echo(plain(f"could not be read: {line}"), err=True)

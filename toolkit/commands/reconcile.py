@@ -1,0 +1,45 @@
+"""`toolkit reconcile --plan`: what the head would do next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from toolkit.commands.options import config_option, json_option, load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command("reconcile")
+@config_option
+@json_option
+@click.option("--plan", "plan_only", is_flag=True, required=True, help="Show; change nothing.")
+def command(*, config_path: Path | None, as_json: bool, plan_only: bool) -> None:
+    """Show what the head would do to make EC2's machines and Slurm's nodes agree.
+
+    It does so by itself every 15 seconds; a plan that stays the same for longer is worth a look.
+    """
+    del plan_only  # the only thing there is to ask: the pass itself is the head's
+    from toolkit.deploy.head import Head
+    from toolkit.deploy.session import connected
+    from toolkit.explain import head_facts
+    from toolkit.output import plain, print_json, table
+
+    config = load(config_path)
+    with connected(config) as clients:
+        found = head_facts.plan(Head(clients, config))
+    if as_json:
+        print_json(found)
+        return
+    if found.get("note"):
+        click.echo(plain(f"nothing is done: {found['note']}"))
+    columns = ("action", "node", "instance", "why")
+    rows = [[item.get(key) or "-" for key in columns] for item in found.get("actions", ())]
+    if rows:
+        click.echo(table([key.upper() for key in columns], rows))
+    elif not found.get("note"):
+        click.echo("nothing to do: EC2 and Slurm agree")
+    for remark in found.get("remarks", ()):
+        click.echo(plain(f"note: {remark}"))

@@ -1,0 +1,82 @@
+"""`toolkit why`: why a job waits or failed, why a node is as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from toolkit.commands.options import config_option, json_option, load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from toolkit.explain.answer import Answer
+
+CONSOLE_SHOWN = 12
+
+
+@click.command("why")
+@config_option
+@json_option
+@click.option("--log", is_flag=True, help="Print every decision about it as well.")
+@click.argument("target", metavar="JOB|NODE")
+def command(*, config_path: Path | None, as_json: bool, log: bool, target: str) -> None:
+    """Say why a job waits or failed, or why a node is as it is.
+
+    Which offerings were tried, what EC2 said, and when the next try is.
+    """
+    from toolkit.deploy.head import Head
+    from toolkit.deploy.session import connected
+    from toolkit.explain import head_facts, job, node
+    from toolkit.output import print_json
+
+    number = _job_number(target)
+    config = load(config_path)
+    with connected(config) as clients:
+        question = ("node", target) if number is None else ("job", str(number))
+        sheet = head_facts.ask(Head(clients, config), *question)
+    answer = node.explain(sheet, target) if number is None else job.explain(sheet, number)
+    if as_json:
+        print_json(answer)
+    else:
+        _print(answer, log=log)
+
+
+def _job_number(target: str) -> int | None:
+    """A job's number; of `4711_3` and `4711.batch`, the number before. None for a node's name."""
+    head = target.replace("_", ".").partition(".")[0]
+    if head.isdecimal():
+        return int(head)
+    from slurmplugins import names
+    from slurmplugins.errors import BadName
+
+    try:
+        names.parse(target)
+    except BadName as error:
+        raise click.UsageError(f"{target!r} is neither a job's number nor a node's name") from error
+    return None
+
+
+def _print(answer: Answer, *, log: bool) -> None:
+    from toolkit.explain.answer import moment
+    from toolkit.output import plain, table
+
+    click.echo(plain(f"{answer.subject}: {answer.verdict}"))
+    for line in answer.because:
+        click.echo(plain(f"  {line}"))
+    if answer.tried:
+        rows = [(moment(item.at), item.offering, item.outcome, item.said) for item in answer.tried]
+        click.echo("\n" + table(("TRIED", "OFFERING", "OUTCOME", "EC2 SAID"), rows))
+    if answer.console:
+        click.echo("\nlast words of the machine that did not come up:")
+        for line in answer.console[-CONSOLE_SHOWN:]:
+            click.echo(plain(f"  | {line}"))
+    if log and answer.decisions:
+        click.echo("\ndecisions:")
+        for line in answer.decisions:
+            click.echo(plain(f"  {line}"))
+    if answer.next:
+        click.echo(plain(f"\nnext: {answer.next}"))
+    for line in answer.unread:
+        click.echo(plain(f"could not be read: {line}"), err=True)

@@ -1,0 +1,71 @@
+"""What offerings, reservations, partitions' policies and the bound on spot say about each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from toolkit.config.raw import items, mapping
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from toolkit.config.raw import Finding, Path
+
+BLOCK = "capacity-block"
+
+
+def capacity_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
+    """Every contradiction in how pools get their machines."""
+    zones = mapping(mapping(raw, "network"), "zones")
+    for name, pool in mapping(raw, "pools").items():
+        path: Path = ("pools", name)
+        offers = [item for item in items(pool, "offerings") if isinstance(item, dict)]
+        for index, offer in enumerate(offers):
+            yield from _offering((*path, "offerings", index), offer, items(pool, "zones") or zones)
+        share = pool.get("max_spot_share", 1) if isinstance(pool, dict) else 1
+        if isinstance(share, int | float) and share < 1 and not _bought(offers, "on-demand"):
+            yield (*path, "max_spot_share"), "expected an on-demand offering for what is not spot"
+        if isinstance(pool, dict) and pool.get("placement_group") is True:
+            for index, offer in enumerate(offers):
+                if offer.get("capacity") == BLOCK:
+                    text = "a capacity block has a placement of its own: not with placement_group"
+                    yield (*path, "offerings", index, "capacity"), text
+    for name, partition in mapping(raw, "partitions").items():
+        yield from _policy(("partitions", name), partition, mapping(raw, "pools"))
+
+
+def _offering(path: Path, offer: Mapping[str, Any], zones: Any) -> Iterator[Finding]:
+    capacity, reservation, zone = (offer.get(k) for k in ("capacity", "reservation", "zone"))
+    if capacity == BLOCK and reservation is None:
+        yield path, "expected reservation: the id of the capacity block, such as cr-0abc"
+    if capacity == "spot" and reservation is not None:
+        yield (*path, "reservation"), "spot machines can't use a reservation"
+    if reservation is not None and zone is None:
+        yield path, "expected zone: the one the reservation is in"
+    if isinstance(zone, str) and zone not in zones:
+        yield (
+            (*path, "zone"),
+            f"the pool has no zone '{zone}'; it has: {', '.join(map(str, zones))}",
+        )
+
+
+def _policy(path: Path, partition: Any, pools: Mapping[str, Any]) -> Iterator[Finding]:
+    policy = partition.get("policy") if isinstance(partition, dict) else None
+    if not isinstance(policy, str):
+        return
+    needed = {"spot-only": "spot", "on-demand-only": "on-demand"}.get(policy.split(" ")[0])
+    for name in items(partition, "pools"):
+        pool = pools.get(name) if isinstance(name, str) else None
+        offers = [item for item in items(pool, "offerings") if isinstance(item, dict)]
+        if needed and offers and not _bought(offers, needed):
+            yield (*path, "policy"), f"pool {name} has no {needed} offering"
+        share = pool.get("max_spot_share", 1) if isinstance(pool, dict) else 1
+        if needed == "spot" and isinstance(share, int | float) and share < 1:
+            yield (*path, "policy"), f"pool {name} says max_spot_share, which spot-only can't keep"
+
+
+def _bought(offers: list[dict[str, Any]], capacity: str) -> bool:
+    """Some offering is of that capacity; machines of a reservation are on demand, too."""
+    if capacity == "on-demand":
+        return any(item.get("capacity") in {"on-demand", BLOCK} for item in offers)
+    return any(item.get("capacity") == capacity for item in offers)

@@ -1,0 +1,183 @@
+"""Why a job is where it is. Pure: facts in, answer out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from toolkit.explain.answer import Answer, moment, span, told
+from toolkit.explain.tries import last_refusal, tries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from slurmplugins.fact_sheet import AttemptFact, FactSheet, JobFact
+
+BRING_BACK: Final = 85
+DO_NOT: Final = 93
+
+# Slurm's word for why a job is pending → what it means here, and what to do about it.
+REASONS: Final = {
+    "AssocGrpBillingMinutes": "its account has used up its budget",
+    "AssocGrpGRES": "its account runs as many GPUs as it may",
+    "BadConstraints": "no node of the partition is what it asks for",
+    "BeginTime": "it may not start before a set time; after a requeue Slurm waits some seconds",
+    "Dependency": "it waits for other jobs",
+    "DependencyNeverSatisfied": "the job it waits for ended in another way than it asked for",
+    "JobArrayTaskLimit": "as many tasks of its array run as it allows",
+    "JobHeldAdmin": "an admin, or the toolkit, holds it: `scontrol release` lets it go",
+    "JobHeldUser": "its owner holds it: `scontrol release` lets it go",
+    "NodeDown": "a node it needs is down",
+    "None": "the scheduler has not looked at it yet",
+    "PartitionDown": "its partition is down",
+    "PartitionNodeLimit": "it asks for more nodes than the partition has",
+    "PartitionTimeLimit": "it asks for more time than the partition allows",
+    "Priority": "jobs of higher priority go first",
+    "QOSMaxGRESPerUser": "its owner runs as many GPUs as the QOS allows",
+    "ReqNodeNotAvail": "a node it needs is drained, down or reserved",
+    "Resources": "every node it could use is in use",
+}
+ENDS: Final = {
+    "BOOT_FAIL": "its nodes did not come up",
+    "CANCELLED": "it was cancelled",
+    "COMPLETED": "it ended well",
+    "DEADLINE": "its deadline passed",
+    "FAILED": "its program ended with an error",
+    "NODE_FAIL": "it lost a node",
+    "OUT_OF_MEMORY": "it used more memory than it had asked for",
+    "PREEMPTED": "a job that may preempt it needed its nodes",
+    "REQUEUED": "it was put back into the queue",
+    "TIMEOUT": "it ran into its time limit",
+}
+
+
+def explain(sheet: FactSheet, number: int) -> Answer:
+    """The answer for one job; also when Slurm knows none of that number."""
+    job = next((item for item in sheet.jobs if item.id == number), None)
+    if job is None or not {"PENDING", "RUNNING", "SUSPENDED"} & set(job.states):
+        verdict, because, then = _past(sheet, number, job)
+    elif "PENDING" in job.states:
+        verdict, because, then = _pending(sheet, job)
+    else:
+        verdict, because, then = _running(sheet, job)
+    return Answer(
+        subject=f"job {number}" + (f" ({job.name}, {job.user})" if job is not None else ""),
+        verdict=verdict,
+        because=because,
+        tried=tries(sheet.decisions),
+        next=then,
+        decisions=tuple(told(item) for item in sheet.decisions),
+        unread=sheet.unread,
+    )
+
+
+def _pending(sheet: FactSheet, job: JobFact) -> tuple[str, tuple[str, ...], str]:
+    waited = f" for {span(sheet.at - job.submitted_at)}" if job.submitted_at else ""
+    reason = REASONS.get(job.reason, f"Slurm says {job.reason}")
+    because = [f"{job.reason}: {reason}"]
+    refusal = last_refusal(sheet.decisions)
+    if refusal is not None:
+        code = f" ({refusal['code']})" if refusal.get("code") else ""
+        at = moment(float(refusal.get("at", 0)))
+        because.append(f"{at}: nodes could not be had: {refusal.get('slug')}{code}")
+        because.append(f"said: {refusal.get('message', '')}"[:500])
+    if job.restarts:
+        because.append(f"it has been requeued {job.restarts} times")
+    if job.admin_comment:
+        because.append(f"comment: {job.admin_comment}")
+    return f"pending{waited}: {reason}", tuple(because), _next_try(sheet, job)
+
+
+def _next_try(sheet: FactSheet, job: JobFact) -> str:
+    """When something will be launched for it, as far as anyone can know."""
+    if job.reason.startswith("JobHeld"):
+        return f"nothing until somebody runs: scontrol release {job.id}"
+    waits = []
+    if job.eligible_at is not None and job.eligible_at > sheet.at:
+        waits.append((job.eligible_at, "Slurm lets it start then"))
+    refusal = last_refusal(sheet.decisions)
+    if refusal is not None and refusal.get("slug") == "pool-protected":
+        shut = [item for item in sheet.standings if item.protected_since is not None]
+        waits += [(item.retry_at, f"pool {item.pool} lets a probe through") for item in shut]
+    elif refusal is not None:
+        asked = {item.offering for item in tries(sheet.decisions)}
+        back = [item for item in sheet.setbacks if item.key in asked and item.until > sheet.at]
+        if back:
+            first = min(back, key=lambda item: item.until)
+            waits.append((first.until, f"{first.key} ({first.code}) is asked for again"))
+    due = [wait for wait in waits if wait[0] > sheet.at]
+    if due:
+        at, what = max(due)
+        return f"{moment(at)}, in {span(at - sheet.at)}: {what}"
+    return "at the scheduler's next pass, within seconds of its turn"
+
+
+def _running(sheet: FactSheet, job: JobFact) -> tuple[str, tuple[str, ...], str]:
+    up: list[str] = []
+    coming: list[str] = []
+    nodes = {item.name: item for item in sheet.nodes}
+    for name in job.nodes:
+        flags = nodes[name].flags if name in nodes else ()
+        (coming if {"POWERING_UP", "POWER_UP"} & set(flags) else up).append(name)
+    because = tuple(_on(sheet, name) for name in job.nodes)
+    if coming:
+        verdict = f"starting: {len(up)} of {len(job.nodes)} nodes are up"
+        return verdict, because, "it starts when the last of its nodes has registered"
+    ran = f" for {span(sheet.at - job.started_at)}" if job.started_at else ""
+    return f"running{ran} on {len(job.nodes)} nodes", because, ""
+
+
+def _on(sheet: FactSheet, name: str) -> str:
+    machine = next((m for m in sheet.machines if m.node == name and _live(m.state)), None)
+    if machine is None:
+        return f"{name}: no machine yet"
+    trouble = "".join(f"; {item}" for item in machine.trouble)
+    age = span(sheet.at - machine.launched_at)
+    return (
+        f"{name}: {machine.id}, {machine.type} {machine.lifecycle} in {machine.zone},"
+        f" {machine.state}, {age} old{trouble}"
+    )
+
+
+def _past(sheet: FactSheet, number: int, job: JobFact | None) -> tuple[str, tuple[str, ...], str]:
+    if job is None and not sheet.attempts:
+        if sheet.unread:
+            return "not known: Slurm could not be asked", (), ""
+        return f"Slurm knows no job {number}", (), "`toolkit jobs` lists those there are"
+    state = sheet.attempts[-1].state if sheet.attempts else "+".join(job.states if job else ())
+    word = state.split()[0] if state else "?"
+    lines = tuple(_attempts(sheet.attempts))
+    lost = [_told(item) for item in sheet.decisions if item.get("event") == "interruption notice"]
+    return f"{word.lower()}: {ENDS.get(word, 'see the attempts')}", (*lines, *lost), ""
+
+
+def _told(item: object) -> str:
+    return told(item) if isinstance(item, dict) else str(item)
+
+
+def _attempts(attempts: tuple[AttemptFact, ...]) -> Iterator[str]:
+    for number, item in enumerate(attempts, start=1):
+        began = moment(item.started_at) if item.started_at else "never started"
+        ran = ""
+        if item.started_at and item.ended_at:
+            ran = f", ran {span(item.ended_at - item.started_at)}"
+        where = f" on {item.nodes}" if item.nodes else ""
+        word = item.state.split()[0] if item.state else "?"
+        yield f"attempt {number}: {began}{where}{ran}: {word}{_exit(item.exit_code)}"
+
+
+def _exit(text: str) -> str:
+    """`code:signal`, with the two codes that mean something here."""
+    code, _, signal = text.partition(":")
+    if signal not in ("", "0"):
+        return f", signal {signal}"
+    if code in ("", "0"):
+        return ""
+    meaning = {
+        str(BRING_BACK): " (saved, to be brought back)",
+        str(DO_NOT): " (not to be requeued)",
+    }
+    return f", exit code {code}{meaning.get(code, '')}"
+
+
+def _live(state: str) -> bool:
+    return state in {"pending", "running"}

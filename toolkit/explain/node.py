@@ -1,0 +1,143 @@
+"""Why a node is as it is. Pure: facts in, answer out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from toolkit.explain.answer import Answer, moment, span, told
+from toolkit.explain.tries import tries
+
+if TYPE_CHECKING:
+    from slurmplugins.fact_sheet import FactSheet, MachineFact, NodeFact, StandingFact
+
+OURS: Final = "toolkit:"
+
+# Our reasons (their first word) → what they mean. The words are slurmplugins'.
+MEANINGS: Final = {
+    "cloud-unreachable": "EC2 did not answer",
+    "denied": "the head's role may not launch this: a person must act",
+    "impaired": "EC2's status checks of its machine failed",
+    "interrupted": "EC2 took its machine back",
+    "invalid-registration": "its machine has less than slurm.conf promises",
+    "invalid-request": "the launch can't work as it is configured: a person must act",
+    "launch-in-doubt": "a launch got no answer; it is settled within minutes",
+    "machine-ended": "its machine ended, and not by our doing",
+    "never-booted": "its machine stayed pending",
+    "never-registered": "its machine ran, and slurmd never registered",
+    "no-capacity": "EC2 had no capacity in any of its offerings",
+    "no-machine": "Slurm thought it was up, and there was no machine",
+    "not-found": "something the launch names does not exist: a person must act",
+    "pool-protected": "the pool's machines did not come up, so no more are launched for now",
+    "quota": "the account may not have more of these: ask AWS for a higher quota",
+    "rebalance": "EC2 says its spot machine is at risk: nothing new starts there",
+    "scheduled": "EC2 plans to stop or restart its machine",
+    "spot": "EC2 is taking its spot machine back",
+    "spot-price": "the spot price is above our limit",
+    "throttled": "EC2 took no more requests for the moment",
+}
+
+# Flags of a node → what it is, and what will happen. The first row that fits.
+_STATES: Final = (
+    ({"POWERING_DOWN"}, "powering down", "usable again as soon as its machine is gone"),
+    (
+        {"POWERED_DOWN", "DOWN"},
+        "off, and down",
+        "reconcile gives it back within seconds of its machine's end",
+    ),
+    (
+        {"POWERED_DOWN"},
+        "off: no machine, and none is needed",
+        "Slurm asks for one when a job needs it",
+    ),
+    ({"DOWN"}, "down", "it is powered down, and then usable again"),
+    (
+        {"DRAIN"},
+        "draining: nothing new starts there",
+        "it is powered down when its jobs have left",
+    ),
+)
+
+
+def explain(sheet: FactSheet, name: str) -> Answer:
+    """The answer for one node; also when Slurm knows none of that name."""
+    node = next((item for item in sheet.nodes if item.name == name), None)
+    if node is None:
+        known = (
+            "not known: Slurm could not be asked" if sheet.unread else "Slurm knows no such node"
+        )
+        return Answer(f"node {name}", known, unread=sheet.unread)
+    machines = [item for item in sheet.machines if item.node == name]
+    live = [item for item in machines if item.state in {"pending", "running"}]
+    standing = next((item for item in sheet.standings if item.pool == node.pool), None)
+    verdict, then = _verdict(node, live)
+    because = [f"Slurm: {'+'.join(node.flags).lower()}"]
+    if node.reason:
+        because.append(f"reason: {node.reason}{_meaning(node.reason)}")
+    because += [_described(item, sheet.at) for item in machines]
+    because += [
+        f"job {job.id} ({job.name}, {job.user}) is on it" for job in sheet.jobs if name in job.nodes
+    ]
+    if standing is not None and standing.failures:
+        because += _told_standing(standing)
+        if standing.protected_since is not None:
+            then = f"{moment(standing.retry_at)}: one job may try the pool again"
+    console = next(reversed(list(sheet.consoles.values())), ())
+    return Answer(
+        subject=f"node {name}",
+        verdict=verdict,
+        because=tuple(because),
+        tried=tries(sheet.decisions),
+        next=then,
+        decisions=tuple(told(item) for item in sheet.decisions),
+        console=tuple(console),
+        unread=sheet.unread,
+    )
+
+
+def _verdict(node: NodeFact, live: list[MachineFact]) -> tuple[str, str]:
+    """What it is, and what will happen."""
+    flags = set(node.flags)
+    if not node.pool:
+        return "not the toolkit's: burst.json does not name it, and nothing here touches it", ""
+    if flags & {"DRAIN", "DOWN"} and not (node.reason.startswith(OURS) or _slurms(node.reason)):
+        return "held by a person: the toolkit leaves it alone", (
+            f"`scontrol update nodename={node.name} state=resume` gives it back"
+        )
+    if flags & {"POWERING_UP", "POWER_UP"} and "DOWN" not in flags:
+        state = f"its machine is {live[0].state}" if live else "it has no machine yet"
+        return f"coming up: {state}", "it registers, or is given back at ResumeTimeout"
+    for wanted, verdict, then in _STATES:
+        if wanted <= flags:
+            return verdict, then
+    if not live:
+        return "up for Slurm, with no machine", "reconcile sets it down when a grace has passed"
+    busy = flags & {"ALLOCATED", "MIXED", "COMPLETING"}
+    then = "static: it stays" if node.static else "Slurm powers it down when idle"
+    return ("up, with jobs", "") if busy else ("up and idle", then)
+
+
+def _meaning(reason: str) -> str:
+    if not reason.startswith(OURS):
+        return ""
+    words = reason.removeprefix(OURS).split()
+    meaning = MEANINGS.get(words[0]) if words else None
+    return f" ({meaning})" if meaning else ""
+
+
+def _slurms(reason: str) -> bool:
+    return "ResumeTimeout reached" in reason or reason.startswith("Not responding")
+
+
+def _described(item: MachineFact, now: float) -> str:
+    end = f", {item.end_code}" if item.end_code else ""
+    trouble = "".join(f"; it {text}" for text in item.trouble)
+    return (
+        f"machine {item.id}: {item.state}{end}, {item.type} {item.lifecycle} in {item.zone},"
+        f" {span(now - item.launched_at)} old{trouble}"
+    )
+
+
+def _told_standing(standing: StandingFact) -> list[str]:
+    word = "is protected" if standing.protected_since is not None else "is open"
+    first = f"pool {standing.pool} {word}: {standing.failures} machines in a row did not come up"
+    return [first, *(f"  {line}" for line in standing.last)]

@@ -1,0 +1,173 @@
+"""Rows of `toolkit nodes` and `toolkit jobs`. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from toolkit.explain.answer import span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from slurmplugins.fact_sheet import FactSheet, JobFact, MachineFact, NodeFact
+
+# Words of a node's state in the order people want them; what is not here is left out.
+_FLAGS: Final = (
+    "DOWN",
+    "DRAIN",
+    "POWERED_DOWN",
+    "POWERING_DOWN",
+    "POWERING_UP",
+    "NOT_RESPONDING",
+    "INVALID_REG",
+)
+_BASES: Final = ("ALLOCATED", "MIXED", "IDLE", "DOWN")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node and its machine. `usd_per_hour` is what was believed at launch."""
+
+    node: str
+    state: str
+    instance: str = ""
+    type: str = ""
+    zone: str = ""
+    lifecycle: str = ""
+    usd_per_hour: str = ""
+    age_seconds: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job and the machines it has. `usd_per_hour` is their sum, shared nodes whole."""
+
+    job: int
+    name: str
+    user: str
+    partition: str
+    state: str
+    nodes: int
+    instances: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
+    lifecycle: str = ""
+    usd_per_hour: str = ""
+    age_seconds: int | None = None
+    reason: str = ""
+
+
+NODE_HEADERS: Final = (
+    "NODE", "STATE", "INSTANCE", "TYPE", "ZONE", "LIFECYCLE", "$/H", "AGE", "REASON",
+)  # fmt: skip
+JOB_HEADERS: Final = (
+    "JOB", "NAME", "USER", "PARTITION", "STATE", "NODES", "TYPE", "ZONE", "LIFECYCLE", "$/H",
+    "AGE", "REASON",
+)  # fmt: skip
+
+
+def node_rows(sheet: FactSheet, *, everything: bool = False) -> tuple[NodeRow, ...]:
+    """Nodes that are in some way up or in trouble; with `everything` those at rest too."""
+    machines = _by_node(sheet.machines)
+    rows = [(node, machines.get(node.name)) for node in sheet.nodes]
+    return tuple(
+        _node_row(node, machine, sheet.at)
+        for node, machine in rows
+        if everything or machine is not None or not _rests(node)
+    )
+
+
+def job_rows(sheet: FactSheet) -> tuple[JobRow, ...]:
+    """Every job that slurmctld remembers, newest last."""
+    machines = _by_node(sheet.machines)
+    return tuple(
+        _job_row(job, [machines[name] for name in job.nodes if name in machines], sheet.at)
+        for job in sorted(sheet.jobs, key=lambda item: item.id)
+    )
+
+
+def node_cells(rows: Iterable[NodeRow]) -> list[Sequence[object]]:
+    """The rows as a table has them."""
+    return [
+        (row.node, row.state, row.instance or "-", row.type or "-", row.zone or "-",
+         row.lifecycle or "-", row.usd_per_hour or "-", _age(row.age_seconds), row.reason)
+        for row in rows
+    ]  # fmt: skip
+
+
+def job_cells(rows: Iterable[JobRow]) -> list[Sequence[object]]:
+    """The rows as a table has them."""
+    return [
+        (row.job, row.name, row.user, row.partition, row.state, row.nodes or "-",
+         ",".join(row.types) or "-", ",".join(row.zones) or "-", row.lifecycle or "-",
+         row.usd_per_hour or "-", _age(row.age_seconds), row.reason)
+        for row in rows
+    ]  # fmt: skip
+
+
+def _by_node(machines: Iterable[MachineFact]) -> dict[str, MachineFact]:
+    live = [item for item in machines if item.state in {"pending", "running"} and item.node]
+    return {item.node: item for item in sorted(live, key=lambda item: item.launched_at)}
+
+
+def _rests(node: NodeFact) -> bool:
+    return "POWERED_DOWN" in node.flags and not {"DOWN", "DRAIN"} & set(node.flags)
+
+
+def _node_row(node: NodeFact, machine: MachineFact | None, now: float) -> NodeRow:
+    if machine is None:
+        return NodeRow(node.name, _state(node), reason=node.reason)
+    return NodeRow(
+        node=node.name,
+        state=_state(node),
+        instance=machine.id,
+        type=machine.type,
+        zone=machine.zone,
+        lifecycle=machine.lifecycle,
+        usd_per_hour=_usd([machine]),
+        age_seconds=int(now - machine.launched_at),
+        reason="; ".join((*([node.reason] if node.reason else []), *machine.trouble)),
+    )
+
+
+def _job_row(job: JobFact, machines: Sequence[MachineFact], now: float) -> JobRow:
+    since = job.started_at if "RUNNING" in job.states else job.submitted_at
+    return JobRow(
+        job=job.id,
+        name=job.name,
+        user=job.user,
+        partition=job.partition,
+        state="+".join(job.states).lower(),
+        nodes=job.node_count or len(job.nodes),
+        instances=tuple(item.id for item in machines),
+        types=tuple(dict.fromkeys(item.type for item in machines)),
+        zones=tuple(dict.fromkeys(item.zone for item in machines)),
+        lifecycle=",".join(dict.fromkeys(item.lifecycle for item in machines)),
+        usd_per_hour=_usd(machines) if machines else "",
+        age_seconds=None if since is None else int(now - since),
+        reason="" if job.reason == "None" else job.reason,
+    )
+
+
+def _state(node: NodeFact) -> str:
+    base = next((word for word in _BASES if word in node.flags), "unknown")
+    return "+".join(
+        [base, *(flag for flag in _FLAGS if flag in node.flags and flag != base)]
+    ).lower()
+
+
+def _usd(machines: Sequence[MachineFact]) -> str:
+    """Their prices added up; empty where one is not known."""
+    from decimal import Decimal, InvalidOperation
+
+    try:
+        total = sum((Decimal(item.price) for item in machines), Decimal(0))
+    except InvalidOperation:
+        return ""
+    return f"{total:.4f}"
+
+
+def _age(seconds: int | None) -> str:
+    return "-" if seconds is None else span(seconds)

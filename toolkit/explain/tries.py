@@ -1,0 +1,43 @@
+"""Which offerings were tried for something, from the decision log. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from toolkit.explain.answer import Try
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+SHOWN: Final = 12
+
+
+def tries(decisions: Iterable[Mapping[str, Any]]) -> tuple[Try, ...]:
+    """The latest launches that were tried, oldest first."""
+    found = [item for item in map(_try, decisions) if item is not None]
+    return tuple(found[-SHOWN:])
+
+
+def last_refusal(decisions: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The latest time that nodes were given back, unless something was launched since."""
+    refusal: Mapping[str, Any] | None = None
+    for item in decisions:
+        if item.get("event") == "nodes given back":
+            refusal = item
+        elif item.get("event") in {"launched", "given"}:
+            refusal = None
+    return refusal
+
+
+def _try(item: Mapping[str, Any]) -> Try | None:
+    event, at = item.get("event"), item.get("at")
+    when = float(at) if isinstance(at, int | float) else 0.0
+    offering = str(item.get("offering") or item.get("key") or "")
+    if event == "launched":
+        machines = item.get("machines")
+        said = ", ".join(map(str, machines)) if isinstance(machines, list) else str(machines or "")
+        return Try(when, offering, "launched", said)
+    if event in {"launch failed", "offering refused"}:
+        code, message = str(item.get("code") or ""), str(item.get("message") or "")
+        return Try(when, offering, code or str(item.get("slug") or "failed"), message)
+    return None

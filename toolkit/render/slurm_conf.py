@@ -1,0 +1,122 @@
+"""Reads a slurm.conf, whoever wrote it: settings, nodes and partitions with their lines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_PAIR: Final = re.compile(r"([A-Za-z][A-Za-z0-9_]*)\+?=(\S*)")
+_SETTING: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
+_TIMES: Final = {"infinite": -1, "-1": -1, "unlimited": -1}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One value, as it is written, and the line it is on (0: not in the file)."""
+
+    name: str
+    value: str
+    line: int = 0
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The members of a list."""
+        return tuple(word.strip() for word in self.value.split(",") if word.strip())
+
+    @property
+    def number(self) -> int | None:
+        """A whole number, -1 for infinite, None for anything else."""
+        text = self.value.lower()
+        if text in _TIMES:
+            return _TIMES[text]
+        return int(text) if text.isascii() and text.isdecimal() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A NodeName or PartitionName line: its keys in lower case."""
+
+    name: str
+    values: Mapping[str, str]
+    line: int
+
+    def get(self, key: str) -> str:
+        return self.values.get(key.lower(), "")
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmConf:
+    """The file. Of a setting that is there twice the last one counts, as in Slurm."""
+
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    nodes: tuple[Line, ...] = ()
+    partitions: tuple[Line, ...] = ()
+    includes: tuple[Line, ...] = ()
+
+    def get(self, name: str) -> Setting | None:
+        return self.settings.get(name.lower())
+
+    def number(self, name: str, default: int) -> int:
+        """A setting's number; Slurm's default where it is not set or no number."""
+        found = self.get(name)
+        value = None if found is None else found.number
+        return default if value is None else value
+
+    def words(self, name: str) -> tuple[str, ...]:
+        found = self.get(name)
+        return () if found is None else found.words
+
+    def parameter(self, name: str, word: str) -> str | None:
+        """What a word of a list is set to: `10` of `requeue_delay=10`, empty for a bare word."""
+        for each in self.words(name):
+            key, _, value = each.partition("=")
+            if key.lower() == word.lower():
+                return value
+        return None
+
+    @property
+    def cloud_nodes(self) -> tuple[Line, ...]:
+        return tuple(node for node in self.nodes if node.get("state").upper() == "CLOUD")
+
+
+def parse(text: str) -> SlurmConf:
+    """Never raises: what is not understood is left to slurmctld, which will say so."""
+    settings: dict[str, Setting] = {}
+    lines: dict[str, list[Line]] = {"nodename": [], "partitionname": [], "include": []}
+    defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
+    for number, line in _logical(text):
+        first = line.split("=", 1)[0].strip().lower()
+        if first.split()[:1] == ["include"]:
+            lines["include"].append(Line(line.split(None, 1)[-1], {}, number))
+        elif first in defaults:
+            values = {key.lower(): value for key, value in _PAIR.findall(line)}
+            name = values.pop(first, "")
+            if name.upper() == "DEFAULT":
+                defaults[first] |= values
+            else:
+                lines[first].append(Line(name, defaults[first] | values, number))
+        elif found := _SETTING.match(line):
+            settings[found[1].lower()] = Setting(found[1], found[2], number)
+    return SlurmConf(
+        settings, tuple(lines["nodename"]), tuple(lines["partitionname"]), tuple(lines["include"])
+    )
+
+
+def _logical(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments, continued ones joined, with the number of their first."""
+    held, began = "", 0
+    for number, raw in enumerate(text.splitlines(), start=1):
+        part = re.split(r"(?<!\\)#", raw, maxsplit=1)[0].rstrip()
+        began = began or number
+        if part.endswith("\\"):
+            held += part[:-1] + " "
+            continue
+        if line := (held + part).strip():
+            yield began, line
+        held, began = "", 0
+    if held.strip():
+        yield began, held.strip()
