@@ -1,7 +1,7 @@
 """Reads DescribeInstances' answer itself: of what EC2 says of a machine, the engine needs a tenth.
 
 botocore builds every field of every machine, which at 10,000 machines takes ten seconds of CPU,
-four times a minute. This takes one. The result has botocore's shape, and where the XML is not as
+four times a minute. This takes a tenth of that. The result has botocore's shape, and where the XML is not as
 expected botocore reads it after all.
 """
 
@@ -19,6 +19,9 @@ EVENT: Final = "before-parse.ec2.DescribeInstances"
 _OK: Final = 200
 _NOTHING: Final = b"<DescribeInstancesResponse/>"
 """What botocore is left to parse."""
+
+_BULKY: Final = (b"networkInterfaceSet", b"blockDeviceMapping")
+"""Half of the answer, and nothing of it is read. Neither has another of its name in it."""
 
 READ: Final = frozenset(
     {
@@ -58,6 +61,8 @@ def _instead(
 
 def read(body: bytes) -> dict[str, Any]:
     """The answer, as botocore would shape it, with the fields of READ alone."""
+    for bulky in _BULKY:
+        body = _without(body, bulky)
     root = ET.fromstring(body)  # noqa: S314 - EC2's own answer, over TLS; expat bounds entities
     start = root.tag.index("}") + 1 if root.tag.startswith("{") else 0
     answer: dict[str, Any] = {"Reservations": []}
@@ -68,6 +73,12 @@ def read(body: bytes) -> dict[str, Any]:
         elif name == "reservationSet":
             answer["Reservations"] = [_reservation(item, start) for item in child]
     return answer
+
+
+def _without(body: bytes, name: bytes) -> bytes:
+    """The text less these elements. A value can't look like one: its < is written as an entity."""
+    first, *rest = body.split(b"<%b>" % name)
+    return b"".join([first, *(part.partition(b"</%b>" % name)[2] for part in rest)])
 
 
 def _reservation(element: ET.Element, start: int) -> dict[str, Any]:

@@ -19,7 +19,8 @@ XML = """<?xml version="1.0" encoding="UTF-8"?>
 </instanceState><reason/><amiLaunchIndex>1</amiLaunchIndex><instanceType>g5.xlarge</instanceType>
 <launchTime>2026-11-21T10:00:00.000Z</launchTime><placement><availabilityZone>us-east-1a
 </availabilityZone><groupName/></placement><privateIpAddress>10.0.0.1</privateIpAddress>
-<instanceLifecycle>spot</instanceLifecycle><tagSet><item><key>toolkit:cluster</key><value>demo
+<blockDeviceMapping><item><x/></item></blockDeviceMapping><networkInterfaceSet><item/>
+</networkInterfaceSet><networkInterfaceSet/><instanceLifecycle>spot</instanceLifecycle><tagSet><item><key>toolkit:cluster</key><value>demo
 </value></item><item><key>toolkit:nodes</key><value>gpu-[001-002]</value></item><item><key>empty
 </key><value/></item></tagSet></item><item><instanceId>i-2</instanceId><instanceState><code>48
 </code><name>terminated</name></instanceState><reason>User initiated (2026-11-21 11:00:00 GMT)
@@ -108,3 +109,10 @@ def test_an_error_is_botocores_to_read(client: Any):
     client.meta.events.register("needs-retry.ec2", lambda **_: None)
     with pytest.raises(Throttled):
         Ec2("demo", lambda: client)._call("describe_instances")
+
+
+def test_a_tag_that_spells_an_element_is_only_a_tag():
+    value = b"&lt;networkInterfaceSet&gt;&lt;/instancesSet&gt;"
+    found = listing.read(BODY.replace(b"gpu-[001-002]", value))
+    tags = found["Reservations"][0]["Instances"][0]["Tags"]
+    assert tags[1]["Value"] == "<networkInterfaceSet></instancesSet>"
