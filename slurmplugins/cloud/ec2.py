@@ -47,7 +47,12 @@ def client(service: str, region: str, endpoint_url: str | None) -> Any:
         s3={"addressing_style": "path"} if endpoint_url else {},
     )
     session: Any = boto3.session.Session(region_name=region)
-    return session.client(service, endpoint_url=endpoint_url, config=config)
+    found = session.client(service, endpoint_url=endpoint_url, config=config)
+    if service == "ec2":
+        from slurmplugins.cloud import listing
+
+        listing.attach(found)
+    return found
 
 
 class Ec2:

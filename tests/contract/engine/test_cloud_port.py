@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from slurmplugins import names
+from slurmplugins.cloud import listing
 from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.errors import Capacity, CloudError, NotFound
 from slurmplugins.model import InstanceState, LaunchRequest, Lifecycle, Offering
@@ -99,6 +100,7 @@ def moto() -> Iterator[Callable[[str], Offered]]:
         for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             patch.setenv(key, "testing")
         client = boto3.client("ec2", region_name="us-east-1")
+        listing.attach(client)
         subnet = client.describe_subnets()["Subnets"][0]
         launch_template(client, client.describe_images()["Images"][0]["ImageId"])
 
