@@ -45,6 +45,9 @@ def row(label: str, runs: Sequence[Figures]) -> list[str]:
 
 
 def ratio(ours: Sequence[Figures], peers: Sequence[Figures]) -> list[str]:
+    """Ours over the peer's; none where a run was cut off."""
+    if not all(one.done for one in (*ours, *peers)):
+        return ["  ratio", *["?"] * (len(COLUMNS) - 1)]
     wall = _median(ours, "wall") / _median(peers, "wall")
     cpu = _median(ours, "cpu") / max(_median(peers, "cpu"), 1e-9)
     calls = ours[-1].calls / peers[-1].calls
