@@ -17,8 +17,9 @@ from slurmplugins.policy import Preference
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from slurmplugins.claims import Claims
     from slurmplugins.launcher import Results
-    from slurmplugins.model import Assignment, Claims, Instance, JobAsk
+    from slurmplugins.model import Assignment, Instance, JobAsk
     from slurmplugins.names import NodeName
     from slurmplugins.planner import ResumePlan
     from slurmplugins.runtime import Engine

@@ -14,10 +14,11 @@ from slurmplugins.model import Assignment
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from slurmplugins.claims import Claims
     from slurmplugins.cloud.base import Cloud
     from slurmplugins.journal import Journal
     from slurmplugins.log import Log
-    from slurmplugins.model import Claims, Instance, LaunchRequest
+    from slurmplugins.model import Instance, LaunchRequest
     from slurmplugins.names import NodeName
 
 _NOTHING_STARTED: Final = (Capacity, PriceTooLow, Quota, InvalidRequest, NotFound)

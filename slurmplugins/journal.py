@@ -17,9 +17,10 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import intents
+from slurmplugins.claims import Claims
 from slurmplugins.errors import StateError
 from slurmplugins.files import locked, write_atomically
-from slurmplugins.model import Assignment, Claims, EndCause
+from slurmplugins.model import Assignment, EndCause
 from slurmplugins.names import NodeName
 
 if TYPE_CHECKING:

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import tags
 from slurmplugins.boots import SPOT_TAKEN
-from slurmplugins.model import EndCause, InstanceState, LedgerEntry
+from slurmplugins.model import EndCause, InstanceState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from slurmplugins.model import Instance
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """One machine's life, as accounting reads it. Field names are the ledger's."""
+
+    instance_id: str
+    node: str
+    pool: str
+    partition: str
+    attempt: str
+    type: str
+    zone: str
+    lifecycle: str
+    launched_at: float
+    price: str
+    running_at: float | None = None
+    ended_at: float | None = None
+    end_cause: str | None = None
+
 
 _NAMES: Final = tuple(item.name for item in fields(LedgerEntry))
 

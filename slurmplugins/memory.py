@@ -15,7 +15,7 @@ from slurmplugins.names import NodeName
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from slurmplugins.model import LedgerEntry
+    from slurmplugins.ledger import LedgerEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,39 +288,3 @@ class Failure:
     def reason(self) -> str:
         """What Slurm shows for the node."""
         return f"{REASON_PREFIX} {self.slug}" + (f" ({self.code})" if self.code else "")
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    """One machine's life, as accounting reads it. Field names are the ledger's."""
-
-    instance_id: str
-    node: str
-    pool: str
-    partition: str
-    attempt: str
-    type: str
-    zone: str
-    lifecycle: str
-    launched_at: float
-    price: str
-    running_at: float | None = None
-    ended_at: float | None = None
-    end_cause: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """What the journal says about nodes and machines at one moment.
-
-    `busy`: nodes a live run of resume is launching for. `doubtful`: nodes of recent launches whose
-    run died, or got no answer, before it knew the outcome; `open`: those launches. `launched`:
-    machines launched so recently that the cloud may not list them yet. `ended`: machines we have
-    decided to end, and why.
-    """
-
-    busy: frozenset[NodeName] = frozenset()
-    doubtful: frozenset[NodeName] = frozenset()
-    open: tuple[LaunchRequest, ...] = ()
-    launched: Mapping[str, Assignment] = field(default_factory=dict)
-    ended: Mapping[str, EndCause] = field(default_factory=dict)

@@ -13,8 +13,9 @@ from slurmplugins.model import Assignment, Failure
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from slurmplugins.claims import Claims
     from slurmplugins.config import BurstConfig
-    from slurmplugins.model import Claims, EndCause, Instance, JobAsk, Node, Pool
+    from slurmplugins.model import EndCause, Instance, JobAsk, Node, Pool
     from slurmplugins.names import NodeName
     from slurmplugins.policy import Rung
 

@@ -20,7 +20,7 @@ from slurmplugins.memory import LastPass, Memory
 if TYPE_CHECKING:
     from slurmplugins.actions import Action
     from slurmplugins.health import Health
-    from slurmplugins.model import LedgerEntry
+    from slurmplugins.ledger import LedgerEntry
     from slurmplugins.protection import Record
     from slurmplugins.runtime import Engine
 

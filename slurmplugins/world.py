@@ -9,9 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from slurmplugins.actions import Action
+    from slurmplugins.claims import Claims
     from slurmplugins.config import BurstConfig
     from slurmplugins.health import Health
-    from slurmplugins.model import Claims, Instance, Node
+    from slurmplugins.model import Instance, Node
     from slurmplugins.names import NodeName
 
 

@@ -9,10 +9,10 @@ from hypothesis import given, strategies as st
 
 from slurmplugins import config, converge, names
 from slurmplugins.actions import MarkDown, PowerUp, Reopen, Terminate
+from slurmplugins.claims import Claims
 from slurmplugins.health import Health, ScheduledEvent
 from slurmplugins.model import (
     Assignment,
-    Claims,
     EndCause,
     Instance,
     InstanceState,

@@ -9,10 +9,10 @@ import pytest
 
 from slurmplugins import config, converge, names
 from slurmplugins.actions import Drain, MarkDown, PowerDown, PowerUp, Reopen, Terminate
+from slurmplugins.claims import Claims
 from slurmplugins.health import Health, ScheduledEvent
 from slurmplugins.model import (
     Assignment,
-    Claims,
     EndCause,
     Instance,
     InstanceState,

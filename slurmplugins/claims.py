@@ -1,0 +1,29 @@
+"""What the journal says about nodes and machines: who works on what, and what is in doubt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurmplugins.model import Assignment, EndCause, LaunchRequest
+    from slurmplugins.names import NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The journal at one moment.
+
+    `busy`: nodes a live run of resume is launching for. `doubtful`: nodes of recent launches whose
+    run died, or got no answer, before it knew the outcome; `open`: those launches. `launched`:
+    machines launched so recently that the cloud may not list them yet. `ended`: machines we have
+    decided to end, and why.
+    """
+
+    busy: frozenset[NodeName] = frozenset()
+    doubtful: frozenset[NodeName] = frozenset()
+    open: tuple[LaunchRequest, ...] = ()
+    launched: Mapping[str, Assignment] = field(default_factory=dict)
+    ended: Mapping[str, EndCause] = field(default_factory=dict)
