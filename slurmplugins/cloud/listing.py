@@ -1,8 +1,8 @@
 """Reads DescribeInstances' answer itself: of what EC2 says of a machine, the engine needs a tenth.
 
 botocore builds every field of every machine, which at 10,000 machines takes ten seconds of CPU,
-four times a minute. This takes a tenth of that. The result has botocore's shape, and where the XML is not as
-expected botocore reads it after all.
+four times a minute. This takes a tenth of that. The result has botocore's shape, and where the XML
+is not as expected botocore reads it after all.
 """
 
 from __future__ import annotations
