@@ -22,7 +22,7 @@
 
 Each class has a stable `slug`, which is what people and reports see, and says whether repeating
 the same call may help (`retryable`) and whether only a person can mend it (`holds`). Errors from
-boto3 are translated once, in `cloud.ec2`.
+boto3 are translated once, in `cloud.session`.
 """
 
 # ruff: noqa: N818 - the names say what happened; "Error" twice over would say less

@@ -20,7 +20,8 @@ from urllib.parse import urlsplit
 
 from slurmplugins import paths, runtime
 from slurmplugins.clock import SystemClock
-from slurmplugins.cloud.ec2 import S3Store, client
+from slurmplugins.cloud.session import client
+from slurmplugins.cloud.stores import S3Store
 from slurmplugins.errors import CloudError
 from slurmplugins.playbook import Progress
 

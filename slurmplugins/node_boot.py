@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins import machine, node_config, paths, runtime, users
 from slurmplugins.clock import SystemClock
-from slurmplugins.cloud.ec2 import SecretStore, client
+from slurmplugins.cloud.session import client
+from slurmplugins.cloud.stores import SecretStore
 from slurmplugins.errors import BootError, EngineError
 from slurmplugins.imds import HttpTransport, Imds
 from slurmplugins.runner import SystemRunner

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins import config, decisions, log, paths
 from slurmplugins.clock import SystemClock
-from slurmplugins.cloud.ec2 import Ec2, S3Store, client
+from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.cloud.paced import INSTANCES, PacedCloud, Rate
+from slurmplugins.cloud.session import client
+from slurmplugins.cloud.stores import S3Store
 from slurmplugins.crew import Crew
 from slurmplugins.errors import ConfigError, SlurmError
 from slurmplugins.journal import Journal

@@ -1,15 +1,15 @@
-"""The EC2 adapter, and S3 for the ledger. boto3 is imported when a client is first needed."""
+"""The EC2 adapter."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import identity, tags
 from slurmplugins.clock import SystemClock
 from slurmplugins.cloud import codes, spec
+from slurmplugins.cloud.session import translate
 from slurmplugins.errors import CloudError, CloudUnreachable, NotFound, Throttled
 from slurmplugins.model import Launched
 
@@ -29,30 +29,6 @@ SETTLE_PAUSE: Final = 0.1
 """A machine a fleet has just named may be unknown elsewhere in EC2 for a second or two."""
 
 _PAGE: Final = 1000
-
-
-def client(service: str, region: str, endpoint_url: str | None) -> Any:
-    """A boto3 client with the default credential chain and bounds on how long it may wait."""
-    import boto3
-    from botocore.config import Config
-
-    config = Config(
-        region_name=region,
-        connect_timeout=5,
-        read_timeout=30,
-        # EC2 answers "no capacity" with a server error, which botocore would repeat by itself;
-        # its callers know what to repeat, and when.
-        retries={"mode": "standard", "total_max_attempts": 1 if service == "ec2" else 3},
-        # The compute node has no reason to look for a profile or a proxy in a user's home.
-        s3={"addressing_style": "path"} if endpoint_url else {},
-    )
-    session: Any = boto3.session.Session(region_name=region)
-    found = session.client(service, endpoint_url=endpoint_url, config=config)
-    if service == "ec2":
-        from slurmplugins.cloud import listing
-
-        listing.attach(found)
-    return found
 
 
 class Ec2:
@@ -222,84 +198,3 @@ class Ec2:
             return getattr(self._client, operation)(**arguments)
         except Exception as error:
             raise translate(error) from error
-
-
-class S3Store:
-    """`cloud.base.ObjectStore` on a boto3 S3 client, for one bucket."""
-
-    def __init__(self, bucket: str, connect: Callable[[], Any]) -> None:
-        self._bucket = bucket
-        self._connect = connect
-        self._client: Any = None
-
-    def put(self, key: str, value: Mapping[str, object]) -> None:
-        body = json.dumps(value, separators=(",", ":")).encode()
-        self._call("put_object", Key=key, Body=body, ContentType="application/json")
-
-    def put_text(self, key: str, text: str) -> None:
-        self._call("put_object", Key=key, Body=text.encode(), ContentType="text/plain")
-
-    def get(self, key: str) -> dict[str, object] | None:
-        try:
-            body = self._call("get_object", Key=key)["Body"].read()
-            value = json.loads(body)
-        except NotFound:
-            return None
-        except ValueError:
-            return None  # damaged: as good as none, and about to be replaced
-        return value if isinstance(value, dict) else None
-
-    def _call(self, operation: str, **arguments: Any) -> Any:
-        try:
-            if self._client is None:
-                self._client = self._connect()
-            return getattr(self._client, operation)(Bucket=self._bucket, **arguments)
-        except Exception as error:
-            raise translate(error) from error
-
-
-class SecretStore:
-    """Secrets Manager, for the one secret a machine's role may read."""
-
-    def __init__(self, connect: Callable[[], Any]) -> None:
-        self._connect = connect
-
-    def get(self, secret_id: str) -> str:
-        """The secret's text. Raises CloudError; the text is never part of a message."""
-        try:
-            answer = self._connect().get_secret_value(SecretId=secret_id)
-        except Exception as error:
-            raise translate(error) from error
-        return str(answer["SecretString"])
-
-
-def translate(error: Exception) -> Exception:
-    """botocore's error as one of ours; anything that is not botocore's is returned as it is."""
-    from botocore.exceptions import (
-        BotoCoreError,
-        ClientError,
-        ConnectionError as BotoConnectionError,
-        CredentialRetrievalError,
-        HTTPClientError,
-        NoCredentialsError,
-        ParamValidationError,
-        PartialCredentialsError,
-    )
-
-    if isinstance(error, CloudError):
-        return error
-    if isinstance(error, ClientError):
-        detail = error.response.get("Error", {})
-        return codes.error(str(detail.get("Code", "")), str(detail.get("Message", "")))
-    if not isinstance(error, BotoCoreError):
-        return error
-    named: tuple[tuple[type[BotoCoreError], str], ...] = (
-        (NoCredentialsError, "MissingCredentials"),
-        (PartialCredentialsError, "MissingCredentials"),
-        (CredentialRetrievalError, "MissingCredentials"),
-        (ParamValidationError, "ValidationError"),
-        (HTTPClientError, "Unreachable"),
-        (BotoConnectionError, "Unreachable"),
-    )
-    code = next((code for kind, code in named if isinstance(error, kind)), type(error).__name__)
-    return codes.error(code, str(error))

@@ -10,7 +10,8 @@ import pytest
 
 from slurmplugins import config, errors, identity, names, offerings
 from slurmplugins.cloud import codes, spec
-from slurmplugins.cloud.ec2 import Ec2, translate
+from slurmplugins.cloud.ec2 import Ec2
+from slurmplugins.cloud.session import translate
 from slurmplugins.errors import ConfigError, MetadataError, SlurmRefused, SlurmUnreachable
 from slurmplugins.imds import Imds
 from slurmplugins.log import Log

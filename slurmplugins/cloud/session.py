@@ -1,0 +1,64 @@
+"""boto3, loaded when a client is first needed: how clients are made, and what their errors mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slurmplugins.cloud import codes
+from slurmplugins.errors import CloudError
+
+
+def client(service: str, region: str, endpoint_url: str | None) -> Any:
+    """A boto3 client with the default credential chain and bounds on how long it may wait."""
+    import boto3
+    from botocore.config import Config
+
+    config = Config(
+        region_name=region,
+        connect_timeout=5,
+        read_timeout=30,
+        # EC2 answers "no capacity" with a server error, which botocore would repeat by itself;
+        # its callers know what to repeat, and when.
+        retries={"mode": "standard", "total_max_attempts": 1 if service == "ec2" else 3},
+        # The compute node has no reason to look for a profile or a proxy in a user's home.
+        s3={"addressing_style": "path"} if endpoint_url else {},
+    )
+    session: Any = boto3.session.Session(region_name=region)
+    found = session.client(service, endpoint_url=endpoint_url, config=config)
+    if service == "ec2":
+        from slurmplugins.cloud import listing
+
+        listing.attach(found)
+    return found
+
+
+def translate(error: Exception) -> Exception:
+    """botocore's error as one of ours; anything that is not botocore's is returned as it is."""
+    from botocore.exceptions import (
+        BotoCoreError,
+        ClientError,
+        ConnectionError as BotoConnectionError,
+        CredentialRetrievalError,
+        HTTPClientError,
+        NoCredentialsError,
+        ParamValidationError,
+        PartialCredentialsError,
+    )
+
+    if isinstance(error, CloudError):
+        return error
+    if isinstance(error, ClientError):
+        detail = error.response.get("Error", {})
+        return codes.error(str(detail.get("Code", "")), str(detail.get("Message", "")))
+    if not isinstance(error, BotoCoreError):
+        return error
+    named: tuple[tuple[type[BotoCoreError], str], ...] = (
+        (NoCredentialsError, "MissingCredentials"),
+        (PartialCredentialsError, "MissingCredentials"),
+        (CredentialRetrievalError, "MissingCredentials"),
+        (ParamValidationError, "ValidationError"),
+        (HTTPClientError, "Unreachable"),
+        (BotoConnectionError, "Unreachable"),
+    )
+    code = next((code for kind, code in named if isinstance(error, kind)), type(error).__name__)
+    return codes.error(code, str(error))

@@ -1,0 +1,61 @@
+"""Where the runtime keeps and reads things in AWS: the ledger's bucket, the cluster's secret."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from slurmplugins.cloud.session import translate
+from slurmplugins.errors import NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class S3Store:
+    """`cloud.base.ObjectStore` on a boto3 S3 client, for one bucket."""
+
+    def __init__(self, bucket: str, connect: Callable[[], Any]) -> None:
+        self._bucket = bucket
+        self._connect = connect
+        self._client: Any = None
+
+    def put(self, key: str, value: Mapping[str, object]) -> None:
+        body = json.dumps(value, separators=(",", ":")).encode()
+        self._call("put_object", Key=key, Body=body, ContentType="application/json")
+
+    def put_text(self, key: str, text: str) -> None:
+        self._call("put_object", Key=key, Body=text.encode(), ContentType="text/plain")
+
+    def get(self, key: str) -> dict[str, object] | None:
+        try:
+            body = self._call("get_object", Key=key)["Body"].read()
+            value = json.loads(body)
+        except NotFound:
+            return None
+        except ValueError:
+            return None  # damaged: as good as none, and about to be replaced
+        return value if isinstance(value, dict) else None
+
+    def _call(self, operation: str, **arguments: Any) -> Any:
+        try:
+            if self._client is None:
+                self._client = self._connect()
+            return getattr(self._client, operation)(Bucket=self._bucket, **arguments)
+        except Exception as error:
+            raise translate(error) from error
+
+
+class SecretStore:
+    """Secrets Manager, for the one secret a machine's role may read."""
+
+    def __init__(self, connect: Callable[[], Any]) -> None:
+        self._connect = connect
+
+    def get(self, secret_id: str) -> str:
+        """The secret's text. Raises CloudError; the text is never part of a message."""
+        try:
+            answer = self._connect().get_secret_value(SecretId=secret_id)
+        except Exception as error:
+            raise translate(error) from error
+        return str(answer["SecretString"])
