@@ -42,7 +42,7 @@ def test_a_cluster_comes_up_changes_and_goes_away_without_a_trace(config, capsys
     assert toolkit(config, "deploy") == 0
     assert "no changes" in capsys.readouterr().out
 
-    config.edit("suspend_time: 20", "suspend_time: 60")
+    config.edit(f"suspend_time: {config.config.slurm.suspend_time}", "suspend_time: 60")
     assert toolkit(config, "plan") == 0
     assert "new settings" in capsys.readouterr().out
     assert toolkit(config, "apply") == 0
