@@ -34,10 +34,10 @@ types: setup-test ## mypy strict
 	@$(BIN)/mypy
 
 unit: setup-test ## Pure code, no sockets, random order
-	@$(PYTEST) tests/unit --disable-socket --allow-unix-socket -q
+	@$(PYTEST) tests/unit -n auto --disable-socket --allow-unix-socket -q
 
 property: setup-test ## Laws, by hypothesis
-	@$(PYTEST) tests/property --disable-socket --allow-unix-socket -q
+	@$(PYTEST) tests/property -n auto --disable-socket --allow-unix-socket -q
 
 contract: setup-test ## One suite against the fake EC2, moto and the local cloud; torchrun on loopback
 	@$(PYTEST) tests/contract -q

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -12,18 +13,25 @@ from toolkit.errors import RenderError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 
 def render(name: str, context: Mapping[str, Any]) -> str:
     """Render one template of templates/aws."""
+    try:
+        jinja = _environment(assets.directory("templates") / "aws")
+        return jinja.get_template(name).render(context)
+    except TemplateError as error:
+        raise RenderError(f"templates/aws/{name}: {error}") from error
+
+
+@cache  # an environment keeps what it compiled
+def _environment(root: Path) -> Environment:
     # S701: the output is YAML and shell, not HTML; every value is checked text or goes by tojson.
     environment = Environment(  # noqa: S701
-        loader=FileSystemLoader(assets.directory("templates") / "aws"),
+        loader=FileSystemLoader(root),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
-    try:
-        return environment.get_template(name).render(context)
-    except TemplateError as error:
-        raise RenderError(f"templates/aws/{name}: {error}") from error
+    return environment

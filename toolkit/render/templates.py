@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@cache  # an environment keeps what it compiled
 def environment(root: Path) -> Environment:
     """Templates below `root`. The files are configuration, not HTML, so nothing is escaped."""
     return Environment(

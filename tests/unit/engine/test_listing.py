@@ -7,6 +7,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.awsrequest import AWSResponse
+from botocore.config import Config as BotoConfig
 
 from slurmplugins.cloud import listing, spec
 from slurmplugins.cloud.ec2 import Ec2
@@ -35,7 +36,11 @@ BODY = XML.replace("\n", "").encode()
 def client() -> Any:
     """A boto3 client that is answered with XML, without a socket."""
     made = boto3.client(
-        "ec2", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x"
+        "ec2",
+        region_name="us-east-1",
+        aws_access_key_id="x",
+        aws_secret_access_key="x",
+        config=BotoConfig(retries={"total_max_attempts": 1}),
     )
     made.answer = (200, BODY)
 
@@ -106,7 +111,6 @@ def test_an_error_is_botocores_to_read(client: Any):
             b"</Errors><RequestID>x</RequestID></Response>"
         ),
     )
-    client.meta.events.register("needs-retry.ec2", lambda **_: None)
     with pytest.raises(Throttled):
         Ec2("demo", lambda: client)._call("describe_instances")
 
