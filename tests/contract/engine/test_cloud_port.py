@@ -365,7 +365,7 @@ def test_a_machine_that_is_not_there_can_not_be_given(offered: Offered):
 
 
 def one_machine(offered: Offered) -> str:
-    ids = [item.id for item in offered.cloud.launch(ask(offered))]
+    ids = [item.id for item in offered.cloud.launch(ask(offered)).machines]
     offered.settle()
     return ids[0]
 
