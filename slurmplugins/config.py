@@ -102,7 +102,7 @@ def parse(data: object) -> BurstConfig:
         resume_timeout=reader.seconds(slurm, "resume_timeout", 600),
         suspend_timeout=reader.seconds(slurm, "suspend_timeout", 60),
         orphan_grace=reader.seconds(grace, "orphan", 90),
-        unbacked_grace=reader.seconds(grace, "unbacked", 60),
+        unbacked_grace=reader.seconds(grace, "unbacked", 30),
         pools=pools,
         pool_by_node=owner,
         policies={

@@ -3,8 +3,9 @@
 slurmctld looks at jobs that wait for nodes to boot every 30 s (PERIODIC_TIMEOUT in its job_mgr.c),
 but at one job at once when its PrologSlurmctld ends (prolog_running_decr in job_scheduler.c). So
 this program ends when the job's nodes are up. It never fails and never decides anything: without
-it, or when it gives up, the job starts up to 30 s later. slurmctld kills it when the job ends, and
-runs it again after a restart of its own.
+it, or when it gives up, the job starts up to 30 s later. slurmctld runs it again after a restart of
+its own, and then does not end it with the job: a job that is requeued while its prolog runs can't
+start anywhere until that ends. So it ends, too, when a node is lost to the job.
 
 Each waiting job costs a process and a question now and then, so places are few, and those who
 come later ask less often: all of them together ask slurmctld ten times a second at most.
@@ -83,14 +84,20 @@ def period(place: int, nodes: int) -> float:
 def wait(
     slurm: Slurm, clock: Clock, nodes: Sequence[NodeName], seconds: float, patience: float
 ) -> bool:
-    """Ask every so many seconds until every node is up; False after `patience` seconds."""
+    """Ask every so many seconds until every node is up: True. False as soon as one is not the job's
+    any more, or after `patience` seconds.
+    """
     deadline = clock.monotonic() + patience
     while clock.monotonic() < deadline:
         try:
-            if not any(node.off or node.powering_up for node in slurm.nodes(nodes)):
-                return True
+            found = slurm.nodes(nodes)
         except SlurmError:
             pass  # a busy or restarting slurmctld is asked again
+        else:
+            if any(node.down or not node.busy for node in found):
+                return False
+            if not any(node.off or node.powering_up for node in found):
+                return True
         clock.sleep(seconds)
     return False
 

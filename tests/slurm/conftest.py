@@ -25,6 +25,15 @@ REPOSITORY = Path(__file__).parents[2]
 TOOLKIT = Path(sys.executable).parent / "toolkit"
 PORT = 4577  # beside a demo's 4566
 DEPLOY_SECONDS = 1500  # a cold one builds two images
+FARM = {  # for test_burst.py: small machines, many of them
+    "count": 20,
+    "shape": {"cpus": 2, "memory_gib": 4},
+    "offerings": [
+        {"type": "c7i.large", "capacity": "spot"},
+        {"type": "m7i.large", "capacity": "spot"},
+        {"type": "m7i.large", "capacity": "on-demand"},
+    ],
+}
 
 
 def toolkit(*argv: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
@@ -116,6 +125,8 @@ def cluster(cloud, tmp_path_factory):
     yaml = YAML(typ="rt")
     wanted = yaml.load((REPOSITORY / "examples/local.yaml").read_text())
     wanted["cluster"] = "judge"
+    wanted["pools"]["farm"] = FARM
+    wanted["partitions"]["batch"] = {"pools": ["farm"], "policy": "spot-first"}
     wanted["aws"]["endpoint_url"] = f"http://127.0.0.1:{PORT}"
     wanted["aws"]["credentials_file"] = str(cloud / "aws/credentials")
     path = tmp_path_factory.mktemp("cluster") / "cluster.yaml"

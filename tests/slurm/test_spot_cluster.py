@@ -6,24 +6,17 @@ import json
 import re
 import subprocess
 import sys
-import time
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from tests.slurm.waiting import until
+
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
 TOOLKIT = str(Path(sys.executable).parent / "toolkit")
 SMOKE = "/shared/jobscripts/smoke.sbatch"
 PLAYBOOK = ["ansible-playbook", "-i", "inventory.yml", "-e", "@../rendered/vars.json"]
-
-
-def until(what, condition, seconds=180.0):
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s"
-        time.sleep(1)
-    return found
 
 
 def submit(cluster, *argv):

@@ -18,7 +18,7 @@ SLURM_BIN: Final = "/usr/bin"
 ORPHAN_GRACE: Final = 90
 """Seconds an instance may live that no node asked for: longer than a launch takes to be written
 back."""
-UNBACKED_GRACE: Final = 60
+UNBACKED_GRACE: Final = 30
 """Seconds a node may be up in Slurm without an instance: longer than EC2's listings lag."""
 
 

@@ -51,11 +51,25 @@ def test_it_ends_when_the_last_node_is_up(slurm, clock):
 
 
 def test_a_node_that_slurm_has_not_begun_to_resume_is_waited_for(slurm, clock):
+    for node in NODES:
+        flags(slurm, node, "ALLOCATED", "POWERED_DOWN")
+    began = clock.monotonic()
     assert not prolog.wait(slurm, clock, NODES, 2.0, 10.0)
+    assert clock.monotonic() - began == 10.0
+
+
+@pytest.mark.parametrize("lost", [("DOWN", "POWERED_DOWN"), ("IDLE", "POWERED_DOWN"), ("IDLE",)])
+def test_it_ends_when_a_node_is_not_the_jobs_any_more(slurm, clock, lost):
+    flags(slurm, NODES[0], "ALLOCATED", "POWERING_UP")
+    flags(slurm, NODES[1], *lost)
+    began = clock.monotonic()
+    assert not prolog.wait(slurm, clock, NODES, 2.0, 180.0)
+    assert clock.monotonic() == began
 
 
 def test_it_gives_up_after_the_resume_timeout(slurm, clock):
-    flags(slurm, NODES[0], "ALLOCATED", "POWERING_UP")
+    for node in NODES:
+        flags(slurm, node, "ALLOCATED", "POWERING_UP")
     began = clock.monotonic()
     assert not prolog.wait(slurm, clock, NODES, 5.0, 180.0)
     assert clock.monotonic() - began == 180.0

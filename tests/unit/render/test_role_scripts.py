@@ -54,6 +54,17 @@ def test_the_first_publication_changes_and_the_second_does_not(publisher, capsys
     assert published(publisher, capsys, source, dest) == (0, "unchanged")
 
 
+def test_what_is_published_can_be_read_by_all_however_private_the_source(
+    publisher, capsys, source, tmp_path
+):
+    """Else a bundle that was unpacked under a strict umask locks slurm out of its own hooks."""
+    for directory in (source, source / "sub"):
+        directory.chmod(0o700)
+    dest = tmp_path / "dest"
+    assert published(publisher, capsys, source, dest) == (0, "changed")
+    assert [path.stat().st_mode & 0o777 for path in (dest, dest / "sub")] == [0o755, 0o755]
+
+
 @pytest.mark.parametrize("change", ["content", "mode", "extra", "missing", "link"])
 def test_any_difference_in_the_destination_is_put_right(
     publisher, capsys, source, tmp_path, change

@@ -31,7 +31,7 @@ _TIMED_OUT = 124
 # As the agent does: the script is a file of root's, run by sh, gone afterwards. Nothing of it is
 # ever an argument, so nothing of it shows in a process list.
 _RUNNER = (
-    'umask 077; d="$1"; mkdir -p "$d" && cat > "$d/_script.sh" || exit 1; '
+    'd="$1"; (umask 077; mkdir -p "$d" && cat > "$d/_script.sh") || exit 1; '
     'cd "${2:-/}" && /bin/sh "$d/_script.sh" </dev/null; rc=$?; rm -rf "$d"; exit "$rc"'
 )
 _WORK = "/var/lib/amazon/ssm/document/orchestration"

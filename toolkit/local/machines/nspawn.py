@@ -33,6 +33,7 @@ _SIGRTMIN = 34  # glibc's, the one systemd means; Python's signal.SIGRTMIN agree
 _POWEROFF = _SIGRTMIN + 4  # systemd(1): start poweroff.target
 _START_PATIENCE = 10.0
 _CONSOLE_LIMIT = 64 * 1024  # what GetConsoleOutput returns
+_LOOKS = 3  # a booting PID 1 moves to a control group of its own, perhaps while they are listed
 _TICK = 0.02
 
 
@@ -198,9 +199,13 @@ class NspawnDriver:
         self._groups.remove(instance_id)
 
     def _init(self, instance_id: str) -> int | None:
-        for pid in self._groups.members(instance_id):
-            if self._processes.is_init(pid) and self._processes.is_alive(pid):
-                return pid
+        for _ in range(_LOOKS):
+            members = self._groups.members(instance_id)
+            for pid in members:
+                if self._processes.is_init(pid) and self._processes.is_alive(pid):
+                    return pid
+            if not members:
+                return None
         return None
 
     def _reap(self, instance_id: str, *, within: float = 0.0) -> None:

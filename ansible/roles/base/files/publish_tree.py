@@ -12,6 +12,7 @@ import argparse
 import compileall
 import errno
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -73,6 +74,8 @@ def publish(source: Path, dest: Path, *, compiled: bool) -> None:
         ["/usr/bin/cp", "-a", "--no-preserve=ownership", "--reflink=auto", source, fresh],
         check=True,
     )
+    for directory, _, _ in os.walk(fresh):
+        os.chmod(directory, 0o755)  # noqa: PTH101  # as private as its source it would shut readers out
     if compiled:
         compileall.compile_dir(fresh, quiet=2, stripdir=str(fresh), prependdir=str(dest))
     if dest.exists():

@@ -63,7 +63,8 @@ def report(failure):
         print("can't report:", error, flush=True)
 
 
-os.makedirs(HOME, mode=0o755, exist_ok=True)
+os.umask(0o022)  # services of other users read what is made here, whoever runs this
+os.makedirs(HOME, exist_ok=True)
 try:
     sha, data = fetch()
     unpack(data)

@@ -1,0 +1,146 @@
+"""Twenty nodes in one burst, and what goes wrong with them: every job ends, nothing leaks.
+
+Jobs of six, four and two nodes and eight of one; a spot pool that runs out while they start, a
+slurmctld that restarts while they start, and a quarter of the machines taken back while they run.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from slurmplugins import tags
+from slurmplugins.cloud import spec
+from tests.slurm.waiting import until
+from toolkit.config import load
+from toolkit.deploy.session import Clients
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
+TOOLKIT = str(Path(sys.executable).parent / "toolkit")
+SIZES = (6, 4, 2, 1, 1, 1, 1, 1, 1, 1, 1)  # nodes of each job: twenty together
+GATE = "/shared/home/ada/gate"  # the jobs work until it is there, however slow the machine is
+WORK = f"until [[ -e {GATE} ]]; do sleep 1; done"
+SPOT_LEFT = 13  # of twenty; the rest must be had elsewhere in the same resume
+NOTICE = 12.0  # seconds; EC2 gives 120, but nothing here watches for the notice
+LIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
+
+
+def local(*argv: str) -> None:
+    subprocess.run([TOOLKIT, "local", *argv], check=True, timeout=60, capture_output=True)
+
+
+def machines(cluster, *states: str) -> list[dict]:
+    """The pool's machines that EC2 lists in those states."""
+    found = (
+        Clients(load(cluster.config))
+        .client("ec2")
+        .describe_instances(
+            Filters=[
+                {"Name": f"tag:{tags.POOL}", "Values": ["farm"]},
+                {"Name": "instance-state-name", "Values": list(states)},
+            ]
+        )
+    )
+    return [item for group in found["Reservations"] for item in group["Instances"]]
+
+
+def ids(found: list[dict]) -> set[str]:
+    return {item["InstanceId"] for item in found}
+
+
+def jobs(cluster, numbers: list[str]) -> dict[str, dict]:
+    shown = json.loads(cluster.run("scontrol", "show", "jobs", "--json"))["jobs"]
+    return {str(job["job_id"]): job for job in shown if str(job["job_id"]) in numbers}
+
+
+def states(cluster, numbers: list[str]) -> Counter[str]:
+    return Counter("+".join(job["job_state"]) for job in jobs(cluster, numbers).values())
+
+
+def one_machine_each(found: list[dict]) -> None:
+    """No node has two machines, ever: the law that costs money when it is broken."""
+    owners = Counter(
+        spec.instance(item).node for item in found if item["State"]["Name"] != "terminated"
+    )
+    assert max(owners.values(), default=0) <= 1, owners
+
+
+@pytest.fixture
+def spot_runs_out(cluster):
+    local("exhaust", "spot", "--free", str(SPOT_LEFT))
+    yield
+    local("exhaust", "--restore")
+
+
+@pytest.fixture(scope="module")
+def burst(cluster):
+    """The jobs' numbers; filled by the first test."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def gate(cluster):
+    """Opens it; closed again at the end."""
+    yield lambda: cluster.as_user("touch", GATE)
+    cluster.as_user("rm", "-f", GATE)
+
+
+def test_twenty_nodes_start_though_spot_runs_out_and_slurmctld_restarts(
+    cluster, burst, spot_runs_out
+):
+    for size in SIZES:
+        wrapped = f"--wrap=srun --kill-on-bad-exit=1 bash -c '{WORK}'"
+        burst.append(
+            cluster.as_user(
+                *("sbatch", "--parsable", "--chdir=/shared/home/ada", "--partition=batch"),
+                *(f"--nodes={size}", "--ntasks-per-node=1", "--exclusive", "--requeue", wrapped),
+            ).strip()
+        )
+    until("a launch", lambda: machines(cluster, "pending", "running"))
+    cluster.run("systemctl", "restart", "slurmctld")
+
+    until("every job running", lambda: states(cluster, burst)["RUNNING"] == len(SIZES), 300)
+    found = machines(cluster, "pending", "running")
+    one_machine_each(found)
+    assert len(found) == sum(SIZES)
+    bought = Counter(item.get("InstanceLifecycle", "on-demand") for item in found)
+    assert bought == {"spot": SPOT_LEFT, "on-demand": sum(SIZES) - SPOT_LEFT}
+
+
+def test_a_quarter_of_the_machines_is_taken_and_every_job_ends_well(cluster, burst, gate):
+    spot = [item for item in machines(cluster, "running") if item.get("InstanceLifecycle")]
+    taken = spot[: sum(SIZES) // 4]
+    for item in taken:
+        local("interrupt", item["InstanceId"], "--notice", str(NOTICE))
+    lost = {item["InstanceId"] for item in taken}
+    until("the machines gone", lambda: not lost & ids(machines(cluster, *LIVE)))
+
+    def running_elsewhere() -> bool:
+        one_machine_each(machines(cluster, *LIVE))
+        return states(cluster, burst)["RUNNING"] == len(SIZES)
+
+    until("every job running again", running_elsewhere, 300)
+    came_back = [job for job in jobs(cluster, burst).values() if job["restart_cnt"]]
+    assert came_back
+    assert len(ids(machines(cluster, "running"))) == sum(SIZES)
+
+    gate()
+    until("every job completed", lambda: states(cluster, burst)["COMPLETED"] == len(SIZES))
+
+
+def test_nothing_of_the_burst_is_left(cluster, burst):
+    until("no machine of the pool", lambda: not machines(cluster, *LIVE), 180)
+
+    def asleep() -> bool:
+        shown = json.loads(cluster.run("scontrol", "show", "nodes", "--json"))["nodes"]
+        farm = [node for node in shown if node["name"].startswith("farm-")]
+        return all(set(node["state"]) == {"IDLE", "CLOUD", "POWERED_DOWN"} for node in farm)
+
+    until("every node powered down", asleep, 180)
+    plan = json.loads(cluster.toolkit("reconcile", "--plan", "--json").stdout)
+    assert plan["actions"] == []

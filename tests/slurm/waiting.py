@@ -1,0 +1,20 @@
+"""Waiting for something of the real world, with a word about what did not come."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+def until(what: str, condition: Callable[[], T], seconds: float = 180.0) -> T:
+    """The first true answer of `condition`, asked every second; an error after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s"
+        time.sleep(1)
+    return found
