@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from tests.bench import arena
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -63,6 +65,8 @@ def write_ours(root: Path, load: Load, subnet: str, bin_dir: Path, *offerings: o
         "version": 1, "cluster": "demo", "region": "us-east-1", "endpoint_url": None,
         "bucket": "demo", "slurm": {"bin": str(bin_dir), "resume_timeout": 2100},
         "pools": {OUR_POOL: pool},
+        "instance_rate": {"burst": arena.RAISED["RunInstances"][0],
+                          "per_second": arena.RAISED["RunInstances"][1]},
     }  # fmt: skip
     (root / "burst.json").write_text(json.dumps(burst))
     (root / "resume.json").write_text(load.resume_file(OUR_POOL))

@@ -121,6 +121,24 @@ def test_nodes_without_capacity_come_back_with_ec2s_own_word(cluster):
     cluster.run("scancel", job)
 
 
+def test_a_job_that_the_quota_forbids_is_held_and_runs_when_released(cluster):
+    """Asking EC2 again would not help: a person has to, and is told why."""
+    subprocess.run(
+        [TOOLKIT, "local", "throttle", "RunInstances", "--code", "VcpuLimitExceeded"],
+        check=True,
+        timeout=60,
+    )
+    try:
+        job = submit(cluster, SMOKE)
+        until("EC2's answer", lambda: "VcpuLimitExceeded" in cluster.job(job)["admin_comment"])
+        until("the hold", lambda: cluster.job(job)["hold"])
+        assert "scontrol release" in cluster.toolkit("why", job).stdout
+    finally:
+        subprocess.run([TOOLKIT, "local", "throttle", "--clear"], check=True, timeout=60)
+    cluster.run("scontrol", "release", job)
+    until("the job's end", lambda: cluster.job(job)["job_state"] == ["COMPLETED"])
+
+
 def test_destroy_and_down_leave_the_host_as_it_was(cluster, before, traces):
     cluster.toolkit("destroy", "--yes")
     subprocess.run([TOOLKIT, "local", "down"], check=True, timeout=120)
