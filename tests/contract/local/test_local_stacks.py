@@ -139,6 +139,15 @@ def body(resources, **more):
 VPC = {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.9.0.0/16"}}
 
 
+def test_a_launch_template_that_somebody_deleted_does_not_keep_the_stack(
+    local, cfn, ec2, cluster_template
+):
+    stack = create(local, cfn, cluster_template)
+    ec2.delete_launch_template(LaunchTemplateName="demo-gpu")
+    cfn.delete_stack(StackName=stack["StackId"])
+    assert finished(local, cfn, stack["StackId"])["StackStatus"] == "DELETE_COMPLETE"
+
+
 def test_a_resource_that_fails_rolls_the_stack_back(local, cfn, ec2):
     subnet = {
         "Type": "AWS::EC2::Subnet",

@@ -1,4 +1,7 @@
-"""Deleting the stack resources that moto can make and not delete: routes, gateways, endpoints."""
+"""Deleting the stack resources that moto can make and not delete: routes, gateways, endpoints.
+
+What is gone already counts as deleted, as with CloudFormation.
+"""
 
 # ruff: noqa: SLF001 - moto has no other way to read and write these
 
@@ -10,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.elastic_ip_addresses import ElasticAddress
 from moto.ec2.models.internet_gateways import InternetGateway
+from moto.ec2.models.launch_templates import LaunchTemplate
 from moto.ec2.models.nat_gateways import NatGateway
 from moto.ec2.models.route_tables import Route, RouteTable
 from moto.ec2.models.security_groups import SecurityGroupIngress
@@ -71,6 +75,11 @@ def _address(backend: Any, address: Any) -> None:
     backend.release_address(allocation_id=address.allocation_id)
 
 
+def _launch_template(backend: Any, template: Any) -> None:
+    if template.id in backend.launch_templates:
+        backend.delete_launch_template(None, template.id)
+
+
 def _endpoint(backend: Any, endpoint: Any) -> None:
     for eni_id in endpoint.network_interface_ids or ():
         backend.enis.pop(eni_id, None)
@@ -108,6 +117,7 @@ _REMOVALS: dict[type, Removal] = {
     RouteTable: _table,
     VPCGatewayAttachment: _attachment,
     InternetGateway: _internet_gateway,
+    LaunchTemplate: _launch_template,
     NatGateway: _nat_gateway,
     ElasticAddress: _address,
     VPCEndPoint: _endpoint,
