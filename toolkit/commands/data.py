@@ -125,17 +125,15 @@ def list_(*, store: str | None, as_json: bool) -> None:
 
     catalog = _catalog(store)
     derivations = catalog.derivations()
-    named = [one for one in catalog.named() if one.version]
     rows = [
-        {**asdict(one), "tier": tier_of(one.version or "", derivations), "at": one.at}
-        for one in named
+        {**asdict(one), "tier": tier_of(one.version or "", derivations)}
+        for one in catalog.named()
+        if one.version
     ]
     if as_json:
         print_json(rows)
         return
-    cells = [
-        (one.reference, row["tier"], one.version) for one, row in zip(named, rows, strict=True)
-    ]
+    cells = [(f"{row['name']}@{row['number']}", row["tier"], row["version"]) for row in rows]
     click.echo(table(("NAME", "TIER", "VERSION"), cells))
 
 
@@ -178,10 +176,8 @@ def verify(*, reference: str, store: str | None, in_cache: bool, as_json: bool) 
     where = _places(store)
     catalog = _catalog(store)
     version = catalog.resolve(reference)
-    if in_cache:
-        found = where.node_cache().verify(version)
-    else:
-        found = damaged(catalog, version, say=_say)
+    cached = where.node_cache().verify(version) if in_cache else None
+    found = cached if in_cache else damaged(catalog, version, say=_say)
     if as_json:
         print_json({"version": version, "checked": found is not None, "damaged": found or []})
     elif found is None:
@@ -219,11 +215,11 @@ def stats(*, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    ratio = found["hit_ratio"]
+    ratio = "-" if found["hit_ratio"] is None else f"{found['hit_ratio']:.0%}"
     click.echo(
         f"{found['cache']}: {_gb(found['used_bytes'])} of {_gb(found['limit_bytes'])}\n"
-        f"{found['requests']} requests: {found['hits']} hits, {found['joined']} waited for another's"
-        f" fill, {found['fills']} fills; hit ratio {'-' if ratio is None else f'{ratio:.0%}'}\n"
+        f"{found['requests']} requests: {found['hits']} hits, {found['joined']} waited for"
+        f" another's fill, {found['fills']} fills; hit ratio {ratio}\n"
         f"fetched {_gb(found['fetched_bytes'])} in {found['fill_seconds']:.0f} s;"
         f" evicted {found['evictions']} ({_gb(found['evicted_bytes'])})"
     )

@@ -6,12 +6,12 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
 
 from toolkit.training import verdict
 from toolkit.training.attempt import Attempt, current
-from toolkit.training.datasets.cache import Held
 from toolkit.training.datasets.errors import (
     CacheTooSmall,
     CacheUnusable,
@@ -75,21 +75,22 @@ def warm(references: Sequence[str], where: Places, attempt: Attempt, *, as_json:
     """Fill this node's cache with all of them; the exit code is the job's."""
     stop = StopFiles(attempt.stop_files, clock=time.time)
     # All held until the end: what was warmed first must not make room for what comes last.
-    done: list[Held] = []
+    done = 0
+    held = ExitStack()
     try:
         for reference in references:
             if stop.poll():
                 raise Stopped("a stop was asked for")
             began = time.monotonic()
-            held = take(reference, where, stop=stop.poll, say=_say)
-            how = "filled" if held.filled else "was there"
-            _say(f"{reference}: {how}, {held.path} ({time.monotonic() - began:.1f} s)")
-            done.append(held)
+            one = take(reference, where, stop=stop.poll, say=_say)
+            held.callback(one.release)
+            how = "filled" if one.filled else "was there"
+            _say(f"{reference}: {how}, {one.path} ({time.monotonic() - began:.1f} s)")
+            done += 1
     except DataError as error:
-        return _end(error, stop, attempt, len(done))
+        return _end(error, stop, attempt, done)
     finally:
-        for held in done:
-            held.release()
+        held.close()
     if as_json:
         _print(facts(where))
     return 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from toolkit.training.datasets.chunks import Bytes
 from toolkit.training.files import fsync_directory, write_atomic
 
-READ_ONLY = 0o444
+READ_ONLY, WRITABLE = 0o444, 0o644
 
 
 class Disk:
@@ -38,6 +38,10 @@ class Disk:
     def protect(self, path: Path) -> None:
         """Nobody writes to this file by accident any more."""
         path.chmod(READ_ONLY)
+
+    def unprotect(self, path: Path) -> None:
+        """Its owner may write to it again."""
+        path.chmod(WRITABLE)
 
     def touch(self, path: Path) -> None:
         """Its time is now."""

@@ -11,13 +11,11 @@ from typing import Protocol
 
 from toolkit.training.datasets import chunks, parallel
 from toolkit.training.datasets.chunks import Readable, Span
-from toolkit.training.datasets.disk import Disk
+from toolkit.training.datasets.disk import WRITABLE, Disk
 from toolkit.training.datasets.errors import ContentCorrupt
 from toolkit.training.datasets.manifest import File, Manifest
 from toolkit.training.datasets.parallel import Progress
 from toolkit.training.datasets.transfer import LocalFile, place
-
-_WRITABLE = 0o644
 
 
 class Source(Protocol):
@@ -124,9 +122,9 @@ class _Filling:
         path = self._folder / file.path
         self._left[file.path] = len(file.chunks)
         try:
-            descriptor = self._disk.create(path, mode=_WRITABLE)
+            descriptor = self._disk.create(path, mode=WRITABLE)
         except FileExistsError:
-            path.chmod(_WRITABLE)
+            self._disk.unprotect(path)
             descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
         try:
             if os.fstat(descriptor).st_size != file.size:

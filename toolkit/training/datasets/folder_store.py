@@ -16,7 +16,6 @@ from toolkit.training.datasets.store import Item, Store, Upload, object_key
 from toolkit.training.datasets.transfer import LocalFile, place
 
 _INCOMING = "incoming"
-_WRITABLE = 0o644
 
 
 class FolderStore(Store):

@@ -48,7 +48,8 @@ def lines(found: Description) -> Iterator[str]:
         yield f"{one.output[:19]}…  {one.tier}, made from"
         for version in one.inputs:
             yield f"  {version}"
-        yield f"  by code {one.code[:12]}…, parameters {json.dumps(dict(one.params), sort_keys=True)}"
+        params = json.dumps(dict(one.params), sort_keys=True)
+        yield f"  by code {one.code[:12]}…, parameters {params}"
     for one in found.used_by:
         yield f"used for {one.output}  {one.tier}"
 

@@ -16,7 +16,7 @@ from toolkit.training.datasets.errors import StoreBusy
 ADDING, SWEEP = "adding/", "sweep/"
 STALE_SECONDS = 3600.0
 REFRESH_SECONDS = 300.0
-_PATIENCE_SECONDS = 600.0
+PATIENCE_SECONDS = 600.0
 _LOOK_SECONDS = 2.0
 
 
@@ -51,7 +51,12 @@ class Marker:
 
 
 @contextmanager
-def adding(catalog: Catalog, *, sleep: Callable[[float], None] = time.sleep) -> Iterator[Marker]:
+def adding(
+    catalog: Catalog,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+    patience: float = PATIENCE_SECONDS,
+) -> Iterator[Marker]:
     """While this lasts, nothing is collected. Waits for a collection; StoreBusy if it is long."""
     waited = 0.0
     while True:
@@ -59,7 +64,7 @@ def adding(catalog: Catalog, *, sleep: Callable[[float], None] = time.sleep) -> 
         if not _at_it(catalog, SWEEP):
             break
         marker.withdraw()
-        if waited >= _PATIENCE_SECONDS:
+        if waited >= patience:
             raise StoreBusy("garbage collection is running", next_step="try again later")
         sleep(_LOOK_SECONDS)
         waited += _LOOK_SECONDS

@@ -12,6 +12,8 @@ from toolkit.training.datasets.errors import Stopped
 T = TypeVar("T")
 _END = object()
 
+_STOPPED = "a stop was asked for; what is done so far is kept"
+
 TICK_SECONDS = 0.2
 QUIET_SECONDS = 2.0  # what is over sooner needs no progress
 
@@ -69,6 +71,8 @@ def run(
     Raises the first failure after the others have ended their task, and Stopped when `stop` said
     so. Tasks are taken as they are needed: there may be millions.
     """
+    if stop():
+        raise Stopped(_STOPPED)
     crew = _Crew(tasks, work)
     threads = [threading.Thread(target=crew.work, daemon=True) for _ in range(workers)]
     for thread in threads:
@@ -80,7 +84,7 @@ def run(
                 if progress:
                     progress.tick()
                 if stop():
-                    crew.fail(Stopped("a stop was asked for; what is done so far is kept"))
+                    crew.fail(Stopped(_STOPPED))
     finally:
         # Also when this thread is interrupted: nobody works on behind the caller's back.
         crew.enough.set()

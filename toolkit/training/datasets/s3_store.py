@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from toolkit.training.datasets import chunks
-from toolkit.training.datasets.chunks import BUFFER, CHUNK, Bytes, Readable, Span
+from toolkit.training.datasets.chunks import BUFFER, Bytes, Readable, Span
 from toolkit.training.datasets.errors import (
     ContentCorrupt,
     SourceChanged,
@@ -160,7 +160,7 @@ class _Parts(Upload):
         self._bucket, self._key, self._file = bucket, key, file
         self._lock = threading.Lock()
         # Whole chunks a part, so that each can be checked; one, but for files over 160 GB.
-        self._part = CHUNK * -(-len(file.chunks) // MOST_PARTS)
+        self._part = chunks.CHUNK * -(-len(file.chunks) // MOST_PARTS)
         self._sent: dict[int, dict[str, Any]] = {}
         self._arrived: dict[int, str] = {}
         self._id = self._find() or self._begin()
@@ -231,10 +231,10 @@ def _checked(file: File, source: Readable, span: Span, buffer: memoryview) -> by
     content = bytearray()
     for piece in source.pieces(span, buffer):
         content += piece
-    first = span.offset // CHUNK
-    for at in range(0, max(len(content), 1), CHUNK):
-        found = hashlib.sha256(memoryview(content)[at : at + CHUNK]).hexdigest()
-        if found != file.chunks[first + at // CHUNK]:
+    first = span.offset // chunks.CHUNK
+    for at in range(0, max(len(content), 1), chunks.CHUNK):
+        found = hashlib.sha256(memoryview(content)[at : at + chunks.CHUNK]).hexdigest()
+        if found != file.chunks[first + at // chunks.CHUNK]:
             break
     else:
         if len(content) == span.length:
