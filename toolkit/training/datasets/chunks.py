@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 CHUNK = 16 << 20
-BUFFER = 1 << 20
+BUFFER = 4 << 20  # every read, hash and write gives up the interpreter: few and large ones
 
 Bytes = bytes | bytearray | memoryview
 

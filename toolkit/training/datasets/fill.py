@@ -29,10 +29,9 @@ class Source(Protocol):
 class FolderSource:
     """A dataset that lies in a folder, as it is in a cache."""
 
-    workers = 4
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.workers = parallel.local_workers()
 
     def open(self, file: File) -> Readable:
         return LocalFile(self._folder / file.path)
@@ -66,7 +65,7 @@ def fill(
     return filling.fetched.done_bytes
 
 
-def damaged(manifest: Manifest, folder: Path, *, workers: int = 4) -> list[str]:
+def damaged(manifest: Manifest, folder: Path) -> list[str]:
     """The paths whose content is not what the manifest says."""
     found: list[str] = []
     progress = Progress("verifying", files=len(manifest.files), size=manifest.size)
@@ -76,7 +75,7 @@ def damaged(manifest: Manifest, folder: Path, *, workers: int = 4) -> list[str]:
             found.append(file.path)
         progress.add(file.size, files=1)
 
-    parallel.run(iter(manifest.files), work, workers=workers, progress=progress)
+    parallel.run(iter(manifest.files), work, workers=parallel.local_workers(), progress=progress)
     return sorted(found)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from toolkit.training.datasets import chunks
+from toolkit.training.datasets import chunks, parallel
 from toolkit.training.datasets.chunks import Bytes, Readable, Span
 from toolkit.training.datasets.disk import Disk
 from toolkit.training.datasets.errors import ContentCorrupt, SourceChanged, StoreFailed
@@ -21,11 +21,10 @@ _INCOMING = "incoming"
 class FolderStore(Store):
     """Objects are written under `incoming/`, checked, brought to disk, and renamed into place."""
 
-    workers = 4
-
     def __init__(self, root: Path, *, disk: Disk | None = None) -> None:
         self.root, self.url = root.absolute(), str(root.absolute())
         self._disk = disk or Disk()
+        self.workers = parallel.local_workers()
 
     def read(self, key: str) -> bytes | None:
         with _told(self.root):

@@ -1,5 +1,6 @@
 """Work spread over threads, told about and stopped from the thread that waits for it."""
 
+import os
 import sys
 import threading
 import time
@@ -16,6 +17,11 @@ _STOPPED = "a stop was asked for; what is done so far is kept"
 
 TICK_SECONDS = 0.2
 QUIET_SECONDS = 2.0  # what is over sooner needs no progress
+
+
+def local_workers() -> int:
+    """How many threads copy between filesystems: more than the cores get in each other's way."""
+    return min(8, len(os.sched_getaffinity(0)))
 
 
 def never() -> bool:

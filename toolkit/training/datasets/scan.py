@@ -26,7 +26,6 @@ from toolkit.training.files import write_atomic
 Known = Mapping[str, tuple[int, int, int, tuple[str, ...]]]
 
 RACY_NS = 2_000_000_000
-HASH_WORKERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +162,7 @@ def _hash(
         progress.add(span.length, files=int(last))
 
     tasks = ((one, span) for one in found for span in chunks.spans(one.size))
-    parallel.run(tasks, work, workers=HASH_WORKERS, stop=stop, progress=progress)
+    parallel.run(tasks, work, workers=parallel.local_workers(), stop=stop, progress=progress)
     return {path: tuple(parts) for path, parts in hashes.items()}
 
 
