@@ -46,6 +46,7 @@ COMMANDS = {
     "image": Lazy("toolkit.commands.image", "Build and list machine images."),
     "config": Lazy("toolkit.commands.config", "Check cluster.yaml, print its schema."),
     "accounts": Lazy("toolkit.commands.accounts", "Plan and apply Slurm accounts and users."),
+    "data": Lazy("toolkit.commands.data", "Add, check, cache and collect datasets."),
     "report": Lazy("toolkit.commands.report", "Print what the cluster cost, and who used it."),
     "local": Lazy("toolkit.commands.local", "Run an AWS endpoint with machines on this computer."),
 }

@@ -24,6 +24,8 @@ says what happened and, where something can be done about it, a `next_step`.
     - DestroyIncomplete                 destroy-incomplete        1
   * LocalError                          local-failed              1
     - PreflightFailed                   preflight-failed          1
+  * AccountingError                     toolkit.accounting.errors
+  * DataError                           toolkit.training.datasets.errors
 """
 # ruff: noqa: N818  # the name says what is wrong; "Error" after it would say it twice
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.bench import arena, converging, launching, report, scontrol, starting
+from tests.bench import arena, caching, converging, launching, report, scontrol, starting
 from tests.bench.ask import Load
 from tests.bench.contest import PEER
 
@@ -100,11 +100,26 @@ def suspend(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str
     return {"ours": [asdict(one) for one in runs]}
 
 
+def cache(_options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for shape in caching.SHAPES:
+        seconds = found[shape.name] = dict(caching.fills(shape))
+        say(f"\n{shape.name} into a cache: medians of {caching.REPEATS}, in turns\n")
+        plain = seconds["cp -r"]
+        rows = [
+            [way, f"{one:.2f}", f"{shape.total / one / 1e6:,.0f}", f"{one / plain:.2f}"]
+            for way, one in seconds.items()
+        ]
+        say(report.table(("", "s", "MB/s", "over cp -r"), rows))
+    return found
+
+
 OTHERS: dict[str, Callable[[argparse.Namespace, Callable[[str], None]], dict[str, Any]]] = {
     "hop": hop,
     "start": start,
     "reconcile": reconcile,
     "suspend": suspend,
+    "cache": cache,
 }
 
 

@@ -43,7 +43,11 @@ def cluster_bundle(rendered: Mapping[str, str]) -> Bundle:
             **_tree(assets.directory("templates") / "slurm", "templates/slurm"),
             **_tree(assets.slurmplugins_directory(), "slurmplugins"),
             **_tree(assets.PACKAGE / "training", "toolkit/training"),
-            "toolkit/__init__.py": (FILE_MODE, (assets.PACKAGE / "__init__.py").read_bytes()),
+            # Besides the package itself: the error tree, which the training package's is part of.
+            **{
+                f"toolkit/{name}": (FILE_MODE, (assets.PACKAGE / name).read_bytes())
+                for name in ("__init__.py", "errors.py")
+            },
             **_tree(assets.directory("jobscripts"), "jobscripts"),
             **_git_sha(),
             **_texts(rendered),

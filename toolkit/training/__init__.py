@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolkit.training.checkpoint import Checkpointer
     from toolkit.training.data import Batch, SampleOrder, content_hash
+    from toolkit.training.datasets.derive import derived
+    from toolkit.training.datasets.use import dataset
     from toolkit.training.session import Run, Stopped
 
 _HOMES = {
@@ -27,9 +29,20 @@ _HOMES = {
     "SampleOrder": "data",
     "Stopped": "session",
     "content_hash": "data",
+    "dataset": "datasets.use",
+    "derived": "datasets.derive",
 }
 
-__all__ = ["Batch", "Checkpointer", "Run", "SampleOrder", "Stopped", "content_hash"]
+__all__ = [
+    "Batch",
+    "Checkpointer",
+    "Run",
+    "SampleOrder",
+    "Stopped",
+    "content_hash",
+    "dataset",
+    "derived",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,75 @@
+"""A process that holds a dataset of a cache, and may be killed on the way.
+
+filler.py STORE CACHE REF LIMIT [--fatal N --when WHEN | --halt N FILE] [--keep]
+
+--fatal: SIGKILL at file operation N. --halt: at file operation N, say so in FILE and wait to be
+killed. --keep: print the folder, hold it until standard input ends. Prints what it came to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from tests.fakes.disk import MortalDisk
+from toolkit.training.datasets import chunks
+from toolkit.training.datasets.cache import Cache
+from toolkit.training.datasets.catalog import Catalog
+from toolkit.training.datasets.disk import Disk
+from toolkit.training.datasets.errors import CacheFull
+from toolkit.training.datasets.folder_store import FolderStore
+
+SMALL_CHUNK = 4096
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("store", type=Path)
+    parser.add_argument("cache", type=Path)
+    parser.add_argument("reference")
+    parser.add_argument("limit", type=int)
+    parser.add_argument("--fatal", type=int)
+    parser.add_argument("--when", default="before")
+    parser.add_argument("--halt", nargs=2)
+    parser.add_argument("--keep", action="store_true")
+    options = parser.parse_args()
+    chunks.CHUNK = SMALL_CHUNK
+
+    def halt() -> None:
+        Path(options.halt[1]).touch()
+        time.sleep(600)
+
+    disk = Disk()
+    if options.fatal is not None:
+        disk = MortalDisk(options.fatal, options.when, die)
+    elif options.halt:
+        disk = MortalDisk(int(options.halt[0]), "halfway", halt)
+    catalog = Catalog(FolderStore(options.store))
+    version = catalog.resolve(options.reference)
+    cache = Cache(options.cache, limit=options.limit, disk=disk)
+    try:
+        held = cache.hold(
+            version, lambda: contextlib.nullcontext((catalog.manifest(version), catalog.store))
+        )
+    except CacheFull:
+        sys.stdout.write("full\n")
+        return
+    sys.stdout.write(f"{'filled' if held.filled else 'found'} {held.path}\n")
+    sys.stdout.flush()
+    if options.keep:
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,248 @@
+"""One suite for both kinds of store: a folder, and S3 as moto has it, over HTTP."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import pytest
+
+from tests.fakes.datasets import described, tree, write_tree
+from toolkit.training.datasets import chunks, markers
+from toolkit.training.datasets.add import add
+from toolkit.training.datasets.cache import Cache
+from toolkit.training.datasets.catalog import Catalog
+from toolkit.training.datasets.check import damaged
+from toolkit.training.datasets.errors import (
+    ContentCorrupt,
+    SourceChanged,
+    StoreBusy,
+    StoreFailed,
+    StoreUnreachable,
+)
+from toolkit.training.datasets.folder_store import FolderStore
+from toolkit.training.datasets.s3_store import S3Store
+from toolkit.training.datasets.scan import scan
+from toolkit.training.datasets.store import object_key, open_store
+from toolkit.training.datasets.sweep import sweep
+from toolkit.training.datasets.transfer import LocalFile
+
+pytestmark = pytest.mark.timeout(120)
+
+CHUNK = 5 << 20  # the least that S3 takes as a part
+CONTENT = {
+    "small": b"1",
+    "empty": b"",
+    "deep/er/ü": b"22",
+    "big": bytes(range(256)) * (11 << 12) + b"end",
+}
+NAMES = itertools.count()
+DAY = 86_400
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def parts(monkeypatch):
+    monkeypatch.setattr(chunks, "CHUNK", CHUNK)
+
+
+@pytest.fixture
+def aws(monkeypatch, endpoint):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    import boto3
+
+    client = boto3.client("s3")
+    yield client
+    client.close()
+
+
+@pytest.fixture(params=["folder", "s3"])
+def store(request, tmp_path):
+    if request.param == "folder":
+        yield FolderStore(tmp_path / "store")
+        return
+    client = request.getfixturevalue("aws")
+    bucket = f"data-{next(NAMES)}"
+    client.create_bucket(Bucket=bucket)
+    yield S3Store(bucket, "some/where", client=client)
+
+
+@pytest.fixture
+def root(tmp_path):
+    return write_tree(tmp_path / "data", CONTENT)
+
+
+def overwrite(store, key, content):
+    """As something that is not the toolkit would."""
+    store.delete([key])
+    store.write(key, content)
+
+
+def test_records_are_as_they_were_written(store):
+    assert store.read("names/x/1.json") is None
+    store.write("names/x/1.json", b"one")
+    store.write("names/x/1.json", b"two")
+    assert store.read("names/x/1.json") == b"two"
+    assert [item.key for item in store.list("names/")] == ["names/x/1.json"]
+    (item,) = store.list("names/x/")
+    assert (item.size, item.modified) == (3, pytest.approx(time.time(), abs=60))
+    store.delete(["names/x/1.json", "names/x/absent.json"])
+    assert list(store.list("")) == []
+
+
+def test_one_of_many_who_write_a_new_record_is_first(store):
+    assert store.write_new("names/x/1.json", b"one")
+    assert not store.write_new("names/x/1.json", b"two")
+    assert store.read("names/x/1.json") == b"one"
+
+
+def test_what_is_added_comes_out_as_it_was(store, root, tmp_path):
+    catalog = Catalog(store)
+    added = add(catalog, root, name="all")
+    assert added.version == described(CONTENT).version
+    assert damaged(catalog, added.version) == []
+    assert add(catalog, root, name="all").sent_bytes == 0
+    cache = Cache(tmp_path / "cache", limit=1 << 30)
+    held = cache.hold(added.version, lambda: _opened(catalog, added.version))
+    assert tree(held.path) == CONTENT
+
+
+def _opened(catalog, version):
+    import contextlib
+
+    return contextlib.nullcontext((catalog.manifest(version), catalog.store))
+
+
+def test_an_upload_that_was_cut_short_is_gone_on_with(store, root, monkeypatch):
+    """The parts that arrived are not sent again."""
+    found = scan(root)
+    big = next(file for file in found.manifest.files if file.path == "big")
+    source, buffer = LocalFile(root / "big"), memoryview(bytearray(chunks.BUFFER))
+    upload = store.upload(big)
+    spans = upload.missing()
+    assert len(spans) == 3
+    upload.send(source, spans[0], buffer)
+    upload.send(source, spans[2], buffer)
+    upload.abandon()
+    sent = []
+    if isinstance(store, S3Store):
+        client = store._bucket._client
+        real = client.upload_part
+        monkeypatch.setattr(
+            client, "upload_part", lambda **asked: sent.append(asked["PartNumber"]) or real(**asked)
+        )
+        add(Catalog(store), root)
+        assert sent == [2]
+    else:
+        again = store.upload(big)
+        assert again.missing() == (spans[1],)
+        again.abandon()
+        add(Catalog(store), root)
+    assert damaged(Catalog(store), found.manifest.version) == []
+
+
+@pytest.mark.parametrize("path", ["small", "big"])
+def test_what_is_not_what_was_hashed_does_not_get_in(store, root, path):
+    file = next(one for one in scan(root).manifest.files if one.path == path)
+    data = bytearray(CONTENT[path])
+    data[-1] ^= 1
+    (root / path).write_bytes(data)
+    upload = store.upload(file)
+    span, buffer = upload.missing()[-1], memoryview(bytearray(chunks.BUFFER))
+    with pytest.raises(SourceChanged):
+        upload.send(LocalFile(root / path), span, buffer)
+    upload.abandon()
+    assert not list(store.list("objects/"))
+
+
+@pytest.mark.parametrize("harm", ["gone", "flipped", "short"])
+def test_damage_in_the_store_is_found_and_never_reaches_a_job(store, root, tmp_path, harm):
+    catalog = Catalog(store)
+    version = add(catalog, root).version
+    big = next(file for file in catalog.manifest(version).files if file.path == "big")
+    key, data = object_key(big), bytearray(CONTENT["big"])
+    if harm == "gone":
+        store.delete([key])
+    elif harm == "short":
+        overwrite(store, key, bytes(data[:-1]))
+    else:
+        data[CHUNK + 5] ^= 1
+        overwrite(store, key, bytes(data))
+    assert damaged(catalog, version) == ["big"]
+    cache = Cache(tmp_path / "cache", limit=1 << 30)
+    with pytest.raises(ContentCorrupt, match="big"):
+        cache.hold(version, lambda: _opened(catalog, version))
+    assert cache.entries() == []
+
+
+def test_a_collection_leaves_what_has_a_name(store, root, tmp_path):
+    clock = [time.time()]
+    catalog = Catalog(store, clock=lambda: clock[0])
+    kept = add(catalog, root, name="kept").version
+    add(catalog, write_tree(tmp_path / "lost", {"own": b"lost", "small": b"1"}))
+    clock[0] += 2 * DAY
+    doomed = sweep(catalog)
+    assert (len(doomed.versions), doomed.size) == (1, 4)
+    assert damaged(catalog, kept) == []
+
+
+def test_adding_and_collecting_see_each_other(store):
+    catalog = Catalog(store)
+    with markers.adding(catalog), pytest.raises(StoreBusy), markers.sweeping(catalog):
+        pytest.fail("both are at it")
+    with (
+        markers.sweeping(catalog),
+        pytest.raises(StoreBusy),
+        markers.adding(catalog, sleep=lambda _: None, patience=4),
+    ):
+        pytest.fail("both are at it")
+    assert list(store.list("")) == []
+
+
+def test_what_was_begun_and_left_is_tidied_in_the_end(store, root):
+    file = next(one for one in scan(root).manifest.files if one.path == "big")
+    upload = store.upload(file)
+    upload.abandon()
+    store.tidy(0)  # moto says 2010 of every upload
+    assert _begun(store) == 1
+    store.tidy(time.time() + 60)
+    assert _begun(store) == 0
+
+
+def _begun(store):
+    if isinstance(store, S3Store):
+        pages = store._bucket.pages("list_multipart_uploads", Prefix="")
+        return sum(len(page.get("Uploads", ())) for page in pages)
+    return len(list(store.list("incoming/")))
+
+
+def test_trouble_with_s3_is_told_in_our_words(aws, monkeypatch):
+    with pytest.raises(StoreFailed, match="NoSuchBucket"):
+        S3Store("never-made", "", client=aws).read("names/x")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    import boto3
+    from botocore.config import Config
+
+    nobody = boto3.client("s3", config=Config(retries={"total_max_attempts": 1}))
+    with pytest.raises(StoreUnreachable):
+        S3Store("any", "", client=nobody).read("names/x")
+    nobody.close()
+
+
+def test_a_url_says_which_store(aws, tmp_path):
+    assert open_store("s3://a-bucket/pre/fix/").url == "s3://a-bucket/pre/fix"
+    assert open_store(str(tmp_path)).url == str(tmp_path)

@@ -1,0 +1,133 @@
+"""A disk without syncing, that can end at any of its operations: before, halfway or after."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from toolkit.training.datasets.disk import Disk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+WHEN = ("before", "halfway", "after")
+
+
+class Killed(BaseException):
+    """kill -9, as far as one process can play it: from here on nothing reaches the disk."""
+
+
+class QuickDisk(Disk):
+    """Renames and writes as the real one; what a power cut would lose is not its business."""
+
+    def write_file(self, path: Path, content: bytes) -> None:
+        temporary = path.with_name(f".{path.name}.{threading.get_ident()}.tmp")
+        temporary.write_bytes(content)
+        temporary.replace(path)
+
+    def rename(self, path: Path, target: Path) -> None:
+        path.rename(target)
+
+    def sync(self, folder: Path) -> None:
+        folder.stat()
+
+
+class MortalDisk(QuickDisk):
+    """Counts its operations; at number `fatal` it calls `die`, and again at each one after."""
+
+    def __init__(
+        self, fatal: int = -1, when: str = "before", die: Callable[[], None] | None = None
+    ) -> None:
+        self.fatal, self.when, self.count, self.dead = fatal, when, 0, False
+        self._die = die or _raise
+        self._lock = threading.Lock()
+
+    def make_folder(self, path: Path) -> None:
+        self._do(lambda: super(MortalDisk, self).make_folder(path))
+
+    def create(self, path: Path, *, mode: int = 0o444) -> int:
+        made: list[int] = []
+        self._do(lambda: made.append(super(MortalDisk, self).create(path, mode=mode)))
+        return made[0]
+
+    def write(self, descriptor, content, at) -> None:
+        view = memoryview(content)
+        self._do(
+            lambda: super(MortalDisk, self).write(descriptor, view, at),
+            lambda: super(MortalDisk, self).write(descriptor, view[: len(view) // 2], at),
+        )
+
+    def resize(self, descriptor: int, size: int) -> None:
+        self._do(lambda: super(MortalDisk, self).resize(descriptor, size))
+
+    def protect(self, path: Path) -> None:
+        self._do(lambda: super(MortalDisk, self).protect(path))
+
+    def unprotect(self, path: Path) -> None:
+        self._do(lambda: super(MortalDisk, self).unprotect(path))
+
+    def touch(self, path: Path) -> None:
+        self._do(lambda: super(MortalDisk, self).touch(path))
+
+    def write_file(self, path: Path, content: bytes) -> None:
+        def half() -> None:
+            path.with_name(f".{path.name}.dead.tmp").write_bytes(content[: len(content) // 2])
+
+        self._do(lambda: super(MortalDisk, self).write_file(path, content), half)
+
+    def link(self, path: Path, name: Path) -> None:
+        self._do(lambda: super(MortalDisk, self).link(path, name))
+
+    def rename(self, path: Path, target: Path) -> None:
+        self._do(lambda: super(MortalDisk, self).rename(path, target))
+
+    def sync(self, folder: Path) -> None:
+        self._do(lambda: super(MortalDisk, self).sync(folder))
+
+    def remove(self, path: Path) -> None:
+        self._do(lambda: super(MortalDisk, self).remove(path))
+
+    def remove_tree(self, path: Path) -> None:
+        def half() -> None:
+            files = sorted(one for one in path.rglob("*") if one.is_file())
+            for one in files[: (len(files) + 1) // 2]:
+                one.unlink()
+
+        self._do(lambda: super(MortalDisk, self).remove_tree(path), half)
+
+    def _do(self, work: Callable[[], object], half: Callable[[], object] | None = None) -> None:
+        with self._lock:
+            number, self.count = self.count, self.count + 1
+            if self.dead:
+                self._die()
+            if number != self.fatal:
+                work()
+                return
+            self.dead = True
+            if self.when == "after":
+                work()
+            elif self.when == "halfway" and half:
+                with suppress(OSError):
+                    half()
+            self._die()
+
+
+class FullDisk(QuickDisk):
+    """Takes so many bytes of content and no more."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+
+    def write(self, descriptor, content, at) -> None:
+        if len(content) > self.room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.room -= len(content)
+        super().write(descriptor, content, at)
+
+
+def _raise() -> None:
+    raise Killed

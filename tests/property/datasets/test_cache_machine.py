@@ -1,0 +1,155 @@
+"""Whatever a cache goes through, what can be seen in it is whole and right, and within its limit.
+
+Fills, evictions, readers that hold, sources that lie, full disks; any process may be killed at any
+file operation: before it, halfway through it or after it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from hypothesis import settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tests.fakes.datasets import MemorySource, described, tree
+from tests.fakes.disk import WHEN, FullDisk, Killed, MortalDisk, QuickDisk
+from toolkit.training.datasets import chunks
+from toolkit.training.datasets.cache import Cache
+from toolkit.training.datasets.errors import CacheFull, ContentCorrupt, Stopped
+from toolkit.training.datasets.manifest import BLOCK
+
+CONTENTS = [
+    {"a": b"", "b/c": bytes(range(100))},
+    {"big": bytes(index % 251 for index in range(1000)), "b/d/e": b"small"},
+    {"one": b"x" * 64, "two": b"x" * 64, "three": b"y" * 129},
+    {f"many/{index}": bytes([index]) * index for index in range(6)},
+]
+SMALL_CHUNK = 128
+LIMIT = 20 * BLOCK
+DATASETS = st.integers(0, len(CONTENTS) - 1)
+
+
+def no_waiting(_: float) -> None:
+    raise AssertionError("nobody else is at work, and yet there was a wait")
+
+
+class CacheMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self._chunk, chunks.CHUNK = chunks.CHUNK, SMALL_CHUNK
+        self._folder = tempfile.TemporaryDirectory()
+        self.root = Path(self._folder.name)
+        self.manifests = [described(content) for content in CONTENTS]
+        self.held: list[tuple[int, object]] = []
+
+    def teardown(self) -> None:
+        try:
+            self.release_all()
+            for number in range(len(CONTENTS)):  # and after all that, everything can be had
+                self.hold(number)
+                self.release_all()
+            self.all_that_is_seen_is_right()
+        finally:
+            chunks.CHUNK = self._chunk
+            self._folder.cleanup()
+
+    def cache(self, disk=None) -> Cache:
+        return Cache(self.root, limit=LIMIT, disk=disk or QuickDisk(), sleep=no_waiting)
+
+    @rule(number=DATASETS)
+    def hold(self, number: int) -> None:
+        """It is had, unless what running jobs hold leaves no room for it."""
+        source = MemorySource(CONTENTS[number])
+        needed = {one for one, _ in self.held} | {number}
+        fits = sum(self.manifests[one].footprint for one in needed) <= LIMIT
+        try:
+            held = self.cache().hold(self.manifests[number].version, source.opened)
+        except CacheFull:
+            assert not fits
+        else:
+            assert fits
+            self.held.append((number, held))
+
+    @rule(number=DATASETS, fatal=st.integers(0, 60), when=st.sampled_from(WHEN))
+    def killed_while_it_fills(self, number: int, fatal: int, when: str) -> None:
+        source = MemorySource(CONTENTS[number])
+        with suppress(Killed, CacheFull):
+            cache = self.cache(MortalDisk(fatal, when))
+            cache.hold(self.manifests[number].version, source.opened).release()
+
+    @rule(number=DATASETS, fatal=st.integers(0, 12), when=st.sampled_from(WHEN))
+    def killed_while_it_evicts(self, number: int, fatal: int, when: str) -> None:
+        with suppress(Killed):
+            self.cache(MortalDisk(fatal, when)).evict(self.manifests[number].version)
+
+    @rule(number=DATASETS, asked=st.integers(0, 4))
+    def stopped_while_it_fills(self, number: int, asked: int) -> None:
+        left = [asked]
+
+        def stop() -> bool:
+            left[0] -= 1
+            return left[0] < 0
+
+        try:
+            source = MemorySource(CONTENTS[number])
+            held = self.cache().hold(self.manifests[number].version, source.opened, stop=stop)
+        except (Stopped, CacheFull):
+            return
+        held.release()
+
+    @rule(number=DATASETS)
+    def a_source_that_lies(self, number: int) -> None:
+        """Wrong bytes are never seen, also not those that look right by size."""
+        path = next(path for path, data in CONTENTS[number].items() if data)
+        source = MemorySource(CONTENTS[number], flipped=(path,))
+        # No error: it was there, or an earlier try had left the right bytes of that file.
+        with suppress(ContentCorrupt, CacheFull):
+            self.cache().hold(self.manifests[number].version, source.opened).release()
+
+    @rule(number=DATASETS, room=st.integers(0, 1200))
+    def a_disk_that_fills_up(self, number: int, room: int) -> None:
+        source = MemorySource(CONTENTS[number])
+        with suppress(CacheFull):
+            cache = self.cache(FullDisk(room))
+            cache.hold(self.manifests[number].version, source.opened).release()
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def release(self, data) -> None:
+        number = data.draw(st.integers(0, len(self.held) - 1))
+        self.held.pop(number)[1].release()
+
+    @rule(number=DATASETS)
+    def evict(self, number: int) -> None:
+        """What is in use does not go."""
+        gone = self.cache().evict(self.manifests[number].version)
+        assert gone == (number not in {one for one, _ in self.held})
+
+    @invariant()
+    def all_that_is_seen_is_right(self) -> None:
+        by_name = {one.version.removeprefix("sha256:"): at for at, one in enumerate(self.manifests)}
+        entries = self.root / "entries"
+        for folder in entries.iterdir() if entries.is_dir() else ():
+            assert tree(folder / "data") == CONTENTS[by_name[folder.name]]
+
+    @invariant()
+    def what_is_held_is_there(self) -> None:
+        for number, held in self.held:
+            assert tree(held.path) == CONTENTS[number]
+
+    @invariant()
+    def it_stays_within_its_limit(self) -> None:
+        cache = self.cache()
+        assert cache.used <= LIMIT
+        there = [*tree(self.root / "entries").values(), *tree(self.root / "filling").values()]
+        assert sum(len(content) for content in there) <= cache.used
+
+    def release_all(self) -> None:
+        while self.held:
+            self.held.pop()[1].release()
+
+
+TestCache = CacheMachine.TestCase
+TestCache.settings = settings(settings.default, max_examples=25, stateful_step_count=20)

@@ -1,0 +1,110 @@
+"""A manifest's canonical form: the same files give the same bytes, and the bytes the same files."""
+
+import hashlib
+import json
+import random
+
+import pytest
+from hypothesis import assume, given, strategies as st
+
+from toolkit.training.datasets import chunks
+from toolkit.training.datasets.errors import DataError, ManifestInvalid, NameRefused
+from toolkit.training.datasets.manifest import File, check_path, manifest, parse, version_of
+
+REFUSED = ("Cc", "Cs", "Zl", "Zp")
+PARTS = st.text(st.characters(exclude_categories=REFUSED, exclude_characters="/"), min_size=1)
+PATHS = st.lists(PARTS.filter(lambda part: part not in (".", "..")), min_size=1, max_size=4)
+
+
+def file(path, size):
+    found = [
+        hashlib.sha256(f"{size}/{at}".encode()).hexdigest() for at in range(chunks.count(size))
+    ]
+    return File(path, size, tuple(found))
+
+
+@st.composite
+def manifests(draw):
+    sizes = st.sampled_from([0, 1, chunks.CHUNK, chunks.CHUNK + 1, 5 * chunks.CHUNK])
+    paths = draw(st.lists(PATHS.map("/".join), unique=True, max_size=5))
+    folders = {path[:at] for path in paths for at, one in enumerate(path) if one == "/"}
+    return manifest(file(path, draw(sizes)) for path in paths if path not in folders)
+
+
+def passes(path):
+    try:
+        check_path(path)
+    except NameRefused:
+        return False
+    return True
+
+
+@given(manifests())
+def test_what_is_written_is_read_again_as_it_was(made):
+    assert parse(made.encoded, made.version) == made
+
+
+@given(manifests(), st.randoms(use_true_random=False))
+def test_the_order_of_the_files_makes_no_difference(made, order: random.Random):
+    shuffled = list(made.files)
+    order.shuffle(shuffled)
+    assert manifest(shuffled).encoded == made.encoded
+
+
+@given(manifests(), st.sampled_from(["indent", "unsorted", "space"]))
+def test_another_form_of_the_same_files_is_refused(made, how):
+    """Two sets of bytes for one dataset would be two versions of it."""
+    value = json.loads(made.encoded)
+    if how == "indent":
+        other = json.dumps(value, indent=1, sort_keys=True).encode()
+    elif how == "unsorted":
+        other = json.dumps(dict(reversed(value.items())), separators=(",", ":")).encode() + b"\n"
+    else:
+        other = made.encoded + b" "
+    assume(other != made.encoded)
+    with pytest.raises(ManifestInvalid):
+        parse(other, version_of(other))
+
+
+@given(st.binary(max_size=300))
+def test_bytes_that_are_no_manifest_are_refused_in_words(encoded):
+    with pytest.raises(DataError):
+        parse(encoded)
+
+
+KEYS = st.sampled_from(["files", "path", "size", "chunks", "kind"])
+SHAPES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner),
+)
+
+
+@given(SHAPES)
+def test_json_of_any_shape_is_refused_in_words(value):
+    with pytest.raises(DataError):
+        parse(json.dumps(value).encode())
+
+
+@given(st.text())
+def test_a_path_that_passes_stays_below_its_folder_and_can_be_printed(path):
+    assume(passes(path))
+    assert not path.startswith("/")
+    assert not {"", ".", ".."} & set(path.split("/"))
+    assert "\n" not in path
+    assert "\x00" not in path
+    path.encode()
+
+
+@given(st.text().filter(lambda path: not passes(path)))
+def test_a_refusal_can_be_printed_whatever_the_path(path):
+    with pytest.raises(NameRefused) as refusal:
+        check_path(path)
+    assert refusal.value.message.isprintable()
+
+
+@given(st.integers(0, 20 * chunks.CHUNK))
+def test_the_chunks_of_a_file_cover_it_once(size):
+    spans = list(chunks.spans(size))
+    assert len(spans) == chunks.count(size)
+    assert sum(span.length for span in spans) == size
+    assert [span.offset for span in spans] == [at * chunks.CHUNK for at in range(len(spans))]

@@ -1,0 +1,115 @@
+"""`toolkit data`: what it prints, what it changes, and with which exit code it ends."""
+
+import json
+
+import pytest
+
+from tests.fakes.datasets import write_tree
+from toolkit import cli
+from toolkit.training.datasets.disk import Disk
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch, capsys):
+    """Runs `toolkit data …`; the exit code, what was printed, and what was said beside it."""
+    monkeypatch.setattr(Disk, "sync", lambda self, folder: None)
+    monkeypatch.setenv("TOOLKIT_DATA_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("TOOLKIT_DATA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TOOLKIT_DATA_CACHE_GIB", "1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TOOLKIT_RUN_DIR", str(tmp_path / "run"))
+
+    def run(*words):
+        code = cli.run(["data", *map(str, words)])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def root(tmp_path):
+    return write_tree(tmp_path / "digits", {"a": b"1", "b/c": b"22"})
+
+
+def files_of(store):
+    return {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
+
+
+def test_a_dataset_goes_from_a_folder_into_a_cache(data, root):
+    code, out, err = data("add", root, "--name", "digits")
+    version = out.strip()
+    assert (code, version[:7]) == (0, "sha256:")
+    assert "digits@1" in err
+    assert data("verify", "digits")[0] == 0
+    assert data("warm", "digits", version)[0] == 0
+    assert data("verify", "digits", "--cache")[0] == 0
+    facts = json.loads(data("stats", "--json")[1])
+    assert (facts["requests"], facts["hit_ratio"]) == (2, 0.5)
+    assert "hit ratio 50%" in data("stats")[1]
+
+
+def test_what_is_there_is_listed_and_shown(data, root):
+    version = data("add", root, "--name", "digits")[1].strip()
+    assert version in data("list")[1]
+    (row,) = json.loads(data("list", "--json")[1])
+    assert (row["name"], row["number"], row["tier"]) == ("digits", 1, "bronze")
+    assert "b/c" in data("show", "digits", "--files")[1]
+    shown = json.loads(data("show", "digits@1", "--json")[1])
+    assert (shown["version"], shown["files"], shown["names"]) == (version, 2, ["digits@1"])
+
+
+def test_a_dry_run_changes_nothing(data, root, tmp_path):
+    assert "would be added" in data("add", root, "--name", "digits", "--dry-run")[1]
+    assert not (tmp_path / "store").exists()
+    data("add", root, "--name", "digits")
+    data("add", write_tree(tmp_path / "lost", {"x": b"y"}))
+    before = files_of(tmp_path / "store")
+    assert "would delete 1 versions" in data("gc", "--dry-run", "--grace-hours", "0")[1]
+    assert "would forget digits@1" in data("forget", "digits", "--dry-run")[1]
+    assert "would stand for" in data("name", "digits", "other", "--dry-run")[1]
+    assert files_of(tmp_path / "store") == before
+
+
+def test_what_loses_something_needs_yes(data, root, tmp_path):
+    data("add", root, "--name", "digits")
+    assert data("forget", "digits")[0] == 3
+    assert data("gc", "--grace-hours", "0")[0] == 3
+    assert data("forget", "digits", "--yes")[0] == 0
+    code, out, _ = data("gc", "--grace-hours", "0", "--yes", "--json")
+    assert (code, json.loads(out)["bytes"]) == (0, 3)
+    assert not list((tmp_path / "store" / "objects").rglob("*/*"))
+
+
+def test_damage_is_named_and_ends_with_1(data, root, tmp_path):
+    data("add", root, "--name", "digits")
+    for path in (tmp_path / "store" / "objects").rglob("*/*"):
+        if path.read_bytes() == b"22":
+            path.chmod(0o644)
+            path.write_bytes(b"23")
+    code, out, _ = data("verify", "digits")
+    assert (code, "damaged: b/c" in out) == (1, True)
+    assert data("warm", "digits")[0] == 93
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "slug"),
+    [
+        (("show", "absent"), 1, "data-unknown"),
+        (("show", "NO"), 2, "data-name-refused"),
+        (("show", "x", "--store", "ftp://x"), 2, "data-name-refused"),
+        (("forget", "absent", "--yes"), 1, "data-unknown"),
+    ],
+)
+def test_an_expected_failure_has_its_slug_and_exit_code(data, words, code, slug):
+    found, _, err = data(*words)
+    assert (found, f"[{slug}]" in err) == (code, True)
+
+
+def test_a_name_moves_and_its_numbers_stay(data, root):
+    first = data("add", root, "--name", "digits")[1].strip()
+    (root / "a").write_bytes(b"changed")
+    data("add", root, "--name", "digits")
+    assert first in data("show", "digits@1")[1]
+    assert first not in data("show", "digits@2")[1]
+    assert "best@1" in data("name", "digits@1", "best")[1]

@@ -1,0 +1,105 @@
+"""Adding a folder: all of it or nothing, whatever happens on the way, and nothing twice."""
+
+import itertools
+
+import pytest
+
+from tests.fakes.datasets import described, write_tree
+from tests.fakes.disk import WHEN, Killed, MortalDisk, QuickDisk
+from toolkit.training.datasets import markers
+from toolkit.training.datasets.add import add
+from toolkit.training.datasets.catalog import Catalog
+from toolkit.training.datasets.check import damaged
+from toolkit.training.datasets.errors import SourceChanged, StoreBusy, StoreFailed
+from toolkit.training.datasets.folder_store import FolderStore
+from toolkit.training.datasets.scan import scan
+from toolkit.training.datasets.transfer import LocalFile
+
+CONTENT = {"a": b"1", "sub/b": b"22", "same": b"22", "empty": b"", "z": bytes(500)}
+DISTINCT = 1 + 2 + 500
+
+
+@pytest.fixture
+def root(tmp_path, small_chunks):
+    return write_tree(tmp_path / "data", CONTENT)
+
+
+def test_what_was_added_is_in_the_store_as_it_was(catalog, root, no_sleep):
+    added = add(catalog, root, name="digits", sleep=no_sleep)
+    assert catalog.resolve("digits") == added.version == described(CONTENT).version
+    assert damaged(catalog, added.version) == []
+    assert (added.files, added.size, added.sent_bytes) == (5, 505, DISTINCT)
+
+
+def test_content_that_is_there_is_not_sent_again(catalog, root):
+    add(catalog, root)
+    assert add(catalog, root).sent_bytes == 0
+    (root / "new").write_bytes(b"333")
+    assert add(catalog, root).sent_bytes == 3
+
+
+@pytest.mark.parametrize("when", WHEN)
+def test_killed_at_any_operation_it_can_be_done_again_and_is_right(tmp_path, root, when):
+    """What is visible by name is whole; what a dead one left is gone on with or harmless."""
+    version = described(CONTENT).version
+    for fatal in itertools.count():
+        place = tmp_path / f"store-{fatal}"
+        disk = MortalDisk(fatal, when)
+        catalog = Catalog(FolderStore(place, disk=disk))
+        try:
+            add(catalog, root, name="digits")
+        except Killed:
+            pass
+        else:
+            break
+        catalog = Catalog(FolderStore(place, disk=QuickDisk()))
+        if catalog.named("digits"):
+            assert damaged(catalog, catalog.resolve("digits")) == []
+        assert add(catalog, root, name="digits").version == version
+        assert damaged(catalog, version) == []
+        assert [one.number for one in catalog.named("digits")] == [1]
+    assert fatal > 20, "fewer operations than there are means that nothing was watched"
+
+
+def test_a_file_that_changed_since_it_was_hashed_is_not_stored(store, root):
+    found = scan(root)
+    file = next(file for file in found.manifest.files if file.path == "z")
+    (root / "z").write_bytes(b"y" * 500)
+    upload = store.upload(file)
+    with pytest.raises(SourceChanged):
+        upload.send(LocalFile(root / "z"), upload.missing()[0], memoryview(bytearray(1000)))
+    upload.abandon()
+    assert not list(store.list("objects/"))
+
+
+def test_two_who_send_the_same_content_both_succeed(store, root):
+    file = next(file for file in scan(root).manifest.files if file.path == "z")
+    first, second = store.upload(file), store.upload(file)
+    for upload in (first, second):
+        for span in upload.missing():
+            upload.send(LocalFile(root / "z"), span, memoryview(bytearray(1000)))
+        store.finish([upload])
+    assert store.upload(file) is None
+
+
+def test_an_addition_waits_for_a_collection_and_gives_up_in_the_end(catalog, root):
+    naps = []
+    with markers.sweeping(catalog), pytest.raises(StoreBusy):
+        add(catalog, root, sleep=naps.append)
+    assert sum(naps) >= 600
+    assert not list(catalog.store.list("adding/"))
+    add(catalog, root)
+
+
+def test_one_who_slept_for_long_does_not_go_on_as_if_nothing_had_been(catalog, clock, root):
+    """Garbage collection may have taken it for dead and deleted what it counted on."""
+    with markers.adding(catalog) as marker:
+        clock.now += 3600
+        with pytest.raises(StoreBusy):
+            marker.refresh()
+
+
+def test_a_store_that_can_not_be_written_says_so_in_words(tmp_path, root):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreFailed, match="file"):
+        add(Catalog(FolderStore(tmp_path / "file" / "store")), root)

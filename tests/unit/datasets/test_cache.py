@@ -1,0 +1,183 @@
+"""One copy a node: filled once, held while it is used, let go by size."""
+
+import os
+import sys
+import threading
+
+import pytest
+
+from tests.fakes.datasets import MemorySource, described, tree
+from tests.fakes.disk import FullDisk, QuickDisk
+from toolkit.training.datasets.cache import Cache
+from toolkit.training.datasets.errors import CacheFull, CacheTooSmall, CacheUnusable, Stopped
+from toolkit.training.datasets.manifest import BLOCK
+
+CONTENT = {"a/b": b"1" * 300, "c": b"2"}
+OTHERS = [{"one": bytes([number]) * 100} for number in range(4)]
+ONE = described(OTHERS[0]).footprint
+
+
+@pytest.fixture
+def make(tmp_path, small_chunks, no_sleep):
+    def cache(limit=1 << 20, disk=None, sleep=no_sleep):
+        return Cache(tmp_path / "cache", limit=limit, disk=disk or QuickDisk(), sleep=sleep)
+
+    return cache
+
+
+def hold(cache, content):
+    return cache.hold(described(content).version, MemorySource(content).opened)
+
+
+def test_the_folder_has_the_files_and_nobody_writes_to_them_by_accident(make):
+    held = hold(make(), CONTENT)
+    assert tree(held.path) == CONTENT
+    assert {path.stat().st_mode & 0o777 for path in held.path.rglob("*") if path.is_file()} == {
+        0o444
+    }
+    assert held.manifest() == described(CONTENT)
+
+
+def test_the_second_asks_nothing_of_the_source(make):
+    hold(make(), CONTENT)
+
+    def unreachable():
+        pytest.fail("the source was asked")
+
+    held = make().hold(described(CONTENT).version, unreachable)
+    assert not held.filled
+    counted = make().stats()
+    assert (counted.hits, counted.fills, counted.hit_ratio) == (1, 1, 0.5)
+    assert counted.fetched_bytes == 301
+
+
+def test_what_an_unfinished_fill_left_is_not_fetched_again(make):
+    source = MemorySource({"a": b"1" * 500, "b": b"2" * 500}, flipped=("b",))
+    manifest = described({"a": b"1" * 500, "b": b"2" * 500})
+    with pytest.raises(Exception, match="b is not what was added"):
+        make().hold(manifest.version, source.opened)
+    again = MemorySource({"a": b"1" * 500, "b": b"2" * 500})
+    assert tree(make().hold(manifest.version, again.opened).path)["b"] == b"2" * 500
+    assert again.served == 500 - 3 * 128
+
+
+def test_the_least_recently_used_goes_first(make):
+    cache = make(limit=3 * ONE)
+    for number, content in enumerate(OTHERS[:3]):
+        held = hold(cache, content)
+        held.release()
+        os.utime(cache.root / "locks" / held.version[7:], (number, number))
+    hold(cache, OTHERS[0]).release()
+    hold(cache, OTHERS[3]).release()
+    cached = {entry.version for entry in cache.entries()}
+    assert cached == {described(OTHERS[number]).version for number in (0, 2, 3)}
+    assert cache.stats().evictions == 1
+
+
+def test_what_is_in_use_never_goes(make):
+    cache = make(limit=2 * ONE)
+    held = [hold(cache, OTHERS[0]), hold(cache, OTHERS[1])]
+    with pytest.raises(CacheFull):
+        hold(cache, OTHERS[2])
+    assert [entry.in_use for entry in cache.entries()] == [True, True]
+    held[0].release()
+    hold(cache, OTHERS[2])
+    assert tree(held[1].path) == OTHERS[1]
+
+
+def test_a_fill_that_was_left_makes_room_for_others(make):
+    with pytest.raises(Stopped):
+        make(limit=ONE).hold(
+            described(OTHERS[0]).version, MemorySource(OTHERS[0]).opened, stop=lambda: True
+        )
+    assert make(limit=ONE).used == ONE
+    assert tree(hold(make(limit=ONE), OTHERS[1]).path) == OTHERS[1]
+
+
+def test_what_can_never_fit_is_refused_before_anything_is_evicted(make):
+    cache = make(limit=2 * ONE)
+    hold(cache, OTHERS[0]).release()
+    with pytest.raises(CacheTooSmall):
+        hold(cache, {"big": bytes(8 * BLOCK)})
+    assert len(cache.entries()) == 1
+
+
+def test_a_full_disk_gets_its_space_back(make):
+    with pytest.raises(CacheFull):
+        hold(make(disk=FullDisk(200)), CONTENT)
+    assert (make().used, make().entries()) == (0, [])
+
+
+def test_a_damaged_copy_is_found_and_taken_out(make):
+    held = hold(make(), CONTENT)
+    assert make().verify(held.version) == []
+    path = held.path / "c"
+    path.chmod(0o644)
+    path.write_bytes(b"3")
+    assert make().verify(held.version) == ["c"]
+    assert held.path.exists(), "a job holds it"
+    held.release()
+    assert make().verify(held.version) == ["c"]
+    assert make().verify(held.version) is None
+
+
+def test_one_who_waits_for_a_filler_hears_a_stop_request(make):
+    version = described(CONTENT).version
+    filling, ended = threading.Event(), threading.Event()
+
+    class Slow(MemorySource):
+        def open(self, file):
+            filling.set()
+            assert ended.wait(10)
+            return super().open(file)
+
+    filler = threading.Thread(target=lambda: make().hold(version, Slow(CONTENT).opened))
+    filler.start()
+    assert filling.wait(10)
+    try:
+        with pytest.raises(Stopped):
+            make(sleep=lambda _: None).hold(
+                version, MemorySource(CONTENT).opened, stop=lambda: True
+            )
+    finally:
+        ended.set()
+        filler.join()
+
+
+def test_who_waited_for_a_fill_joined_it(make):
+    version = described(CONTENT).version
+    filling, asked = threading.Event(), threading.Event()
+
+    class Slow(MemorySource):
+        def open(self, file):
+            filling.set()
+            assert asked.wait(10)
+            return super().open(file)
+
+    filler = threading.Thread(target=lambda: make().hold(version, Slow(CONTENT).opened).release())
+    filler.start()
+    assert filling.wait(10)
+    source = MemorySource(CONTENT)
+    held = make(sleep=lambda _: asked.set()).hold(version, source.opened)
+    filler.join()
+    assert (source.served, held.filled) == (0, False)
+    assert (make().stats().joined, make().stats().fills) == (1, 1)
+
+
+def test_a_cache_where_nothing_can_be_written_says_so(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CacheUnusable):
+        Cache(tmp_path / "file" / "cache", limit=1)
+
+
+def test_a_training_environment_needs_nothing_but_the_standard_library():
+    """No click, no boto3, no torch: a warm-up runs under the node's own Python."""
+    import subprocess
+
+    code = (
+        "import sys; import toolkit.training.datasets.__main__, toolkit.training.datasets.derive;"
+        "from toolkit.training import dataset;"
+        "print({'click','boto3','botocore','torch','numpy','pydantic','rich'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,66 @@
+"""Names stand for versions, and what they once stood for stays."""
+
+import pytest
+
+from tests.fakes.datasets import described
+from toolkit.training.datasets.errors import DatasetUnknown, ManifestInvalid, NameRefused
+
+ONE, TWO = described({"a": b"1"}), described({"a": b"2"})
+
+
+def test_a_name_is_its_newest_version_and_a_number_is_the_same_for_ever(catalog):
+    catalog.name("digits", ONE.version)
+    assert catalog.name("digits", ONE.version).reference == "digits@1"
+    assert catalog.name("digits", TWO.version).reference == "digits@2"
+    assert catalog.resolve("digits") == TWO.version
+    assert catalog.resolve("digits@1") == ONE.version
+    assert catalog.resolve(ONE.version) == ONE.version
+
+
+def test_a_forgotten_number_is_not_used_again(catalog):
+    catalog.name("digits", ONE.version)
+    catalog.name("digits", TWO.version)
+    catalog.forget("digits@2")
+    assert catalog.resolve("digits") == ONE.version
+    with pytest.raises(DatasetUnknown):
+        catalog.resolve("digits@2")
+    assert catalog.name("digits", TWO.version).number == 3
+
+
+def test_two_who_name_at_once_get_two_numbers(catalog, store, monkeypatch):
+    """The number is taken by whoever writes first; the other one looks again."""
+    real, rivals = store.write_new, [ONE.version]
+
+    def raced(key, content):
+        if rivals:
+            catalog.name("digits", rivals.pop())
+        return real(key, content)
+
+    monkeypatch.setattr(store, "write_new", raced)
+    assert catalog.name("digits", TWO.version).reference == "digits@2"
+    assert [one.version for one in catalog.named("digits")] == [ONE.version, TWO.version]
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["", "UPPER", "../x", "a/b", "a@0", "a@", "sha256:12", "a\n", "-a", "a b", "a@1@2", "é"],
+)
+def test_what_is_no_reference_is_refused(catalog, reference):
+    with pytest.raises(NameRefused):
+        catalog.resolve(reference)
+
+
+@pytest.mark.parametrize("reference", ["absent", "absent@3"])
+def test_what_is_not_there_is_unknown(catalog, reference):
+    with pytest.raises(DatasetUnknown):
+        catalog.resolve(reference)
+    with pytest.raises(DatasetUnknown):
+        catalog.manifest(ONE.version)
+
+
+def test_a_manifest_that_was_changed_in_the_store_is_not_believed(catalog, store):
+    catalog.put_manifest(ONE)
+    key = next(store.list("manifests/")).key
+    store.write(key, TWO.encoded)
+    with pytest.raises(ManifestInvalid):
+        catalog.manifest(ONE.version)

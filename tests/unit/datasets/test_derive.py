@@ -1,0 +1,183 @@
+"""Derived data is made once for the same inputs, code and parameters; its origin is on record."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.datasets import tree, write_tree
+from toolkit.training.datasets import lineage
+from toolkit.training.datasets.add import add
+from toolkit.training.datasets.catalog import Catalog
+from toolkit.training.datasets.derive import code_hash, derived, key_of
+from toolkit.training.datasets.errors import BuildFailed, DataError, DatasetUnknown
+from toolkit.training.datasets.folder_store import FolderStore
+from toolkit.training.datasets.places import Places
+from toolkit.training.datasets.use import take
+
+pytestmark = pytest.mark.usefixtures("no_syncing")
+
+
+@pytest.fixture
+def no_syncing(monkeypatch):
+    """The disk is real here; its syncs wait for everybody else's writes."""
+    from toolkit.training.datasets.disk import Disk
+
+    monkeypatch.setattr(Disk, "sync", lambda self, folder: None)
+
+
+@pytest.fixture
+def where(tmp_path):
+    return Places(store=str(tmp_path / "store"), cache=tmp_path / "cache", cache_limit=1 << 20)
+
+
+@pytest.fixture
+def shelf(where):
+    return catalog_of(where)
+
+
+def catalog_of(where):
+    return Catalog(FolderStore(Path(where.store)))
+
+
+@pytest.fixture
+def raw(shelf, tmp_path):
+    return add(shelf, write_tree(tmp_path / "raw", {"x": b"abc", "y": b"de"}), name="raw").version
+
+
+@pytest.fixture
+def built():
+    """A build that turns letters up, and how often it ran."""
+
+    class Build:
+        def __init__(self) -> None:
+            self.runs = []
+
+        def __call__(self, inputs, output, params) -> None:
+            self.runs.append(params)
+            for folder in inputs:
+                for name, data in tree(folder).items():
+                    (output / name).write_bytes(data.upper() * params.get("times", 1))
+
+    return Build()
+
+
+@pytest.fixture
+def code(tmp_path):
+    path = tmp_path / "prepare.py"
+    path.write_text("upper()")
+    return path
+
+
+def test_the_result_is_the_builds_and_the_second_time_it_is_there(where, raw, built, code):
+    first = derived(["raw"], built, code=[code], where=where)
+    second = derived([raw], built, code=[code], where=where)
+    assert (first.reused, second.reused, len(built.runs)) == (False, True, 1)
+    assert first.version == second.version
+    held = take(first.version, where)
+    assert tree(held.path) == {"x": b"ABC", "y": b"DE"}
+    held.release()
+
+
+def test_another_input_code_or_parameter_makes_another(where, raw, built, code, tmp_path):
+    made = {derived([raw], built, code=[code], where=where).derivation.key}
+    made.add(derived([raw], built, code=[code], params={"times": 2}, where=where).derivation.key)
+    other = add(catalog_of(where), write_tree(tmp_path / "other", {"x": b"abc"})).version
+    made.add(derived([other], built, code=[code], where=where).derivation.key)
+    code.write_text("upper()  # faster")
+    made.add(derived([raw], built, code=[code], where=where).derivation.key)
+    assert len(made) == len(built.runs) == 4
+
+
+def test_a_failed_build_leaves_nothing_and_the_next_one_may_succeed(where, raw, built, code):
+    def broken(inputs, output, params):
+        (output / "half").write_text("done")
+        raise ZeroDivisionError
+
+    with pytest.raises(BuildFailed, match="ZeroDivisionError"):
+        derived([raw], broken, code=[code], where=where)
+    catalog = Catalog(FolderStore(Path(where.store)))
+    assert catalog.derivations() == []
+    assert len(list(catalog.store.list("manifests/"))) == 1
+    assert not list(Path(where.store).glob("building/*.work"))
+    assert not derived([raw], built, code=[code], where=where).reused
+
+
+def test_a_build_that_writes_nothing_has_failed(where, raw, code):
+    with pytest.raises(BuildFailed):
+        derived([raw], lambda *_: None, code=[code], where=where)
+
+
+def test_what_a_killed_builder_left_is_not_part_of_the_result(where, raw, built, code):
+    key = key_of([raw], code_hash([code]), {})
+    write_tree(Path(where.store) / "building" / f"{key}.work" / "dead", {"half": b"x"})
+    made = derived([raw], built, code=[code], where=where)
+    assert set(tree(take(made.version, where).path)) == {"x", "y"}
+
+
+def test_two_who_ask_at_once_build_once(where, raw, built, code):
+    found = []
+
+    def ask():
+        found.append(derived([raw], built, code=[code], where=where))
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(built.runs) == 1
+    assert sorted(one.reused for one in found) == [False, True, True]
+
+
+def test_tiers_follow_from_what_things_are_made_of(where, shelf, raw, built, code):
+    silver = derived([raw], built, code=[code], where=where)
+    gold = derived([silver.version], built, code=[code], where=where, name="gold")
+    stated = derived([raw, silver.version], built, code=[code], where=where, tier="silver")
+    tiers = [one.derivation.tier for one in (silver, gold, stated)]
+    assert tiers == ["silver", "gold", "silver"]
+
+
+def test_the_lineage_of_a_dataset_is_shown_both_ways(where, shelf, raw, built, code):
+    silver = derived([raw], built, code=[code], where=where, params={"times": 2})
+    gold = derived([silver.version], built, code=[code], where=where, name="gold")
+    found = lineage.describe(shelf, "gold")
+    assert (found.version, found.tier, found.names) == (gold.version, "gold", ("gold@1",))
+    assert [one.output for one in found.made] == [gold.version, silver.version]
+    text = "\n".join(lineage.lines(found))
+    assert raw in text
+    assert '{"times": 2}' in text
+    assert [one.output for one in lineage.describe(shelf, raw).used_by] == [silver.version]
+
+
+def test_a_result_that_was_collected_is_made_again(where, shelf, raw, built, code):
+    made = derived([raw], built, code=[code], where=where)
+    shelf.store.delete([f"manifests/{made.version[7:]}.json"])
+    assert derived([raw], built, code=[code], where=where).version == made.version
+    assert len(built.runs) == 2
+
+
+def test_the_code_is_by_default_the_file_of_the_build(where, raw):
+    def copy(inputs, output, params):
+        (output / "x").write_bytes(b"1")
+
+    assert derived([raw], copy, where=where).derivation.code == code_hash([Path(__file__)])
+
+
+def test_code_in_a_folder_counts_by_name_and_content_but_not_what_python_leaves(tmp_path):
+    write_tree(tmp_path / "code", {"a.py": b"1", "sub/b.py": b"2"})
+    before = code_hash([tmp_path / "code"])
+    write_tree(tmp_path / "code", {"__pycache__/a.pyc": b"3"})
+    assert code_hash([tmp_path / "code"]) == before
+    (tmp_path / "code" / "a.py").rename(tmp_path / "code" / "c.py")
+    assert code_hash([tmp_path / "code"]) != before
+
+
+def test_what_can_not_be_a_key_is_refused(where, raw, built, code, tmp_path):
+    for params in ({"x": float("nan")}, {"x": object()}):
+        with pytest.raises(DataError):
+            derived([raw], built, code=[code], params=params, where=where)
+    with pytest.raises(DatasetUnknown):
+        derived(["sha256:" + "0" * 64], built, code=[code], where=where)
+    with pytest.raises(DataError):
+        derived([raw], built, code=[tmp_path / "absent"], where=where)

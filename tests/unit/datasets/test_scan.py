@@ -1,0 +1,133 @@
+"""A folder becomes the manifest of its files, and of nothing that leads out of it."""
+
+import os
+import socket
+
+import pytest
+
+from tests.fakes.datasets import described, write_tree
+from toolkit.training.datasets import scan as scanning
+from toolkit.training.datasets.errors import DatasetUnknown, NameRefused, SourceChanged, Stopped
+from toolkit.training.datasets.scan import Memory, scan
+
+CONTENT = {"a": b"1", "sub/b": b"22", "sub/deep/ü c": b"", "z": b"x" * 500}
+
+
+@pytest.fixture
+def root(tmp_path):
+    return write_tree(tmp_path / "data", CONTENT)
+
+
+def test_a_folder_is_the_files_below_it(root, small_chunks):
+    found = scan(root)
+    assert found.manifest == described(CONTENT)
+    assert found.hashed == len(CONTENT)
+
+
+def test_the_version_depends_on_content_and_paths_alone(root, tmp_path):
+    other = write_tree(tmp_path / "elsewhere", dict(reversed(CONTENT.items())))
+    (other / "empty folder").mkdir()
+    (other / "a").chmod(0o700)
+    os.utime(other / "z", (1, 1))
+    assert scan(other).manifest.version == scan(root).manifest.version
+
+
+def test_a_link_inside_is_the_file_it_leads_to(root, tmp_path):
+    (root / "same").symlink_to("sub/b")
+    assert scan(root).manifest == described({**CONTENT, "same": b"22"})
+
+
+@pytest.mark.parametrize(
+    "target", ["/etc/passwd", "../outside", "nowhere", "sub", "sub/../../outside", "loop"]
+)
+def test_a_link_that_leads_to_no_file_inside_is_refused(root, tmp_path, target):
+    (tmp_path / "outside").write_text("secret")
+    (root / "loop").symlink_to(target)
+    with pytest.raises((NameRefused, OSError, RuntimeError)):
+        scan(root)
+
+
+@pytest.mark.parametrize("name", [b"new\nline", b"bell\x07", b"\xff\xfe", b"del\x7f", b"\xc2\x85"])
+def test_a_name_that_can_not_be_printed_is_refused_in_words_that_can(root, name):
+    (root / os.fsdecode(name)).write_text("x")
+    with pytest.raises(NameRefused) as refusal:
+        scan(root)
+    assert refusal.value.message.isprintable()
+
+
+def test_what_is_neither_a_file_nor_a_folder_is_refused(root):
+    os.mkfifo(root / "pipe")
+    with pytest.raises(NameRefused):
+        scan(root)
+    (root / "pipe").unlink()
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(root / "s"))
+        with pytest.raises(NameRefused):
+            scan(root)
+
+
+def test_what_is_not_a_folder_can_not_be_added(tmp_path):
+    with pytest.raises(DatasetUnknown):
+        scan(tmp_path / "nothing")
+
+
+def age(root, seconds=3600):
+    """As if the files had been there for a while."""
+    for path in root.rglob("*"):
+        if path.is_file():
+            before = path.stat().st_mtime - seconds
+            os.utime(path, (before, before))
+
+
+def test_files_that_did_not_change_are_not_read_again(root, tmp_path):
+    age(root)
+    memory = Memory(tmp_path / "memory", root)
+    first = scan(root, memory=memory)
+    assert (first.hashed, scan(root, memory=memory).hashed) == (len(CONTENT), 0)
+    (root / "a").write_bytes(b"2")
+    (root / "new").write_bytes(b"3")
+    again = scan(root, memory=memory)
+    assert again.hashed == 2
+    assert again.manifest == described({**CONTENT, "a": b"2", "new": b"3"})
+
+
+def test_a_file_that_just_changed_is_not_remembered(root, tmp_path):
+    """The same size, the same tick of the clock, other content: only reading it tells."""
+    memory = Memory(tmp_path / "memory", root)
+    scan(root, memory=memory)
+    assert scan(root, memory=memory).hashed == len(CONTENT)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"a": 3}', b'{"a": [1, 2, 3, [4]]}'])
+def test_a_memory_that_can_not_be_read_only_costs_time(root, tmp_path, content):
+    age(root)
+    memory = Memory(tmp_path / "memory", root)
+    scan(root, memory=memory)
+    (path,) = (tmp_path / "memory").iterdir()
+    path.write_bytes(content)
+    assert scan(root, memory=memory).manifest == described(CONTENT)
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_added(root, monkeypatch):
+    def touched(pieces):
+        (root / "z").write_bytes(b"y" * 501)
+        return "0" * 64
+
+    monkeypatch.setattr(scanning.chunks, "digest", touched)
+    with pytest.raises(SourceChanged):
+        scan(root)
+
+
+def test_a_stop_request_ends_a_scan(root, monkeypatch):
+    monkeypatch.setattr(scanning.parallel, "TICK_SECONDS", 0.0)
+    slow = scanning.chunks.digest
+    asked = []
+
+    def digest(pieces):
+        while not asked:
+            pass
+        return slow(pieces)
+
+    monkeypatch.setattr(scanning.chunks, "digest", digest)
+    with pytest.raises(Stopped):
+        scan(root, stop=lambda: bool(asked.append(1) or True))

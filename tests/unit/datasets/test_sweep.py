@@ -1,0 +1,165 @@
+"""Garbage collection takes what nothing kept descends from, and nothing else, ever."""
+
+import itertools
+import os
+
+import pytest
+
+from tests.fakes.datasets import described, write_tree
+from tests.fakes.disk import WHEN, Killed, MortalDisk, QuickDisk
+from toolkit.training.datasets import markers
+from toolkit.training.datasets.add import add
+from toolkit.training.datasets.catalog import Catalog, Derivation
+from toolkit.training.datasets.check import damaged
+from toolkit.training.datasets.errors import DataError, StoreBusy
+from toolkit.training.datasets.folder_store import FolderStore
+from toolkit.training.datasets.sweep import plan, sweep
+
+DAY = 86_400
+
+
+@pytest.fixture
+def put(catalog, tmp_path):
+    """Add a small dataset of one shared and one own file."""
+
+    def make(word, name=None, into=None):
+        folder = write_tree(tmp_path / "src" / word, {"own": word.encode(), "shared": b"s"})
+        return add(into or catalog, folder, name=name).version
+
+    return make
+
+
+def derive(catalog, clock, output, *inputs):
+    catalog.put_derivation(
+        Derivation(output[-64:], output, inputs, "c" * 64, {}, "silver", clock())
+    )
+
+
+def versions(catalog):
+    return {
+        "sha256:" + item.key.removeprefix("manifests/").removesuffix(".json")
+        for item in catalog.store.list("manifests/")
+    }
+
+
+def test_what_has_a_name_stays_and_the_rest_goes_with_its_content(catalog, clock, put):
+    kept, lost = put("kept", "kept"), put("lost")
+    clock.now += 2 * DAY
+    doomed = sweep(catalog)
+    assert doomed.versions == (lost,)
+    assert doomed.size == len("lost")
+    assert versions(catalog) == {kept}
+    assert damaged(catalog, kept) == []
+    assert len(list(catalog.store.list("objects/"))) == 2
+
+
+def test_a_plan_changes_nothing_and_is_what_is_done(catalog, clock, put):
+    put("lost")
+    clock.now += 2 * DAY
+    before = list(catalog.store.list(""))
+    planned = plan(catalog)
+    assert list(catalog.store.list("")) == before
+    assert sweep(catalog) == planned
+
+
+def test_what_is_young_stays(catalog, clock, put):
+    lost = put("lost")
+    clock.now += DAY / 2
+    assert sweep(catalog).versions == ()
+    assert versions(catalog) == {lost}
+
+
+def test_what_something_kept_was_made_from_stays(catalog, clock, put):
+    bronze, silver, gold = put("bronze"), put("silver"), put("gold", "gold")
+    other, aside = put("other"), put("aside")
+    derive(catalog, clock, silver, bronze)
+    derive(catalog, clock, gold, silver)
+    derive(catalog, clock, aside, other)
+    clock.now += 2 * DAY
+    assert set(sweep(catalog).versions) == {other, aside}
+    assert versions(catalog) == {bronze, silver, gold}
+    assert {one.output for one in catalog.derivations()} == {silver, gold}
+
+
+def test_what_something_young_was_made_from_stays(catalog, clock, put):
+    old, young = put("old"), put("young")
+    derive(catalog, clock, young, old)
+    clock.now += 2 * DAY
+    for item in catalog.store.list("manifests/"):
+        if young[7:] in item.key:
+            os.utime(catalog.store.root / item.key, (clock.now, clock.now))
+    assert sweep(catalog).versions == ()
+
+
+def test_a_forgotten_name_keeps_nothing(catalog, clock, put):
+    lost = put("lost", "lost")
+    catalog.forget("lost")
+    clock.now += 2 * DAY
+    assert sweep(catalog).versions == (lost,)
+
+
+def test_nothing_goes_while_somebody_adds(catalog, clock, put):
+    lost = put("lost")
+    clock.now += 2 * DAY
+    with markers.adding(catalog):
+        for item in catalog.store.list("adding/"):
+            os.utime(catalog.store.root / item.key, (clock.now, clock.now))
+        with pytest.raises(StoreBusy):
+            sweep(catalog)
+    assert versions(catalog) == {lost}
+    assert sweep(catalog).versions == (lost,)
+
+
+def test_who_was_killed_while_adding_does_not_block_for_ever(catalog, clock, put):
+    put("lost")
+    catalog.store.write("adding/dead.json", b"{}")
+    with pytest.raises(StoreBusy):
+        sweep(catalog)
+    clock.now += 2 * DAY
+    sweep(catalog)
+    assert not list(catalog.store.list("adding/"))
+
+
+def test_a_manifest_that_can_not_be_read_stops_it_before_anything_goes(catalog, clock, put):
+    """What it mentions can't be known, so nothing can be known to be garbage."""
+    kept = put("kept", "kept")
+    put("lost")
+    catalog.store.write(f"manifests/{kept[7:]}.json", b"{}")
+    clock.now += 2 * DAY
+    before = {item.key for item in catalog.store.list("objects/")}
+    with pytest.raises(DataError, match="nothing was deleted"):
+        sweep(catalog)
+    assert {item.key for item in catalog.store.list("objects/")} == before
+
+
+@pytest.mark.parametrize("when", WHEN)
+def test_killed_at_any_operation_it_leaves_what_is_kept_whole(tmp_path, clock, put, when):
+    for fatal in itertools.count():
+        place = tmp_path / f"store-{fatal}"
+        quick = Catalog(FolderStore(place, disk=QuickDisk()), clock=clock)
+        began = clock.now
+        kept = put("kept", "kept", quick)
+        lost = put("lost", None, quick)
+        clock.now += 2 * DAY
+        mortal = Catalog(FolderStore(place, disk=MortalDisk(fatal, when)), clock=clock)
+        try:
+            sweep(mortal)
+            break
+        except Killed:
+            pass
+        clock.now += 2 * DAY
+        sweep(quick)
+        assert versions(quick) == {kept}
+        assert damaged(quick, kept) == []
+        assert put("lost", "lost", quick) == lost
+        assert damaged(quick, lost) == []
+        clock.now = began
+    assert fatal >= 5
+
+
+def test_what_was_collected_can_be_added_again(catalog, clock, put):
+    lost = put("lost")
+    clock.now += 2 * DAY
+    sweep(catalog)
+    assert put("lost") == lost == described({"own": b"lost", "shared": b"s"}).version
+    assert damaged(catalog, lost) == []

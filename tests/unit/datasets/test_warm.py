@@ -1,0 +1,141 @@
+"""Warming a cache is a job like any other: it stops when asked; its exit code says what next."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.datasets import tree, write_tree
+from toolkit.training import verdict
+from toolkit.training.attempt import current
+from toolkit.training.datasets import use
+from toolkit.training.datasets.__main__ import main, warm
+from toolkit.training.datasets.add import add
+from toolkit.training.datasets.catalog import Catalog
+from toolkit.training.datasets.disk import Disk
+from toolkit.training.datasets.errors import CacheUnusable, StoreUnset
+from toolkit.training.datasets.folder_store import FolderStore
+from toolkit.training.datasets.places import Places, places
+
+
+@pytest.fixture
+def where(tmp_path, monkeypatch):
+    monkeypatch.setattr(Disk, "sync", lambda self, folder: None)
+    found = Places(store=str(tmp_path / "store"), cache=tmp_path / "cache", cache_limit=1 << 20)
+    catalog = Catalog(FolderStore(tmp_path / "store"))
+    for word in ("one", "two"):
+        add(catalog, write_tree(tmp_path / word, {"file": word.encode() * 100}), name=word)
+    return found
+
+
+@pytest.fixture
+def attempt(tmp_path):
+    (tmp_path / "run").mkdir()
+    return current({"TOOLKIT_RUN_DIR": str(tmp_path / "run"), "SLURM_JOB_ID": "7"})
+
+
+def test_all_that_was_asked_for_is_there_in_the_end(where, attempt, capsys):
+    assert warm(["one", "two@1"], where, attempt, as_json=True) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["fills"], len(facts["entries"])) == (2, 2)
+    assert not any(entry["in_use"] for entry in facts["entries"])
+    assert warm(["one"], where, attempt, as_json=True) == 0
+    assert json.loads(capsys.readouterr().out)["hit_ratio"] == pytest.approx(1 / 3)
+
+
+def test_a_stop_request_ends_it_with_85_and_the_cause(where, attempt):
+    attempt.stop_files[1].write_text('{"cause": "spot-interruption"}')
+    assert warm(["one"], where, attempt, as_json=False) == 85
+    word = verdict.read(attempt.verdict_file)
+    assert (word.verdict, word.exit_code, word.cause) == ("resume", 85, "spot-interruption")
+
+
+@pytest.mark.parametrize(
+    ("reference", "change", "cause"),
+    [
+        ("absent", {}, "data-unknown"),
+        ("No Name", {}, "data-name-refused"),
+        ("one", {"cache_limit": 10}, "data-cache-too-small"),
+        ("one", {"store": None}, "data-store-unset"),
+    ],
+)
+def test_what_can_not_work_as_submitted_is_not_brought_back(
+    where, attempt, reference, change, cause
+):
+    assert warm([reference], replace(where, **change), attempt, as_json=False) == 93
+    assert verdict.read(attempt.verdict_file).cause == cause
+
+
+def test_what_another_try_may_mend_is_an_ordinary_failure(where, attempt, tmp_path):
+    """Both don't fit at once, and what was warmed first does not make room for what comes last."""
+    tight = replace(where, cache_limit=4 * 4096)
+    assert warm(["one", "two"], tight, attempt, as_json=False) == 1
+    assert len(tight.node_cache().entries()) == 1
+
+
+def test_without_a_run_folder_there_is_only_the_exit_code(where, attempt, tmp_path):
+    away = replace(attempt, run_dir=tmp_path / "none")
+    assert warm(["absent"], where, away, as_json=False) == 93
+
+
+def test_the_command_reads_where_things_are_from_the_environment(where, monkeypatch, capsys):
+    monkeypatch.setenv("TOOLKIT_DATA_STORE", where.store)
+    monkeypatch.setenv("TOOLKIT_DATA_CACHE", str(where.cache))
+    monkeypatch.setenv("TOOLKIT_DATA_CACHE_GIB", "0.5")
+    assert main(["warm", "one"]) == 0
+    assert main(["stats"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["fills"], facts["limit_bytes"]) == (1, 1 << 29)
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    held = {}
+    monkeypatch.setattr(use, "_held", held)
+    yield
+    for one in held.values():
+        one.release()
+
+
+def test_a_script_gets_its_dataset_by_one_line_and_keeps_it(where, monkeypatch, fresh):
+    import toolkit.training
+
+    monkeypatch.setenv("TOOLKIT_DATA_STORE", where.store)
+    monkeypatch.setenv("TOOLKIT_DATA_CACHE", str(where.cache))
+    path = toolkit.training.dataset("one")
+    assert tree(path) == {"file": b"one" * 100}
+    assert toolkit.training.dataset("one") == path
+    (version,) = use.used()
+    assert not where.node_cache().evict(version)
+
+
+def test_what_does_not_fit_on_the_node_is_read_from_the_shared_cache(where, tmp_path):
+    both = replace(where, cache_limit=10, shared=tmp_path / "shared", shared_limit=1 << 20)
+    held = use.take("one", both)
+    assert held.path.is_relative_to(tmp_path / "shared")
+
+
+def test_the_shared_cache_asks_the_store_once_for_all_nodes(where, tmp_path):
+    for node in ("a", "b"):
+        one = replace(
+            where, cache=tmp_path / node, shared=tmp_path / "shared", shared_limit=1 << 20
+        )
+        assert tree(use.take("one", one).path) == {"file": b"one" * 100}
+    shared = one.shared_cache().stats()
+    assert (shared.fills, shared.hits) == (1, 1)
+
+
+def test_a_version_that_is_cached_is_had_without_the_store(where):
+    held = use.take("one", where)
+    assert use.take(held.version, replace(where, store=None)).path == held.path
+    with pytest.raises(StoreUnset):
+        use.take("one", replace(where, store=None))
+
+
+def test_the_cluster_says_where_things_are_and_the_environment_wins(tmp_path):
+    site = tmp_path / "training.json"
+    site.write_text('{"data_store": "s3://bucket/x", "data_cache": "/nvme", "data_cache_gib": 3}')
+    found = places({"TOOLKIT_SITE_FILE": str(site), "TOOLKIT_DATA_CACHE": "/mine"})
+    assert (found.store, str(found.cache), found.cache_limit) == ("s3://bucket/x", "/mine", 3 << 30)
+    with pytest.raises(CacheUnusable):
+        places({"TOOLKIT_DATA_CACHE": "/x", "TOOLKIT_DATA_CACHE_GIB": "much"})

@@ -1,0 +1,124 @@
+"""python -m toolkit.training.datasets warm REF [REF ...] [--json] | stats"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import Any
+
+from toolkit.training import verdict
+from toolkit.training.attempt import Attempt, current
+from toolkit.training.datasets.errors import (
+    CacheTooSmall,
+    CacheUnusable,
+    ContentCorrupt,
+    DataError,
+    DatasetUnknown,
+    ManifestInvalid,
+    NameRefused,
+    Stopped,
+    StoreUnset,
+)
+from toolkit.training.datasets.places import Places, places
+from toolkit.training.datasets.use import take
+from toolkit.training.stop import StopFiles
+from toolkit.training.verdict import DO_NOT_REQUEUE, RESUME_ME
+
+# Another attempt of the same job would end the same way.
+_HOPELESS = (
+    CacheTooSmall,
+    CacheUnusable,
+    ContentCorrupt,
+    DatasetUnknown,
+    ManifestInvalid,
+    NameRefused,
+    StoreUnset,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; the exit code is the job's."""
+    parser = argparse.ArgumentParser(prog="python -m toolkit.training.datasets")
+    commands = parser.add_subparsers(dest="command", required=True)
+    warming = commands.add_parser("warm", help="fill this node's cache")
+    warming.add_argument("references", nargs="+", metavar="REF")
+    warming.add_argument("--json", action="store_true", help="print what was done as JSON")
+    commands.add_parser("stats", help="print the cache's counts as JSON")
+    options = parser.parse_args(arguments)
+    where = places()
+    if options.command == "stats":
+        _print(facts(where))
+        return 0
+    return warm(options.references, where, current(), as_json=options.json)
+
+
+def facts(where: Places) -> dict[str, Any]:
+    """What this node's cache holds and how it served."""
+    cache = where.node_cache()
+    counted = cache.stats()
+    return {
+        "cache": str(cache.root),
+        "limit_bytes": cache.limit,
+        "used_bytes": cache.used,
+        "entries": [asdict(entry) for entry in cache.entries()],
+        **asdict(counted),
+        "requests": counted.requests,
+        "hit_ratio": counted.hit_ratio,
+    }
+
+
+def warm(references: Sequence[str], where: Places, attempt: Attempt, *, as_json: bool) -> int:
+    """Fill this node's cache with all of them; the exit code is the job's."""
+    stop = StopFiles(attempt.stop_files, clock=time.time)
+    # All held until the end: what was warmed first must not make room for what comes last.
+    done = 0
+    held = ExitStack()
+    try:
+        for reference in references:
+            if stop.poll():
+                raise Stopped("a stop was asked for")
+            began = time.monotonic()
+            one = take(reference, where, stop=stop.poll, say=_say)
+            held.callback(one.release)
+            how = "filled" if one.filled else "was there"
+            _say(f"{reference}: {how}, {one.path} ({time.monotonic() - began:.1f} s)")
+            done += 1
+    except DataError as error:
+        return _end(error, stop, attempt, done)
+    finally:
+        held.close()
+    if as_json:
+        _print(facts(where))
+    return 0
+
+
+def _end(error: DataError, stop: StopFiles, attempt: Attempt, done: int) -> int:
+    """Say why, leave the verdict that the batch script looks for, and give its exit code."""
+    _say(f"{error.message} [{error.reason}]" + (f"; {error.next_step}" if error.next_step else ""))
+    if isinstance(error, Stopped):
+        cause = stop.request.cause if stop.request else "stopped"
+        word, code = verdict.resume(done, cause, error.message), RESUME_ME
+    elif isinstance(error, _HOPELESS):
+        word, code = verdict.hold(done, error.reason, error.message), DO_NOT_REQUEUE
+    else:
+        word, code = verdict.failed(done, f"{error.reason}: {error.message}"), 1
+    if attempt.run_dir.is_dir():
+        word.write_first(attempt.verdict_file)
+    return code
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"[toolkit] {os.uname().nodename}: {text}\n")
+    sys.stderr.flush()
+
+
+def _print(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

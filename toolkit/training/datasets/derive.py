@@ -1,0 +1,184 @@
+"""Bronze, silver, gold: data made from data, kept under what it was made of, made once.
+
+The key is the hash of the input versions, the code and the parameters. While none of them changes
+the result is there already; when one does, a new one is made beside the old. The record of it is
+the lineage that `toolkit data show` prints and that garbage collection follows.
+"""
+
+import hashlib
+import inspect
+import json
+import shutil
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from toolkit.training.datasets.add import add
+from toolkit.training.datasets.catalog import Catalog, Derivation, Tier, check_name
+from toolkit.training.datasets.errors import BuildFailed, DataError, DatasetUnknown
+from toolkit.training.datasets.folder_store import FolderStore
+from toolkit.training.datasets.locks import Lock
+from toolkit.training.datasets.markers import adding
+from toolkit.training.datasets.places import Places, places
+from toolkit.training.datasets.store import open_store
+from toolkit.training.datasets.use import take
+
+Build = Callable[[Sequence[Path], Path, Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A derived dataset: its version, how it came about, and whether it was there already."""
+
+    version: str
+    derivation: Derivation
+    reused: bool
+
+
+def derived(
+    inputs: Sequence[str],
+    build: Build,
+    *,
+    params: Mapping[str, Any] | None = None,
+    code: Sequence[Path] | None = None,
+    tier: Tier | None = None,
+    name: str | None = None,
+    where: Places | None = None,
+) -> Derived:
+    """What `build(input_folders, output_folder, params)` makes of the inputs, made if need be.
+
+    `code` is what the result depends on besides data and parameters: files and folders, by default
+    the file that `build` is defined in. Builders at the same time build once (nodes with an S3
+    store: once a node, and the first result counts). A failed build leaves nothing.
+    """
+    if name:
+        check_name(name)
+    where = where or places()
+    catalog = Catalog(open_store(where.store_url()))
+    versions = tuple(catalog.resolve(reference) for reference in inputs)
+    for version in versions:
+        if not catalog.has(version):
+            raise DatasetUnknown(f"{catalog.store.url} has no {version}")
+    stated = dict(params or {})
+    hashed = code_hash(code if code is not None else [_source_of(build)])
+    key = key_of(versions, hashed, stated)
+    root = _lock_root(catalog, where)
+    with Lock(root / key) as lock:
+        lock.exclusive()
+        found, reused = catalog.derivation(key), True
+        if found is None:
+            held = [take(version, where) for version in versions]
+            try:
+                output = _build(catalog, root / f"{key}.work", build, held, stated)
+            finally:
+                for one in held:
+                    one.release()
+            graded = tier or _grade(catalog, versions)
+            found = Derivation(key, output, versions, hashed, stated, graded, catalog.clock())
+            reused = False
+        _keep(catalog, found, name, new=not reused)
+    return Derived(found.output, found, reused)
+
+
+def key_of(inputs: Sequence[str], code: str, params: Mapping[str, Any]) -> str:
+    """The key of a derivation; the order of the inputs matters. Raises DataError."""
+    try:
+        text = json.dumps(
+            {"code": code, "inputs": list(inputs), "params": params},
+            sort_keys=True,
+            separators=(",", ":"),
+            allow_nan=False,
+        )
+    except (TypeError, ValueError) as error:
+        raise DataError(f"parameters must be plain JSON: {error}") from error
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def code_hash(code: Sequence[Path]) -> str:
+    """The hash of files and of folders' files, by name and content. Raises DataError."""
+    digest = hashlib.sha256()
+    for path in code:
+        files = [path] if path.is_file() else sorted(_code_files(path))
+        if not files:
+            raise DataError(f"no code in {path}", next_step="name a file, or a folder of files")
+        for file in files:
+            name = file.name if file == path else file.relative_to(path).as_posix()
+            content = file.read_bytes()
+            digest.update(f"{name}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
+            digest.update(content)
+    return digest.hexdigest()
+
+
+def tier_of(version: str, derivations: Sequence[Derivation]) -> Tier:
+    """Bronze unless it was derived; then what its latest derivation says."""
+    made = [one.tier for one in derivations if one.output == version]
+    return made[-1] if made else "bronze"
+
+
+def _build(
+    catalog: Catalog, work: Path, build: Build, held: Sequence[Any], params: Mapping[str, Any]
+) -> str:
+    """Build in a folder of its own and add it; what a killed builder left there goes first."""
+    shutil.rmtree(work, ignore_errors=True)
+    output = work / uuid.uuid4().hex
+    output.mkdir(parents=True)
+    try:
+        build([one.path for one in held], output, params)
+        _refuse_empty(output)
+        return add(catalog, output).version
+    except DataError:
+        raise
+    except Exception as error:
+        raise BuildFailed(f"the build failed: {type(error).__name__}: {error}") from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _refuse_empty(output: Path) -> None:
+    if not any(output.iterdir()):
+        raise BuildFailed("the build wrote nothing", next_step="write into the output folder")
+
+
+def _keep(catalog: Catalog, made: Derivation, name: str | None, *, new: bool) -> None:
+    """On record, young for garbage collection, and named if asked."""
+    with adding(catalog):
+        catalog.put_manifest(catalog.manifest(made.output))
+        if new:
+            catalog.put_derivation(made)
+        if name:
+            catalog.name(name, made.output)
+
+
+def _grade(catalog: Catalog, inputs: Sequence[str]) -> Tier:
+    derivations = catalog.derivations()
+    raw = all(tier_of(version, derivations) == "bronze" for version in inputs)
+    return "silver" if raw else "gold"
+
+
+def _lock_root(catalog: Catalog, where: Places) -> Path:
+    """Where builders of the same thing meet: the widest place that has locks."""
+    if isinstance(catalog.store, FolderStore):
+        root = catalog.store.root / "building"
+    else:
+        root = (where.shared or where.cache) / "building"
+    root.mkdir(parents=True, exist_ok=True)
+    return root
+
+
+def _code_files(folder: Path) -> list[Path]:
+    return [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and ".git" not in path.parts
+    ]
+
+
+def _source_of(build: Build) -> Path:
+    try:
+        return Path(inspect.getfile(build))
+    except TypeError as error:
+        raise DataError(
+            "the code of the build can't be found", next_step="name its files: code=[…]"
+        ) from error

@@ -1,0 +1,66 @@
+"""What a dataset is and where it came from, for people."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from toolkit.training.datasets.catalog import Catalog, Derivation, Tier
+from toolkit.training.datasets.derive import tier_of
+
+_DEEPEST = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """One version, its names, and its place among the others."""
+
+    version: str
+    tier: Tier
+    names: tuple[str, ...]
+    files: int
+    size: int
+    made: tuple[Derivation, ...]  # how it was made, and how its inputs were, nearest first
+    used_by: tuple[Derivation, ...]  # what was made from it directly
+
+
+def describe(catalog: Catalog, reference: str) -> Description:
+    """Read it all. Raises DatasetUnknown."""
+    version = catalog.resolve(reference)
+    manifest = catalog.manifest(version)
+    derivations = catalog.derivations()
+    return Description(
+        version=version,
+        tier=tier_of(version, derivations),
+        names=tuple(one.reference for one in catalog.named() if one.version == version),
+        files=len(manifest.files),
+        size=manifest.size,
+        made=tuple(_made(version, derivations)),
+        used_by=tuple(one for one in derivations if version in one.inputs),
+    )
+
+
+def lines(found: Description) -> Iterator[str]:
+    """The description as text."""
+    yield f"{found.version}  {found.tier}"
+    yield f"names: {', '.join(found.names) or 'none: garbage, unless something kept needs it'}"
+    yield f"files: {found.files}, {found.size:,} bytes"
+    for one in found.made:
+        yield f"{one.output[:19]}…  {one.tier}, made from"
+        for version in one.inputs:
+            yield f"  {version}"
+        params = json.dumps(dict(one.params), sort_keys=True)
+        yield f"  by code {one.code[:12]}…, parameters {params}"
+    for one in found.used_by:
+        yield f"used for {one.output}  {one.tier}"
+
+
+def _made(version: str, derivations: list[Derivation]) -> Iterator[Derivation]:
+    seen, todo = {version}, [version]
+    while todo and len(seen) < _DEEPEST:
+        output = todo.pop(0)
+        for one in derivations:
+            if one.output == output:
+                yield one
+                fresh = [each for each in one.inputs if each not in seen]
+                seen.update(fresh)
+                todo.extend(fresh)

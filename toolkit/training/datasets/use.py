@@ -1,0 +1,96 @@
+"""A dataset by one line in a training script, and what a warm-up job does for many."""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from toolkit.training.datasets import parallel
+from toolkit.training.datasets.cache import Cache, Held, OpenSource
+from toolkit.training.datasets.catalog import Catalog
+from toolkit.training.datasets.errors import CacheFull
+from toolkit.training.datasets.fill import FolderSource, Source
+from toolkit.training.datasets.manifest import Manifest, is_version
+from toolkit.training.datasets.places import Places, places
+from toolkit.training.datasets.store import open_store
+
+_held: dict[str, Held] = {}
+_lock = threading.Lock()
+
+
+def dataset(reference: str) -> Path:
+    """The folder with dataset `sha256:…`, `name` or `name@number`: read-only, on this node.
+
+    It stays there until this process ends. All ranks of a node may ask at once; one fills.
+    Raises a DataError. Fix the version in what you submit: a plain name may mean another one in
+    the next attempt.
+    """
+    with _lock:
+        known = _held.get(reference)
+        if known is None:
+            known = _held[reference] = take(reference, places(), say=_say)
+            if known.filled:
+                _say(f"dataset {reference}: cached {known.version} on {os.uname().nodename}")
+        return known.path
+
+
+def used() -> tuple[str, ...]:
+    """The versions this process has taken, for the record of the run."""
+    return tuple(sorted({held.version for held in _held.values()}))
+
+
+def take(
+    reference: str,
+    where: Places,
+    *,
+    stop: Callable[[], bool] = parallel.never,
+    say: Callable[[str], None] | None = None,
+) -> Held:
+    """Hold a dataset in this node's cache, or in the shared one when it does not fit here.
+
+    A version that is cached is had without the store.
+    """
+    version = reference
+    if not is_version(reference):
+        version = Catalog(open_store(where.store_url())).resolve(reference)
+    shared = where.shared_cache()
+
+    @contextmanager
+    def stored() -> Iterator[tuple[Manifest, Source]]:
+        catalog = Catalog(open_store(where.store_url()))
+        yield catalog.manifest(version), catalog.store
+
+    if shared is None:
+        return where.node_cache().hold(version, stored, stop=stop, say=say)
+    return _through(shared, where.node_cache(), version, stored, stop=stop, say=say)
+
+
+def _through(
+    shared: Cache,
+    own: Cache,
+    version: str,
+    stored: OpenSource,
+    *,
+    stop: Callable[[], bool],
+    say: Callable[[str], None] | None,
+) -> Held:
+    @contextmanager
+    def from_shared() -> Iterator[tuple[Manifest, Source]]:
+        held = shared.hold(version, stored, stop=stop, say=say)
+        try:
+            yield held.manifest(), FolderSource(held.path)
+        finally:
+            held.release()
+
+    try:
+        return own.hold(version, from_shared, stop=stop, say=say)
+    except CacheFull as error:
+        _say(f"{error.message}: reading {version} from {shared.root}")
+        return shared.hold(version, stored, stop=stop, say=say)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"[toolkit] {text}\n")
+    sys.stderr.flush()
