@@ -45,6 +45,7 @@ COMMANDS = {
     "run": Lazy("toolkit.commands.run", "Run one command on the head node."),
     "image": Lazy("toolkit.commands.image", "Build and list machine images."),
     "config": Lazy("toolkit.commands.config", "Check cluster.yaml, print its schema."),
+    "lint": Lazy("toolkit.commands.lint", "Report what in a batch script will lose work."),
     "accounts": Lazy("toolkit.commands.accounts", "Plan and apply Slurm accounts and users."),
     "report": Lazy("toolkit.commands.report", "Print what the cluster cost, and who used it."),
     "local": Lazy("toolkit.commands.local", "Run an AWS endpoint with machines on this computer."),
