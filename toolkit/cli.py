@@ -46,6 +46,7 @@ COMMANDS = {
     "image": Lazy("toolkit.commands.image", "Build and list machine images."),
     "config": Lazy("toolkit.commands.config", "Check cluster.yaml, print its schema."),
     "lint": Lazy("toolkit.commands.lint", "Report what in a batch script will lose work."),
+    "submit": Lazy("toolkit.commands.submit", "Check a batch script, then sbatch it."),
     "accounts": Lazy("toolkit.commands.accounts", "Plan and apply Slurm accounts and users."),
     "report": Lazy("toolkit.commands.report", "Print what the cluster cost, and who used it."),
     "local": Lazy("toolkit.commands.local", "Run an AWS endpoint with machines on this computer."),

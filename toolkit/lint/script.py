@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from toolkit.lint import shell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from toolkit.lint.shell import Command
 
@@ -143,6 +143,11 @@ def _options(rest: str) -> Iterator[tuple[str, str]]:
         words = shlex.split(rest, comments=True)
     except ValueError:
         words = rest.split()
+    return options(words)
+
+
+def options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """sbatch's options by their long names, with their values."""
     at = 0
     while at < len(words):
         word = words[at]
