@@ -68,5 +68,8 @@ _find_run_dir() {
   mkdir -p -- "$folder" || refuse "the run folder $folder can't be made"
   [[ -w $folder ]] || refuse "the run folder $folder is not writable by $(id -un)"
   export TOOLKIT_RUN_DIR=$folder
-  echo "[toolkit] job $SLURM_JOB_ID, restart ${SLURM_RESTART_COUNT:-0}, run folder $folder"
+  local begins="[toolkit] job $SLURM_JOB_ID, restart ${SLURM_RESTART_COUNT:-0}, run folder $folder"
+  echo "$begins"
+  # Where errors have a file of their own, it too has earlier attempts in it.
+  [[ /dev/stdout -ef /dev/stderr ]] || echo "$begins" >&2
 }

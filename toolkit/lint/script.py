@@ -29,8 +29,11 @@ _ACCELERATE: Final = re.compile(
     r"(?:^|[\s/;(\"'])accelerate\s+launch\b|accelerate\.commands\.launch"
 )
 _COMPOSER: Final = re.compile(r"(?:^|[\s/;(\"'])composer\s+[-\w\"'$./]")
-_PYTHON: Final = re.compile(r"\bsrun\b.*\bpython[\d.]*\s.*\S+\.py\b", re.DOTALL)
-_TRAINS: Final = re.compile(r"train|tun(?:e|ing)|sft|grpo|dpo|main\.py|run_\w+\.py", re.IGNORECASE)
+_PYTHON: Final = re.compile(r"\bsrun\b.*?\bpython[\d.]*\s(?P<rest>.*)", re.DOTALL)
+_TRAINS: Final = re.compile(
+    r"(?:^|[\s/\"'])(?:\w*(?:train|finetun|fine_tun|_tune|sft|grpo|dpo)\w*|main|run_\w+)\.py\b",
+    re.IGNORECASE,
+)
 _TALK: Final = re.compile(
     r"^\s*(?:echo|printf|cat|which|command|pip|uv|apt\S*|conda|mkdir|cp|mv|rm|ls|cd|source|\.|alias"
     r"|git|wget|curl|enroot|docker\s+(?:build|pull)|module|if|elif|while|for|function|trap|kill)\b"
@@ -185,4 +188,5 @@ def _kind(text: str) -> str:
         return "deepspeed"
     if _COMPOSER.search(text):
         return "composer"
-    return "python" if _PYTHON.search(text) and _TRAINS.search(text) else ""
+    python = _PYTHON.search(text)
+    return "python" if python and _TRAINS.search(python["rest"]) else ""

@@ -87,7 +87,7 @@ class Ending:
         asked = " ".join(str(found.get("cause") or "") for found in stops if found)
         said = f"{word.verdict} {word.cause} {word.detail}" if word else ""
         detail = f"\n{word.detail}\n" if word and word.verdict == "failed" else ""
-        log = self._environment.get("TOOLKIT_LOG") or facts.log
+        log = self._environment.get("TOOLKIT_LOG") or _own_log() or facts.log
         return Evidence(
             code=code,
             state=facts.state.replace("RUNNING", ""),
@@ -163,6 +163,15 @@ def _unbegun(attempt: Attempt, number: int, facts: JobFacts, now: float) -> Atte
         instances=(instance,) * len(names) if instance else (),
         cost_usd=None,
     )
+
+
+def _own_log() -> str:
+    """The file that the batch script's errors go to, and its steps' with them."""
+    try:
+        path = Path("/proc/self/fd/2").readlink()
+    except OSError:
+        return ""
+    return str(path) if path.is_file() else ""
 
 
 def _end_of(path: Path) -> str:

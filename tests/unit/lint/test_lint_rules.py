@@ -86,6 +86,7 @@ def test_what_loses_work_is_reported(slug, before, after):
         ("signal-to-all", HEAD.replace("B:", "") + "srun -K python train.py\n"),
         # A script that only prepares data has no work to lose between two checkpoints.
         ("no-warning-signal", "#!/bin/bash\n#SBATCH -N 1\npython tokenize.py\n"),
+        ("no-warning-signal", HEAD.replace("signal", "x") + "srun python /train/download.py\n"),
         # The options of a script that this one writes are not its own.
         ("directive-ignored", HEAD + "cat > b.sbatch <<EOF\n#SBATCH --time=1\nEOF\n"),
         ("exit-code-lost", HEAD + "set -eo pipefail\n" + LAUNCH + " | tee log\necho over\n"),
