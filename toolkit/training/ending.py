@@ -63,6 +63,7 @@ class Ending:
 
     def settle(self, code: int) -> Outcome:
         """Find the cause, decide, act, and say what came of it."""
+        self._settle_lost()
         word = verdict.read(self._attempt.verdict_file)
         facts = self._job.facts()
         found = classify(self._evidence(code, word, facts))
@@ -81,6 +82,16 @@ class Ending:
             )
         said = f"{found.cause} by rule {found.rule} of edition {found.version}: {found.seen}"
         return self._act(decision, word, code, said)
+
+    def _settle_lost(self) -> None:
+        """An earlier attempt that ended without a word may have been asked to stop, and why."""
+        for record in self._ledger.attempts():
+            asked = read_json(self._attempt.stop_dir / f"{record.key}.json", limit=65536)
+            if record.cause == ledger.LOST and asked:
+                found = classify(Evidence(stop=str(asked.get("cause") or "")))
+                if found.cause is not Cause.ERROR:
+                    rule = f"{found.rule}@{found.version}"
+                    self._ledger.amend(replace(record, cause=str(found.cause), rule=rule))
 
     def _evidence(self, code: int, word: Verdict | None, facts: JobFacts) -> Evidence:
         stops = [read_json(path, limit=65536) for path in self._attempt.stop_files]

@@ -2,11 +2,13 @@
 
 import json
 import subprocess
+from dataclasses import replace
 
 import pytest
 
 from toolkit.training import verdict
 from toolkit.training.ending import Ending
+from toolkit.training.files import write_json
 from toolkit.training.ledger import Ledger
 from toolkit.training.slurm_job import SlurmJob
 
@@ -43,6 +45,7 @@ def ended(attempt_of, tmp_path):
     def run(code, *, log="", restart=0, scontrol=None, word=None, **environment):
         attempt = attempt_of(restart)
         attempt.run_dir.mkdir(parents=True, exist_ok=True)
+        attempt.stop_dir.mkdir(exist_ok=True)
         if word:
             word.write(attempt.verdict_file)
         path = tmp_path / "job.log"
@@ -142,6 +145,21 @@ def test_without_slurms_answer_the_exit_code_still_says_it(ended, log, word, cod
 @pytest.mark.parametrize("code", [85, 93])
 def test_a_scripts_own_85_asks_slurm_for_nothing(ended, code):
     assert ended(code, log=KEYERROR).code == 1
+
+
+def test_an_attempt_that_was_taken_before_it_could_say_so_is_no_failure_of_its_node(
+    ended, tmp_path, attempt_of
+):
+    ended(1, log=NCCL)
+    books = Ledger(tmp_path / "run" / "attempts.jsonl")
+    (first,) = books.attempts()
+    for asked, cause in ((None, "lost"), ("unheard-of", "lost"), ("spot-interruption",) * 2):
+        books.update(replace(first, cause="lost"))
+        if asked:
+            write_json(attempt_of(0).stop_files[0], {"cause": asked})
+        ended(1, word=verdict.resume(3, "time-limit"), restart=1)
+        assert books.attempts()[0].cause == cause
+        books._write(books.attempts()[:1])
 
 
 def test_a_dollar_cap_holds_the_job(ended):
