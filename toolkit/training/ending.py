@@ -81,7 +81,7 @@ class Ending:
                 chance=self._chance(),
             )
         said = f"{found.cause} by rule {found.rule} of edition {found.version}: {found.seen}"
-        return self._act(decision, word, code, said)
+        return self._act(decision, facts, word, code, said)
 
     def _settle_lost(self) -> None:
         """An earlier attempt that ended without a word may have been asked to stop, and why."""
@@ -128,22 +128,24 @@ class Ending:
             self._ledger.begin(record)
         return record
 
-    def _act(self, decision: Decision, word: Verdict | None, code: int, said: str) -> Outcome:
+    def _act(
+        self, decision: Decision, facts: JobFacts, word: Verdict | None, code: int, said: str
+    ) -> Outcome:
         lines = [said]
         if decision.action == "done":
             return Outcome(0, (*lines,))
         if decision.action == "fail":
             lines.append(f"not brought back: {decision.reason}")
-            self._job.note(f"toolkit: {decision.reason}")
+            self._job.note(facts, f"toolkit: {decision.reason}")
             return Outcome(_failed(code, word), tuple(lines))
         if decision.action == "hold":
             lines.append(f"held: {decision.reason}")
             release = f"scontrol release {self._attempt.job_id}"
-            self._job.note(f"toolkit: held: {decision.reason}; to go on: {release}")
+            self._job.note(facts, f"toolkit: held: {decision.reason}; to go on: {release}")
             held = self._job.requeue_held()
             lines.append(f"to go on: {release}" if held else "Slurm did not hold it: it ends here")
             return Outcome(DO_NOT_REQUEUE, tuple(lines))
-        self._job.note(f"toolkit: {decision.reason}")
+        self._job.note(facts, f"toolkit: {decision.reason}")
         if decision.wait and self._job.requeue_at(self._clock() + decision.wait):
             lines.append(f"brought back in {decision.wait:.0f} s")
         return Outcome(RESUME_ME, tuple(lines))

@@ -14,7 +14,8 @@ from typing import Any
 
 from toolkit.training.job_remark import noted
 
-TIMEOUT = 10.0
+TIMEOUT = 5.0
+"""A spot notice gives 120 s for everything: what slurmctld can't say by then is done without."""
 
 Call = Callable[[Sequence[str]], str]
 FAILURES = (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError)
@@ -31,10 +32,11 @@ class JobFacts:
 
 
 class SlurmJob:
-    """One job and the scontrol that tells of it."""
+    """One job and the scontrol that tells of it. Once that took too long it is not asked again."""
 
     def __init__(self, job_id: str, call: Call) -> None:
-        self._job_id, self._call = job_id, call
+        self._job_id, self._scontrol = job_id, call
+        self._deaf = False
 
     def facts(self) -> JobFacts:
         """What slurmctld knows; empty when it can't be asked."""
@@ -49,15 +51,10 @@ class SlurmJob:
             nodes=self._nodes(str(job.get("nodes") or "")),
         )
 
-    def note(self, text: str) -> bool:
-        """Append to the job's comment; what is there stays."""
-        try:
-            job = self._read("jobs", "show", "job", self._job_id)[0]
-            comment = noted(str(job.get("comment") or ""), text)
-            self._call(["scontrol", "update", f"jobid={self._job_id}", f"comment={comment}"])
-        except FAILURES:
-            return False
-        return True
+    def note(self, facts: JobFacts, text: str) -> bool:
+        """Append to the job's comment as `facts` have it; what is there stays."""
+        comment = noted(facts.comment, text)
+        return self._does("update", f"jobid={self._job_id}", f"comment={comment}")
 
     def requeue_at(self, start: float) -> bool:
         """Requeue the running job, not to start before `start`.
@@ -88,15 +85,24 @@ class SlurmJob:
         )
 
     def _read(self, key: str, *arguments: str) -> list[Mapping[str, Any]]:
-        found = json.loads(self._call(["scontrol", *arguments, "--json"]))[key]
+        found = json.loads(self._call(*arguments, "--json"))[key]
         return [item for item in found if isinstance(item, dict)]
 
     def _does(self, *arguments: str) -> bool:
         try:
-            self._call(["scontrol", *arguments])
+            self._call(*arguments)
         except FAILURES:
             return False
         return True
+
+    def _call(self, *arguments: str) -> str:
+        if self._deaf:
+            raise TimeoutError("slurmctld did not answer before")
+        try:
+            return self._scontrol(["scontrol", *arguments])
+        except subprocess.TimeoutExpired:
+            self._deaf = True
+            raise
 
 
 def _words(state: object) -> str:

@@ -24,9 +24,11 @@ class FakeScontrol:
         self.job = {"comment": comment, "job_state": ["RUNNING"], "nodes": "gpu-[001-002]"}
         self.nodes, self.deaf = list(nodes), deaf
         self.done: list[str] = []
+        self.asked = 0
 
     def __call__(self, argv) -> str:
         verb = argv[1:]
+        self.asked += 1
         if self.deaf:
             raise subprocess.TimeoutExpired(list(argv), 10)
         if verb[:2] == ["show", "job"]:
@@ -139,7 +141,9 @@ def test_a_node_that_slurm_has_lost_explains_the_others_errors(ended, tmp_path):
     ],
 )
 def test_without_slurms_answer_the_exit_code_still_says_it(ended, log, word, code):
-    assert ended(1, log=log, word=word, scontrol=FakeScontrol(deaf=True)).code == code
+    scontrol = FakeScontrol(deaf=True)
+    assert ended(1, log=log, word=word, scontrol=scontrol).code == code
+    assert scontrol.asked == 1, "a notice leaves no time to wait for it again"
 
 
 @pytest.mark.parametrize("code", [85, 93])
