@@ -11,7 +11,7 @@ import re
 
 from toolkit.training.cause import Cause, Diagnosis, Evidence, Rule, Source, diagnose
 
-VERSION = 2
+VERSION = 3
 
 
 def _rule(slug: str, cause: Cause, source: Source, pattern: str) -> Rule:
@@ -103,6 +103,7 @@ _SCRIPT = (
           r"|: error: (?:unrecognized|the following|argument |ambiguous)|can't open file '"
           r"|(?:command|program) not found|undefined symbol:|version `\S+' not found"
           r"|execve\(\): \S+: (?:No such|Permission)|failed to execute: \S+: No such"
+          r"|Unable to create step for job \d+: (?:Invalid|Requested|More processors|Memory)"
           r"|CUDA version|no kernel image is available"),
     _rule("device-assert", Cause.ERROR, "log",
           r"device-side assert triggered|an illegal (?:memory access|instruction)"
