@@ -58,6 +58,7 @@ class JobFact:
     eligible_at: float | None = None
     started_at: float | None = None
     admin_comment: str = ""
+    comment: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,7 @@ def _job(item: dict[str, Any]) -> JobFact:
         eligible_at=_number(item.get("eligible_time")),
         started_at=_number(item.get("start_time")),
         admin_comment=str(item.get("admin_comment") or ""),
+        comment=str(item.get("comment") or ""),
     )
 
 

@@ -12,9 +12,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmplugins import boots, consoles, converge, files, ledger, protection, runtime
+from slurmplugins import boots, comeback, consoles, converge, files, ledger, protection, runtime
 from slurmplugins.actions import Drain, MarkDown, Terminate
-from slurmplugins.errors import CloudError, EngineError
+from slurmplugins.errors import CloudError, EngineError, SlurmError
 from slurmplugins.memory import LastPass, Memory
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ def run(engine: Engine) -> None:
     if plan.note:
         engine.log.warning("held back", note=plan.note)
     outcomes = engine.executor.run(_agreed(engine, plan.actions))
+    if not plan.note:
+        _bring_back(engine, world)
     written = memory.ledger
     if plan.cloud_believed:
         ended = engine.journal.claims().ended
@@ -117,6 +119,26 @@ def _agreed(engine: Engine, actions: tuple[Action, ...]) -> list[Action]:
         for item in actions
         if (item.instance.id in kept if isinstance(item, Terminate) else item.node not in busy)
     ]
+
+
+def _bring_back(engine: Engine, world: converge.World) -> None:
+    """Requeue what ended because its machine did. Slurm is asked for its jobs only when one has."""
+    lost = comeback.losses(world)
+    if not lost:
+        return
+    try:
+        due = comeback.due(engine.slurm.ended(), lost)
+    except SlurmError as error:
+        engine.log.warning("ended jobs unread", message=error.message)
+        return
+    for item in due:
+        try:
+            engine.slurm.requeue(item.job)
+            engine.slurm.comment(item.job, item.why)
+        except SlurmError as error:  # somebody was quicker, or slurmctld has forgotten the job
+            engine.log.warning("not brought back", job=item.job, message=error.message)
+        else:
+            engine.log.info("brought back", job=item.job, why=item.why)
 
 
 def _learn(engine: Engine, seen: boots.Boots) -> None:

@@ -13,12 +13,14 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from slurmplugins import comeback
 from slurmplugins.errors import SlurmError, SlurmRefused, SlurmUnreachable
 from slurmplugins.model import REASON_PREFIX, Job, Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from slurmplugins.comeback import EndedJob
     from slurmplugins.model import Assignment
     from slurmplugins.runner import Runner
 
@@ -86,6 +88,14 @@ class Slurm(Protocol):
         """Keep a pending job from starting until a person releases it."""
         ...
 
+    def ended(self) -> tuple[EndedJob, ...]:
+        """Every batch job that slurmctld still knows, those that ended minutes ago too."""
+        ...
+
+    def requeue(self, job: int) -> None:
+        """Put a batch job that runs or is over back into the queue."""
+        ...
+
 
 class ScontrolSlurm:
     """`Slurm` through scontrol and squeue."""
@@ -151,6 +161,13 @@ class ScontrolSlurm:
 
     def hold(self, job: int) -> None:
         self._write([self._scontrol, "hold", str(job)])
+
+    def ended(self) -> tuple[EndedJob, ...]:
+        jobs = _list(self._read([self._scontrol, "show", "jobs", "--json"]), "jobs")
+        return tuple(job for item in jobs if (job := comeback.parse(item)) is not None)
+
+    def requeue(self, job: int) -> None:
+        self._write([self._scontrol, "requeue", str(job)])
 
     def _update(self, nodes: Sequence[str], *settings: str) -> None:
         self._write([self._scontrol, "update", "nodename=" + ",".join(nodes), *settings])

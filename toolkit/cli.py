@@ -45,6 +45,8 @@ COMMANDS = {
     "run": Lazy("toolkit.commands.run", "Run one command on the head node."),
     "image": Lazy("toolkit.commands.image", "Build and list machine images."),
     "config": Lazy("toolkit.commands.config", "Check cluster.yaml, print its schema."),
+    "lint": Lazy("toolkit.commands.lint", "Report what in a batch script will lose work."),
+    "submit": Lazy("toolkit.commands.submit", "Check a batch script, then sbatch it."),
     "accounts": Lazy("toolkit.commands.accounts", "Plan and apply Slurm accounts and users."),
     "data": Lazy("toolkit.commands.data", "Add, check, cache and collect datasets."),
     "report": Lazy("toolkit.commands.report", "Print what the cluster cost, and who used it."),

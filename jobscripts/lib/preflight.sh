@@ -21,22 +21,32 @@ refuse() {
 }
 
 preflight() {
-  TOOLKIT_ATTEMPT_STARTED=$(date +%s.%N)
-  TOOLKIT_ENV=${TOOLKIT_ENV:-/shared/env}
-  export TOOLKIT_ATTEMPT_STARTED TOOLKIT_ENV
-  export PYTHONPATH="${TOOLKIT_LIB:-/shared/lib}${PYTHONPATH:+:$PYTHONPATH}"
-  export PYTHONUNBUFFERED=1
-
+  _set_up
   [[ $# -ge 1 ]] || refuse "no training script: sbatch torchrun.sbatch train.py [arguments]"
   [[ -r $1 ]] || refuse "the training script '$1' can't be read from $PWD on $(uname -n):" \
     "submit from, and keep it in, a folder that all nodes have (under /shared)"
   [[ -x $TOOLKIT_ENV/bin/torchrun ]] || refuse "no torchrun in the Python environment $TOOLKIT_ENV:" \
     "set TOOLKIT_ENV to one that has torch, or ask for it to be installed"
+  prepare
+}
+
+# What a job needs that trains nothing: the environment and a run folder with room in it.
+prepare() {
+  [[ -n ${TOOLKIT_ATTEMPT_STARTED:-} ]] || _set_up
+  [[ -x $TOOLKIT_ENV/bin/python ]] || refuse "no Python environment $TOOLKIT_ENV: set TOOLKIT_ENV"
   _find_run_dir
   local free
   free=$(df --output=avail --block-size=1M "$TOOLKIT_RUN_DIR" | tail -n 1)
   ((free >= ${TOOLKIT_MIN_FREE_MIB:-200})) || refuse "only $free MiB free in $TOOLKIT_RUN_DIR:" \
     "checkpoints would fail; delete old runs or set TOOLKIT_RUNS to another filesystem"
+}
+
+_set_up() {
+  TOOLKIT_ATTEMPT_STARTED=$(date +%s.%N)
+  TOOLKIT_ENV=${TOOLKIT_ENV:-/shared/env}
+  export TOOLKIT_ATTEMPT_STARTED TOOLKIT_ENV
+  export PYTHONPATH="${TOOLKIT_LIB:-/shared/lib}${PYTHONPATH:+:$PYTHONPATH}"
+  export PYTHONUNBUFFERED=1
 }
 
 # A run's folder is named by TOOLKIT_RUN_ID, or by the job id, which a requeue keeps. Job ids begin
@@ -58,5 +68,8 @@ _find_run_dir() {
   mkdir -p -- "$folder" || refuse "the run folder $folder can't be made"
   [[ -w $folder ]] || refuse "the run folder $folder is not writable by $(id -un)"
   export TOOLKIT_RUN_DIR=$folder
-  echo "[toolkit] job $SLURM_JOB_ID, restart ${SLURM_RESTART_COUNT:-0}, run folder $folder"
+  local begins="[toolkit] job $SLURM_JOB_ID, restart ${SLURM_RESTART_COUNT:-0}, run folder $folder"
+  echo "$begins"
+  # Where errors have a file of their own, it too has earlier attempts in it.
+  [[ /dev/stdout -ef /dev/stderr ]] || echo "$begins" >&2
 }

@@ -3,9 +3,15 @@
 
 _attempt_key() { printf '%s.%s\n' "$SLURM_JOB_ID" "${SLURM_RESTART_COUNT:-0}"; }
 
-# Slurm sends USR1 to this script alone (B:) before the time limit. torchrun never sees a signal: it
-# has no good answer to one. The workers see the file, as they see the node agent's on a spot notice.
-trap_stop_signal() { trap 'request_stop time-limit' USR1; }
+# Slurm sends USR1 to this script alone (B:) before the time limit, and when another job takes its
+# place (PreemptParameters=send_user_signal). torchrun never sees a signal: it has no good answer to
+# one. The workers see the file, as they see the node agent's on a spot notice.
+trap_stop_signal() { trap 'request_stop "$(why_signalled)"' USR1; }
+
+# The signal is 90 s ahead of the time limit, and up to a minute early; any earlier, it was preemption.
+why_signalled() {
+  if ((${SLURM_JOB_END_TIME:-0} > $(date +%s) + 240)); then echo preemption; else echo time-limit; fi
+}
 
 request_stop() {
   local file
@@ -27,16 +33,20 @@ wait_for_step() {
   done
 }
 
-# End the job. torchrun's code is 1 for everything, so the workers' verdict decides: 85 brings the job
-# back (RequeueExit in slurm.conf), 93 does not. Where they left none, the step's own code counts.
+# End the job. torchrun's code is 1 for everything, so what became of the attempt is put together
+# from the workers' verdict, Slurm, the nodes and the log (toolkit.training.ending): 85 brings the job
+# back (RequeueExit in slurm.conf), 93 does not, and a job that waits or is held was requeued already.
 exit_with_verdict() {
-  local file code=''
-  file=$TOOLKIT_RUN_DIR/verdict.$(_attempt_key).json
-  if [[ -r $file ]]; then
-    code=$(sed -n 's/.*[^\\]"exit_code": *\([0-9]\{1,3\}\)[,}].*/\1/p' "$file")
-    echo "[toolkit] verdict: $(<"$file")"
-  else
-    echo "[toolkit] the workers left no verdict; torchrun's code is $step_code"
-  fi
+  local code
+  trap '' TERM # requeueing a job ends it, this script included
+  code=$("$TOOLKIT_ENV/bin/python" -m toolkit.training.ending --code "$step_code")
+  [[ $code =~ ^[0-9]{1,3}$ ]] || code=$(_code_of_verdict)
   exit "${code:-$step_code}"
+}
+
+# What the workers said, where nothing could be put together.
+_code_of_verdict() {
+  local file
+  file=$TOOLKIT_RUN_DIR/verdict.$(_attempt_key).json
+  [[ ! -r $file ]] || sed -n 's/.*[^\\]"exit_code": *\([0-9]\{1,3\}\)[,}].*/\1/p' "$file"
 }

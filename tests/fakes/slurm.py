@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from slurmplugins.comeback import EndedJob
 from slurmplugins.errors import SlurmRefused, SlurmUnreachable
 from slurmplugins.model import Job, JobAsk, Node
 from slurmplugins.names import NodeName, compress
@@ -54,6 +55,8 @@ class FakeSlurm:
     resume_failed: list[NodeName] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
     refuse: set[str] = field(default_factory=set)
+    asked_for_ended: int = 0
+    over: dict[int, EndedJob] = field(default_factory=dict)
     assigned: dict[str, NodeName] = field(default_factory=dict)
     """Every machine that was ever said to be a node, by instance id."""
 
@@ -147,7 +150,34 @@ class FakeSlurm:
             raise SlurmRefused(f"Job {job} is not pending")
         self.queue[job].held = True
 
+    def ended(self) -> tuple[EndedJob, ...]:
+        self._reach()
+        self.asked_for_ended += 1
+        return tuple(self.over.values())
+
+    def requeue(self, job: int) -> None:
+        self._reach()
+        if job not in self.over:
+            raise SlurmRefused(f"Invalid job id {job}")
+        was = self.over.pop(job)
+        self.queue[job] = JobState(state="PENDING", restarts=1, comment=was.admin_comment)
+        self.writes.append(f"requeue {job}")
+
     # The world
+
+    def fail(self, job: int, code: int = 1) -> None:
+        """The job's script ends with an error; slurmctld remembers it for some minutes."""
+        state = self.queue[job]
+        self.finish(job)
+        self.over[job] = EndedJob(
+            id=job,
+            flags=frozenset({"FAILED"}),
+            nodes=compress(state.nodes),
+            ended_at=self.clock.now(),
+            code=code,
+            requeue=True,
+            admin_comment=state.comment,
+        )
 
     def start(self, job: int, nodes: Sequence[NodeName]) -> JobAsk:
         """Allocate powered-down nodes to a job: what ResumeProgram is then asked."""

@@ -184,13 +184,16 @@ class Partition(Section):
 
     `policy` says which offerings its jobs may have, and in which order: as the pools list them,
     spot alone, spot first, on demand only, the cheapest first, or spot alone until the job has
-    waited (`on-demand-after 10m`).
+    waited (`on-demand-after 10m`). Where partitions differ in `priority`, jobs of the higher take
+    nodes from jobs of the lower, which have `grace_seconds` to save and are requeued.
     """
 
     pools: Annotated[tuple[PoolName, ...], Field(min_length=1)]
     policy: Annotated[str, Field(pattern=types.POLICY)] = "as-listed"
     default: bool = False
     max_time: Annotated[str, Field(pattern=types.MAX_TIME)] = "infinite"
+    priority: Annotated[int, Field(ge=1, le=65_533)] = 1
+    grace_seconds: Annotated[int, Field(ge=0, le=3_600)] = 120
 
 
 class Account(Section):

@@ -82,9 +82,13 @@ def _pending(sheet: FactSheet, job: JobFact) -> tuple[str, tuple[str, ...], str]
         because.append(f"said: {refusal.get('message', '')}"[:500])
     if job.restarts:
         because.append(f"it has been requeued {job.restarts} times")
-    if job.admin_comment:
-        because.append(f"comment: {job.admin_comment}")
+    because += _comments(job)
     return f"pending{waited}: {reason}", tuple(because), _next_try(sheet, job)
+
+
+def _comments(job: JobFact) -> list[str]:
+    """What the head and the job itself have noted: why it was brought back, or is held."""
+    return [f"comment: {text}" for text in (job.admin_comment, job.comment) if text]
 
 
 def _next_try(sheet: FactSheet, job: JobFact) -> str:
@@ -147,7 +151,8 @@ def _past(sheet: FactSheet, number: int, job: JobFact | None) -> tuple[str, tupl
     word = state.split()[0] if state else "?"
     lines = tuple(_attempts(sheet.attempts))
     lost = [_told(item) for item in sheet.decisions if item.get("event") == "interruption notice"]
-    return f"{word.lower()}: {ENDS.get(word, 'see the attempts')}", (*lines, *lost), ""
+    noted = _comments(job) if job is not None else []
+    return f"{word.lower()}: {ENDS.get(word, 'see the attempts')}", (*lines, *lost, *noted), ""
 
 
 def _told(item: object) -> str:

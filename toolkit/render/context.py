@@ -72,6 +72,8 @@ class PartitionLine:
     suspend_time: int
     memory_per_cpu: int
     billing: tuple[tuple[str, Decimal], ...]
+    priority: int = 1
+    grace_seconds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,11 @@ class SlurmContext:
     def gpu_kinds(self) -> tuple[str, ...]:
         """Every kind of GPU in the cluster, sorted."""
         return tuple(sorted({node.gpu for node in self.nodes if node.gpus and node.gpu}))
+
+    @property
+    def preempts(self) -> bool:
+        """Whether jobs of one partition take nodes from another's."""
+        return len({part.priority for part in self.partitions}) > 1
 
     @property
     def has_gpus(self) -> bool:
@@ -165,6 +172,7 @@ def _node(config: ClusterConfig, name: str, pool: Pool, price: Decimal, weight: 
 
 def _partitions(config: ClusterConfig, nodes: dict[str, NodeLine]) -> tuple[PartitionLine, ...]:
     lines = []
+    highest = max(partition.priority for partition in config.partitions.values())
     for name, partition in config.partitions.items():
         members = [nodes[pool] for pool in partition.pools]
         lines.append(
@@ -176,6 +184,8 @@ def _partitions(config: ClusterConfig, nodes: dict[str, NodeLine]) -> tuple[Part
                 suspend_time=config.slurm.suspend_time,
                 memory_per_cpu=min(node.memory_per_cpu for node in members),
                 billing=_dearest(members),
+                priority=partition.priority,
+                grace_seconds=partition.grace_seconds if partition.priority < highest else 0,
             )
         )
     return tuple(lines)

@@ -203,6 +203,29 @@ def _preempt(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
         yield Hit("PreemptMode", text, "PreemptType=preempt/qos, or PreemptMode=OFF", line)
 
 
+def _preempt_signal(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    kind = conf.get("PreemptType")
+    on = kind is not None and kind.value.lower() != "preempt/none"
+    told = conf.parameter("PreemptParameters", "send_user_signal") is not None or (
+        conf.parameter("SlurmctldParameters", "preempt_send_user_signal") is not None
+    )
+    if on and not told:
+        text = "a preempted job gets SIGTERM and not its own --signal: it ends without a save"
+        fix = "PreemptParameters=send_user_signal"
+        yield Hit("PreemptParameters", text, fix, line_of(conf, "PreemptParameters"))
+
+
+def _preempt_grace(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    kind = conf.get("PreemptType")
+    if kind is None or kind.value.lower() != "preempt/partition_prio":
+        return
+    tiers = [int(part.get("PriorityTier") or 1) for part in conf.partitions]
+    for part, tier in zip(conf.partitions, tiers, strict=True):
+        if tier < max(tiers) and part.get("GraceTime") in ("", "0"):
+            text = f"jobs of {part.name} are preempted without time to save"
+            yield Hit("GraceTime", text, f"GraceTime={SPOT_NOTICE} for {part.name}", part.line)
+
+
 def _metrics(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if conf.get("MetricsType") is not None and conf.words("PrivateData"):
         text = "with PrivateData Slurm turns its metrics off without a word"
@@ -228,5 +251,7 @@ TRAPS: Final = (
     Trap("unkillable-step", _E, MAN + "#OPT_UnkillableStepTimeout", _unkillable),
     Trap("batch-start", _W, MAN + "#OPT_BatchStartTimeout", _batch_start),
     Trap("preempt-mode", _E, MAN + "#OPT_PreemptMode", _preempt),
+    Trap("preempt-signal", _W, MAN + "#OPT_send_user_signal", _preempt_signal),
+    Trap("preempt-grace", _W, MAN + "#OPT_GraceTime", _preempt_grace),
     Trap("metrics-private", _W, MAN + "#OPT_PrivateData", _metrics),
 )  # fmt: skip

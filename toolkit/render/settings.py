@@ -56,7 +56,7 @@ def sections(context: SlurmContext) -> tuple[Section, ...]:
         _section(context, "Nodes that come and go", _power(context)),
         _section(context, "Patience", _patience()),
         _section(context, "Jobs", _jobs(context)),
-        _section(context, "Scheduling and fair share", _scheduling()),
+        _section(context, "Scheduling and fair share", _scheduling(context)),
         _section(context, "Accounting", _accounting(context)),
         _section(context, "What the machines can do", _machines(context)),
         _section(context, "Logs", _logs()),
@@ -142,7 +142,7 @@ def _jobs(context: SlurmContext) -> dict[str, Value]:
     }
 
 
-def _scheduling() -> dict[str, Value]:
+def _scheduling(context: SlurmContext) -> dict[str, Value]:
     return {
         "SchedulerType": "sched/backfill",
         "SchedulerParameters": (
@@ -157,8 +157,11 @@ def _scheduling() -> dict[str, Value]:
         ),
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_Core_Memory",
-        "PreemptType": "preempt/qos",
+        # Partitions are cluster.yaml's; QOS that preempt each other are an admin's to make.
+        "PreemptType": f"preempt/{'partition_prio' if context.preempts else 'qos'}",
         "PreemptMode": "REQUEUE",
+        # The job's own --signal comes when its grace time begins, and it saves as for a time limit.
+        "PreemptParameters": ("send_user_signal",),
         "PriorityType": "priority/multifactor",
         "PriorityFlags": ("MAX_TRES",),
         "PriorityDecayHalfLife": "14-0",

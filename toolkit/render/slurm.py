@@ -61,6 +61,8 @@ def partition_line(part: PartitionLine) -> str:
         "MaxTime": part.max_time,
         "DefMemPerCPU": part.memory_per_cpu,
         "SuspendTime": part.suspend_time,
+        "PriorityTier": part.priority if part.priority > 1 else "",
+        "GraceTime": part.grace_seconds or "",
         "TRESBillingWeights": ",".join(_weight(unit, value) for unit, value in part.billing),
         "State": "UP",
     }

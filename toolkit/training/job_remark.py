@@ -18,6 +18,8 @@ PERIOD = 60.0
 
 TIMEOUT = 30.0
 LONGEST = 1024
+_BETWEEN = " | "
+_OURS = "toolkit: "
 _MARK = re.compile(r"\s*toolkit:checkpoint=\d+")
 
 Call = Callable[[Sequence[str]], str]
@@ -59,6 +61,30 @@ def marked(comment: str, at: float) -> str:
     mark = f"toolkit:checkpoint={int(at)}"
     kept = _MARK.sub("", comment)[: LONGEST - len(mark) - 1]
     return f"{kept} {mark}".strip()
+
+
+def noted(comment: str, text: str) -> str:
+    """The comment with a line of ours at its end.
+
+    What the user wrote and the checkpoint's mark stay; where it gets too long, our own oldest
+    lines go.
+    """
+    marks = "".join(_MARK.findall(comment))
+    parts = [part for part in _MARK.sub("", comment).split(_BETWEEN) if part]
+    line = _plain(text)
+    while (room := LONGEST - len(_BETWEEN.join([*parts, ""])) - len(marks)) < len(line):
+        ours = [at for at, part in enumerate(parts) if part.startswith(_OURS)]
+        if not ours:
+            line = line[: max(0, room)]
+            break
+        del parts[ours[0]]
+    return _BETWEEN.join([*parts, line] if line else parts) + marks
+
+
+def _plain(text: str) -> str:
+    """Printable, without what quotes or parts a comment; long texts are cut."""
+    kept = "".join(char if " " <= char <= "~" and char not in "\"'`\\|" else " " for char in text)
+    return " ".join(kept.split())[: LONGEST // 2]
 
 
 def for_job(job_id: str, environment: Mapping[str, str] = os.environ) -> JobRemark | None:

@@ -34,6 +34,12 @@ class AttemptRecord:
     instances: tuple[Mapping[str, Any], ...]
     cost_usd: str | None  # estimate: price x seconds x machines; None where no price is known
     detail: str = ""
+    rule: str = ""  # what told the cause, and of which edition: `nccl@1`
+
+    @property
+    def key(self) -> str:
+        """The attempt's name, as `Attempt.key` has it."""
+        return f"{self.job_id}.{self.restart_count}"
 
     def ended(self, *, at: float, cause: str, step_end: int, detail: str = "") -> Self:
         """The same attempt, over."""
@@ -65,6 +71,10 @@ class Ledger:
     def update(self, record: AttemptRecord) -> None:
         """Put `record` in place of the last attempt."""
         self._write([*self.attempts()[:-1], record])
+
+    def amend(self, record: AttemptRecord) -> None:
+        """Put `record` in place of the attempt of the same number."""
+        self._write([record if one.attempt == record.attempt else one for one in self.attempts()])
 
     def close_lost(self, *, last_seen: float, step_end: int) -> AttemptRecord | None:
         """Close a last attempt that is still `running` although another one has begun."""

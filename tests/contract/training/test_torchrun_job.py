@@ -59,6 +59,7 @@ class Cluster:
             "TOOLKIT_ENV": str(self.root / "env"),
             "TOOLKIT_LIB": str(REPO),
             "TOOLKIT_STOP_DIR": str(self.root / "stop"),
+            "TOOLKIT_LOG": str(self.root / f"job-{job}.log"),
             **({"SLURM_RESTART_COUNT": str(restart)} if restart else {}),
             **more,
         }
@@ -176,7 +177,8 @@ def test_stopped_killed_and_resumed_the_run_ends_with_the_same_bits(cluster):
         "finished",
     ]
     assert found.attempts[1]["cause"] == "time-limit"
-    assert found.attempts[2]["cause"] in ("peer-lost", "terminated")
+    # A rank that is killed without a word is most often the memory killer's.
+    assert found.attempts[2]["cause"] in ("transient", "out-of-memory")
     assert found.attempts[3]["cause"] == "lost"
     first, second = found.attempts[:2]
     assert first["step_end"] == second["step_start"]
@@ -215,7 +217,7 @@ def test_a_script_that_fails_is_not_brought_back(cluster):
         "    raise ValueError('no such column')\n"
     )
     assert cluster.run(5, 0, script="bad.py") == 1
-    assert '"detail": "ValueError: no such column"' in cluster.log(5)
+    assert "[toolkit] not brought back: error (exception: " in cluster.log(5)
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,16 @@ def test_a_refusal_before_the_last_launch_is_history():
     assert found.tried[-1].outcome == "launched"
 
 
+def test_a_held_job_says_what_it_noted_itself():
+    """The reason of a hold is in the job's own comment (toolkit.training.ending)."""
+    noted = "mine | toolkit: held: 3 attempts began at step 40; to go on: scontrol release 7"
+    found = job.explain(sheet(pending("JobHeldUser", comment=noted)), 7)
+    assert f"comment: {noted}" in found.because
+    over = JobFact(7, states=("FAILED",), comment="toolkit: error (exception: KeyError)")
+    found = job.explain(sheet(over), 7)
+    assert "comment: toolkit: error (exception: KeyError)" in found.because
+
+
 def test_a_held_job_waits_for_a_person():
     found = job.explain(sheet(pending("JobHeldAdmin")), 7)
     assert found.next == "nothing until somebody runs: scontrol release 7"

@@ -87,6 +87,15 @@ CASES = {
     "unkillable-step": ([], ["MessageTimeout=60"], "24.11"),
     "batch-start": (["BatchStartTimeout"], [], "24.11"),
     "preempt-mode": ([], ["PreemptMode=SUSPEND,GANG"], "24.11"),
+    "preempt-signal": (["PreemptParameters"], [], "24.11"),
+    "preempt-grace": (
+        ["PreemptType"],
+        [
+            "PreemptType=preempt/partition_prio",
+            "PartitionName=high Nodes=gpu-001 SuspendTime=30 PriorityTier=10",
+        ],
+        "24.11",
+    ),
     "metrics-private": ([], ["MetricsType=metrics/openmetrics", "PrivateData=jobs"], "25.11"),
 }  # fmt: skip
 

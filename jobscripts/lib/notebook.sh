@@ -1,0 +1,64 @@
+# shellcheck shell=bash
+# A Jupyter server that ends itself when idle, and in order when the job has to stop.
+
+# Runs the server and exits the job: 0 idle or shut down, 85 its machine is taken (bring me back).
+notebook() {
+  local program idle=$((${TOOLKIT_IDLE_MINUTES:-30} * 60))
+  program=$(_notebook_program) || refuse "no Jupyter in the Python environment $TOOLKIT_ENV:" \
+    "add jupyterlab to training.requirements in cluster.yaml, or set TOOLKIT_ENV"
+  _token
+  echo "[toolkit] the notebook is at $MASTER_ADDR:$MASTER_PORT; from your computer, in two windows:"
+  echo "[toolkit]   toolkit login     (or any way in that forwards $MASTER_ADDR:$MASTER_PORT)"
+  echo "[toolkit]   http://localhost:$MASTER_PORT, with the token in $TOOLKIT_RUN_DIR/token"
+  echo "[toolkit] it ends after $((idle / 60)) idle minutes"
+  # Kernels that sit idle go first; a server without kernels and requests ends by itself.
+  "$program" --no-browser --ip="$MASTER_ADDR" --port="$MASTER_PORT" --ServerApp.port_retries=0 \
+    --MappingKernelManager.cull_idle_timeout="$idle" --MappingKernelManager.cull_connected=True \
+    --MappingKernelManager.cull_interval=60 --ServerApp.shutdown_no_activity_timeout="$idle" &
+  _end_when_asked "$!"
+}
+
+_notebook_program() {
+  local name
+  for name in jupyter-lab jupyter-notebook jupyter-server; do
+    [[ -x $TOOLKIT_ENV/bin/$name ]] && { printf '%s\n' "$TOOLKIT_ENV/bin/$name"; return; }
+  done
+  return 1
+}
+
+# The token is in a file of the user's own and in the environment: not in the log, not in `ps`.
+_token() {
+  local file=$TOOLKIT_RUN_DIR/token
+  [[ -s $file ]] || (umask 077 && od -An -N24 -tx1 /dev/urandom | tr -d ' \n' >"$file")
+  JUPYTER_TOKEN=$(<"$file")
+  export JUPYTER_TOKEN
+}
+
+# Look for a stop request while the server runs. SIGTERM lets it end its kernels.
+_end_when_asked() {
+  local server=$1 key shared
+  key=$(_attempt_key)
+  shared=${TOOLKIT_STOP_DIR:-/shared/.toolkit/stop}/$key.json
+  while kill -0 "$server" 2>/dev/null; do
+    if [[ -e $shared ]]; then
+      _end_server "$server"
+      echo "[toolkit] the machine is taken: the notebook comes back on another"
+      exit 85
+    fi
+    if [[ -e $TOOLKIT_RUN_DIR/stop.$key.json ]]; then
+      _end_server "$server"
+      grep -q preemption "$TOOLKIT_RUN_DIR/stop.$key.json" && exit 85
+      echo "[toolkit] the time limit is near: the notebook ends"
+      exit 0
+    fi
+    sleep 1 &
+    wait "$!" # a signal ends a wait at once, and a foreground sleep not
+  done
+  wait "$server"
+  exit $?
+}
+
+_end_server() {
+  kill -TERM "$1" 2>/dev/null
+  wait_for_step "$1"
+}

@@ -1,0 +1,138 @@
+"""Which jobs should come back although Slurm has let them end: their machine was taken from them.
+
+Slurm requeues the jobs of a node that it knows to be gone. But the ranks on the other nodes notice
+first, and a script that ends with their error is a failed job, minutes before EC2 or Slurm has said
+a word. Here the job's end is held against the machines' ends. Pure: reconcile does it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmplugins import names
+from slurmplugins.errors import BadName
+from slurmplugins.model import REASON_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from slurmplugins.names import NodeName
+    from slurmplugins.world import World
+
+DO_NOT_REQUEUE: Final = 93
+"""A training job's "don't bring me back" (toolkit.training.verdict)."""
+
+BEFORE: Final = 150.0
+"""A job may end this long before its machine: a spot notice is two minutes."""
+
+AFTER: Final = 120.0
+"""And this long after: what is left of it ends when its collectives fail."""
+
+REMEMBERED: Final = 300.0
+"""slurmctld forgets an ended job after MinJobAge, 300 s by default."""
+
+_ENDED_BADLY: Final = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL"})
+
+
+@dataclass(frozen=True, slots=True)
+class EndedJob:
+    """A batch job that is over. `code`: its exit code, None where a signal ended it."""
+
+    id: int
+    flags: frozenset[str]
+    nodes: str
+    ended_at: float
+    code: int | None
+    requeue: bool
+    admin_comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A machine that ended, or fell silent, without our doing."""
+
+    node: NodeName
+    what: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comeback:
+    """`why` goes into the job's AdminComment, and says which machine: once is enough."""
+
+    job: int
+    why: str
+
+
+def losses(world: World) -> tuple[Loss, ...]:
+    """Machines that went lately, as EC2 lists them, and nodes that do not answer now."""
+    gone = [
+        Loss(machine.node, machine.id, world.now if machine.ended_at is None else machine.ended_at)
+        for machine in world.instances
+        if machine.node is not None
+        and not machine.state.live
+        and machine.id not in world.claims.ended
+    ]
+    known = {loss.node for loss in gone}
+    silent = [
+        Loss(name, node.instance_id or name, world.now)
+        for name in world.config.pool_by_node
+        if (node := world.nodes.get(name)) is not None
+        and name not in known
+        and node.silent
+        and not (node.off or node.powering_up)
+    ]
+    recent = REMEMBERED + BEFORE
+    return tuple(loss for loss in (*gone, *silent) if world.now - loss.at <= recent)
+
+
+def due(jobs: Iterable[EndedJob], lost: Iterable[Loss]) -> tuple[Comeback, ...]:
+    """The jobs to requeue, each for the first of its machines that was lost as it ended."""
+    by_node: dict[str, Loss] = {loss.node: loss for loss in lost}
+    found = []
+    for job in jobs:
+        if not (job.requeue and job.flags & _ENDED_BADLY) or job.code == DO_NOT_REQUEUE:
+            continue
+        loss = next(iter(_of(job, by_node)), None)
+        if loss is not None and loss.what not in job.admin_comment:
+            text = f"{REASON_PREFIX} brought back: it ended as it lost {loss.node} ({loss.what})"
+            found.append(Comeback(job.id, text))
+    return tuple(found)
+
+
+def _of(job: EndedJob, by_node: Mapping[str, Loss]) -> list[Loss]:
+    try:
+        nodes = names.expand(job.nodes)
+    except BadName:
+        return []  # not nodes of ours
+    return [
+        loss
+        for node in nodes
+        if (loss := by_node.get(node)) and -BEFORE <= job.ended_at - loss.at <= AFTER
+    ]
+
+
+def parse(item: Mapping[str, Any]) -> EndedJob | None:
+    """A job of `scontrol show jobs --json`; None for one that is no batch job."""
+    states = item.get("job_state") or ()
+    if not item.get("batch_flag"):
+        return None
+    code = item.get("exit_code")
+    code = code if isinstance(code, dict) else {}
+    exited = "SUCCESS" not in (status := code.get("status") or ()) and "SIGNALED" not in status
+    return EndedJob(
+        id=int(item.get("job_id") or 0),
+        flags=frozenset(states if isinstance(states, list) else str(states).split(",")),
+        nodes=str(item.get("nodes") or ""),
+        ended_at=_number(item.get("end_time")),
+        code=int(_number(code.get("return_code"))) if exited else None,
+        requeue=bool(item.get("requeue")),
+        admin_comment=str(item.get("admin_comment") or ""),
+    )
+
+
+def _number(value: object) -> float:
+    if isinstance(value, dict):
+        value = value.get("number")
+    return float(value) if isinstance(value, int | float) else 0.0

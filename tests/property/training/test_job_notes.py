@@ -1,0 +1,28 @@
+"""Laws of the job's comment: whatever is noted, the user's words and the checkpoint's mark stay."""
+
+from hypothesis import given, strategies as st
+
+from toolkit.training.job_remark import LONGEST, marked, noted
+
+users = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="|:"))
+lines = st.lists(st.text(max_size=700).map("toolkit: held {}".format), max_size=6)
+
+
+@given(users, lines, st.integers(0, 2**33))
+def test_what_others_wrote_stays_and_the_newest_line_is_there(user, texts, at):
+    comment = user
+    for text in texts:
+        comment = noted(marked(comment, at), text)
+        assert len(comment) <= LONGEST
+        assert comment.startswith(user)
+        assert comment.endswith(f"toolkit:checkpoint={at}")
+        assert comment.count("toolkit:checkpoint=") == 1
+        assert "toolkit: held" in comment
+
+
+@given(st.text(max_size=3000))
+def test_a_note_is_plain_and_bounded(text):
+    comment = noted("", text)
+    assert len(comment) <= LONGEST
+    assert comment.isascii()
+    assert not set(comment) & set("\"'`|\n")

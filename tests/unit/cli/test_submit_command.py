@@ -1,0 +1,133 @@
+"""`toolkit submit`: what it adds is seen, what it finds stops it, sbatch gets what is printed."""
+
+import json
+import os
+
+import pytest
+
+from toolkit.cli import run
+from toolkit.submit import checks, plan
+from toolkit.submit.slurm_side import SlurmSide
+
+GOOD = "#!/bin/bash\n#SBATCH --requeue\n#SBATCH --open-mode=append\npython tokenize.py\n"
+BARE = "#!/bin/bash\npython tokenize.py\n"
+PROGRAM = """#!/bin/bash
+echo "$(basename "$0") $*" >>"$CALLS"
+case "$(basename "$0") $*" in
+  "sinfo "*) printf 'spot\\nany\\n' ;;
+  "sacctmgr "*) printf 'vision\\nvision\\n' ;;
+  "sbatch --test-only "*"--nodes=99"*) echo "sbatch: error: Requested node" >&2; exit 1 ;;
+  "sbatch --test-only "*) ;;
+  "sbatch "*) echo "4711;demo" ;;
+esac
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """A machine with Slurm's programs, which write down how they are called."""
+    (tmp_path / "bin").mkdir()
+    for name in ("sbatch", "sinfo", "sacctmgr"):
+        program = tmp_path / "bin" / name
+        program.write_text(PROGRAM)
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    for name in [name for name in os.environ if name.startswith("SBATCH_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.sbatch").write_text(GOOD)
+    (tmp_path / "bare.sbatch").write_text(BARE)
+    (tmp_path / "bad.sbatch").write_text(GOOD.replace("--requeue", "--no-requeue"))
+    return tmp_path
+
+
+def submitted(cluster):
+    lines = (cluster / "calls").read_text().splitlines() if (cluster / "calls").exists() else []
+    return [line for line in lines if line.startswith("sbatch ") and "--test-only" not in line]
+
+
+def test_a_good_script_goes_to_sbatch_as_it_is(cluster, capsys):
+    assert run(["submit", "--partition=spot", "good.sbatch", "--epochs", "3"]) == 0
+    assert submitted(cluster) == ["sbatch --parsable --partition=spot good.sbatch --epochs 3"]
+    out = capsys.readouterr().out
+    assert "$ sbatch --parsable --partition=spot good.sbatch --epochs 3" in out
+    assert "job 4711" in out
+
+
+def test_what_nobody_said_is_added_and_said(cluster, capsys):
+    assert run(["submit", "bare.sbatch"]) == 0
+    assert submitted(cluster) == ["sbatch --parsable --requeue --open-mode=append bare.sbatch"]
+    assert "added --open-mode=append" in capsys.readouterr().out
+
+
+def test_what_somebody_said_is_not_contradicted(cluster, monkeypatch):
+    monkeypatch.setenv("SBATCH_OPEN_MODE", "truncate")
+    assert run(["submit", "--no-requeue", "bare.sbatch"]) == 0
+    assert submitted(cluster) == ["sbatch --parsable --no-requeue bare.sbatch"]
+
+
+def test_an_error_stops_it_unless_forced(cluster, capsys):
+    assert run(["submit", "bad.sbatch"]) == 1
+    assert submitted(cluster) == []
+    said = capsys.readouterr()
+    assert "[no-requeue]" in said.out
+    assert "[submit-refused]" in said.err
+    assert run(["submit", "--force", "bad.sbatch"]) == 0
+    assert len(submitted(cluster)) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "fix"),
+    [("--partition=spto", "--partition=spot"), ("--account=visoin", "--account=vision")],
+)
+def test_a_name_that_is_none_is_found_before_slurm_is_asked(cluster, capsys, option, fix):
+    assert run(["submit", option, "good.sbatch"]) == 1
+    assert f"fix: {fix}" in capsys.readouterr().out
+
+
+def test_slurms_own_refusal_is_an_error_too(cluster, capsys):
+    assert run(["submit", "--nodes=99", "good.sbatch"]) == 1
+    assert "Slurm would not take it: Requested node" in capsys.readouterr().out
+
+
+def test_a_dry_run_submits_nothing_and_says_everything(cluster, capsys):
+    assert run(["submit", "--dry-run", "--json", "bare.sbatch", "x"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["argv"] == [
+        "sbatch", "--parsable", "--requeue", "--open-mode=append", "bare.sbatch", "x",
+    ]  # fmt: skip
+    assert [one["option"] for one in said["added"]] == ["--requeue", "--open-mode=append"]
+    assert said["job"] is None
+    assert submitted(cluster) == []
+    assert run(["submit", "--dry-run", "bad.sbatch"]) == 1
+
+
+def test_a_stop_that_takes_longer_than_the_notice_is_said_beforehand(cluster, capsys):
+    words = ["submit", "--dry-run", "--write-gib-s=0.5", "--checkpoint-gib=98", "good.sbatch"]
+    assert run(words) == 0
+    assert "a stop takes 216 s and a spot notice gives 120" in capsys.readouterr().out
+    assert checks.Save(98, 1.2).seconds < checks.NOTICE
+
+
+def test_without_sbatch_or_a_script_the_usage_is_wrong(cluster, monkeypatch):
+    assert run(["submit", "--nodes=2"]) == 2
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert run(["submit", "good.sbatch"]) == 2
+
+
+def test_the_command_line_goes_before_the_environment_before_the_script():
+    text = "#!/bin/bash\n#SBATCH -p any\n#SBATCH -A vision\n"
+    found = plan.plan([], "x", [], text=text, environment={"SBATCH_PARTITION": "spot"})
+    assert (found.partition, found.account) == ("spot", "vision")
+    found = plan.plan(["-p", "gpu"], "x", [], text=text, environment={"SBATCH_PARTITION": "spot"})
+    assert found.partition == "gpu"
+
+
+def test_without_accounting_no_account_is_wrong():
+    class Runner:
+        def run(self, argv, *, timeout=60):
+            return ""
+
+    wanted = plan.plan(["--account=any"], "x", [], text=GOOD, environment={})
+    assert checks.findings(wanted, GOOD, SlurmSide(Runner()), user="ada", save=None) == ()

@@ -1,0 +1,146 @@
+"""What `toolkit lint` says about scripts, and what it leaves alone."""
+
+from pathlib import Path
+
+import pytest
+
+from toolkit.lint import script, shell
+from toolkit.lint.check import RULES, check
+from toolkit.lint.finding import Severity
+
+REPO = Path(__file__).resolve().parents[3]
+HEAD = """#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR1@90
+source lib.sh
+"""
+LAUNCH = "srun --kill-on-bad-exit=1 torchrun --shutdown-timeout=60 --rdzv-endpoint=$ADDR:$PORT t.py"
+
+
+def slugs(text):
+    return {found.slug for found in check(text)}
+
+
+@pytest.mark.parametrize(
+    "path", sorted((REPO / "jobscripts").glob("*.sbatch")), ids=lambda p: p.name
+)
+def test_our_own_scripts_are_clean(path):
+    assert check(path.read_text()) == ()
+
+
+def test_a_careful_script_is_left_alone():
+    assert slugs(HEAD + LAUNCH + " &\nwait $!\nexit $?\n") == set()
+
+
+@pytest.mark.parametrize(
+    ("slug", "before", "after"),
+    [
+        ("open-mode", "#SBATCH --open-mode=append\n", ""),
+        ("requeue-unsaid", "#SBATCH --requeue\n", ""),
+        ("no-requeue", "--requeue", "--no-requeue"),
+        ("no-warning-signal", "#SBATCH --signal=B:USR1@90\n", ""),
+        ("signal-to-all", "B:USR1", "USR1"),
+        ("signal-untrapped", "source lib.sh", "true"),
+        ("signal-late", "USR1@90", "USR1@10"),
+        ("trap-in-vain", "source lib.sh", "trap stop USR1\ntrue"),
+        ("node-pinned", "--nodes=2", "--nodes=2 --nodelist=gpu-001"),
+        ("directive-ignored", "source lib.sh", "source lib.sh\n#SBATCH --time=10"),
+        ("kill-on-bad-exit", "--kill-on-bad-exit=1", ""),
+        ("shutdown-timeout", "--shutdown-timeout=60", ""),
+        ("shutdown-timeout", "--shutdown-timeout=60", "--shutdown-timeout=20"),
+        ("fixed-port", "$ADDR:$PORT", "$ADDR:29500"),
+        ("fixed-port", "$ADDR:$PORT", "$ADDR"),
+        ("fixed-port", "source lib.sh", "export MASTER_PORT=29500; source lib.sh"),
+        ("hostname-rendezvous", "$ADDR:$PORT", "$(hostname):$PORT"),
+        ("hostname-rendezvous", "source lib.sh", "MASTER_ADDR=`hostname -s`\nsource lib.sh"),
+        ("exit-code-lost", "t.py", "t.py | tee log.txt"),
+        ("exit-code-lost", "t.py", "t.py || true"),
+        ("exit-code-lost", "t.py", 't.py\necho "over"'),
+        ("exit-code-lost", "t.py", "t.py &\nwait"),
+        ("requeue-loop", "t.py", "t.py || scontrol requeue $SLURM_JOB_ID"),
+        ("saved-on-node", "t.py", "t.py --checkpoint-dir=/tmp/run"),
+        ("auto-resume-container", "srun", "srun --auto-resume=1 --container-image=a.sqsh"),
+        ("deepspeed-launcher", LAUNCH, "srun --kill-on-bad-exit=1 deepspeed --hostfile h t.py"),
+    ],
+)
+def test_what_loses_work_is_reported(slug, before, after):
+    text = HEAD + LAUNCH + "\n"
+    assert slug not in slugs(text)
+    found = [one for one in check(text.replace(before, after)) if one.slug == slug]
+    assert found
+    assert all(one.fix and one.message for one in found)
+
+
+@pytest.mark.parametrize(
+    ("slug", "text"),
+    [
+        # On nodes of its own a port can't be another job's.
+        ("fixed-port", HEAD.replace("--nodes=2", "--nodes=2 --exclusive") + "MASTER_PORT=29500\n"),
+        # One node knows its own name.
+        ("hostname-rendezvous", HEAD.replace("nodes=2", "nodes=1") + "MASTER_ADDR=$(hostname)\n"),
+        # These are addresses, not names.
+        ("hostname-rendezvous", HEAD + "MASTER_ADDR=$(hostname -I | cut -d' ' -f1)\n"),
+        # Lightning handles the signal in every rank.
+        ("signal-to-all", HEAD.replace("B:", "") + "srun -K python train.py\n"),
+        # A script that only prepares data has no work to lose between two checkpoints.
+        ("no-warning-signal", "#!/bin/bash\n#SBATCH -N 1\npython tokenize.py\n"),
+        ("no-warning-signal", HEAD.replace("signal", "x") + "srun python /train/download.py\n"),
+        # The options of a script that this one writes are not its own.
+        ("directive-ignored", HEAD + "cat > b.sbatch <<EOF\n#SBATCH --time=1\nEOF\n"),
+        ("exit-code-lost", HEAD + "set -eo pipefail\n" + LAUNCH + " | tee log\necho over\n"),
+        ("exit-code-lost", HEAD + LAUNCH + "\ncode=$?\necho over\nexit $code\n"),
+        ("deepspeed-launcher", HEAD + "pip install deepspeed==0.16\necho deepspeed x\n"),
+        ("shutdown-timeout", HEAD + "echo torchrun x\n# torchrun y\n"),
+    ],
+)
+def test_what_does_no_harm_is_not(slug, text):
+    assert slug not in slugs(text)
+
+
+def test_a_launch_is_understood_through_the_scripts_own_variables():
+    text = (
+        HEAD + "declare -a ARGS=(\n  --kill-on-bad-exit=1 # stop all\n)\n"
+        'RUN="torchrun \\\n  --rdzv-endpoint=$(hostname)"\nsrun "${ARGS[@]}" $RUN t.py\n'
+    )
+    (launch,) = script.parse(text).launches
+    assert (launch.kind, launch.line, launch.srun) == ("torchrun", 12, True)
+    assert "kill-on-bad-exit" not in slugs(text)
+    assert "hostname-rendezvous" in slugs(text)
+
+
+def test_a_comment_in_the_script_silences_a_rule():
+    text = HEAD + LAUNCH.replace("--kill-on-bad-exit=1", "") + "\n"
+    assert "kill-on-bad-exit" in slugs(text)
+    assert "kill-on-bad-exit" not in slugs(text + "# toolkit-lint: ignore=kill-on-bad-exit one\n")
+
+
+def test_errors_come_first_and_every_slug_is_one_rules():
+    found = check("#!/bin/bash\n#SBATCH -N2 --no-requeue\nsrun torchrun t.py | tee x\n")
+    kinds = [one.severity for one in found]
+    assert kinds == sorted(kinds, key=lambda kind: kind is not Severity.ERROR)
+    assert len({rule.slug for rule in RULES}) == len(RULES)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "#!/bin/bash\n", "'", '"$(', "cat <<EOF\nx", "\\", "#SBATCH '"]
+)
+def test_no_text_is_too_broken_to_read(text):
+    check(text)
+
+
+def test_short_and_long_options_are_the_same():
+    read = script.parse("#!/bin/sh\n#SBATCH -N 4 -p spot # comment\n#SBATCH --time 10\n")
+    assert {n: d.value for n, d in read.directives.items()} == {
+        "nodes": "4", "partition": "spot", "time": "10",
+    }  # fmt: skip
+
+
+def test_commands_know_their_lines_through_quotes_and_documents():
+    text = 'a\n"b\nc"\ncat <<EOF\ninner\nEOF\nd # e\n'
+    found, documents = shell.commands(text)
+    assert [(one.line, one.inner) for one in found] == [
+        (1, False), (2, False), (4, False), (5, True), (7, False),
+    ]  # fmt: skip
+    assert documents == {5, 6}

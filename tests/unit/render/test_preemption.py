@@ -1,0 +1,43 @@
+"""Partitions of different priority: who gives way, and how long they have."""
+
+from tests.unit.render.render_samples import PRICES, a_config
+from toolkit.deploy import assets
+from toolkit.render import traps
+from toolkit.render.context import slurm_context
+from toolkit.render.slurm import slurm_files
+from toolkit.render.slurm_conf import parse
+from toolkit.render.versions import SlurmVersion
+
+
+def rendered(**partitions):
+    config = a_config(
+        partitions={
+            name: {"pools": ["gpu"], "default": name == "spot", **more}
+            for name, more in partitions.items()
+        },
+    )
+    text = slurm_files(slurm_context(config, PRICES), assets.directory("templates"))["slurm.conf"]
+    return parse(text)
+
+
+def test_partitions_of_one_priority_leave_preemption_to_qos():
+    conf = rendered(spot={}, urgent={})
+    assert conf.get("PreemptType").value == "preempt/qos"
+    assert [part.get("GraceTime") for part in conf.partitions] == ["", ""]
+
+
+def test_a_higher_partition_takes_nodes_from_a_lower_which_has_its_grace():
+    conf = rendered(spot={}, team={"grace_seconds": 60, "priority": 5}, urgent={"priority": 10})
+    assert conf.get("PreemptType").value == "preempt/partition_prio"
+    assert conf.get("PreemptMode").value == "REQUEUE"
+    assert conf.words("PreemptParameters") == ("send_user_signal",)
+    tiers = [(p.name, p.get("PriorityTier"), p.get("GraceTime")) for p in conf.partitions]
+    assert tiers == [("spot", "", "120"), ("team", "5", "60"), ("urgent", "10", "")]
+    assert traps.check(conf, SlurmVersion.parse("24.11")) == ()
+
+
+def test_a_grace_of_nothing_is_a_trap():
+    conf = rendered(spot={"grace_seconds": 0}, urgent={"priority": 10})
+    assert {item.slug for item in traps.check(conf, SlurmVersion.parse("24.11"))} == {
+        "preempt-grace"
+    }

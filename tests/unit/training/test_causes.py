@@ -1,0 +1,97 @@
+"""Telling causes apart: what is stated before what is seen, roots before what follows from them."""
+
+from pathlib import Path
+
+import pytest
+
+from toolkit.training import ending
+from toolkit.training.cause import Cause, Evidence, tail
+from toolkit.training.cause_rules import RULES, classify
+
+CORPUS = Path(__file__).resolve().parents[2] / "corpus"
+LOGS = sorted(CORPUS.glob("*/*/*.log"))
+OOM = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB."
+WATCHDOG = "[rank0]:[E1121 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation"
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: f"{log.parent.name}-{log.stem}")
+def test_every_labelled_log_gets_its_label(log):
+    assert classify(Evidence(code=1, log=tail(log.read_text()))).cause == log.parent.name
+
+
+def test_the_labelled_set_is_large_and_has_every_cause_a_log_can_tell():
+    labels = {log.parent.name for log in LOGS}
+    assert len(LOGS) >= 100
+    assert labels == {
+        "transient", "out-of-memory", "error", "preemption", "node-failure", "time-limit",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("evidence", "cause"),
+    [
+        (Evidence(verdict="done finished"), Cause.FINISHED),
+        (Evidence(code=0), Cause.FINISHED),
+        (Evidence(verdict="resume spot-interruption", log=OOM), Cause.SPOT),
+        (Evidence(verdict="resume time-limit"), Cause.TIME_LIMIT),
+        (Evidence(verdict="resume preemption"), Cause.PREEMPTED),
+        # The notice came, and the save did not make it.
+        (Evidence(code=1, stop="spot-interruption", log=WATCHDOG), Cause.SPOT),
+        # The node went without a notice; its peers only see their connections go.
+        (Evidence(code=1, nodes="gpu-002 DOWN,CLOUD toolkit: interrupted (Server.Spot)"),
+         Cause.SPOT),
+        (Evidence(code=1, nodes="gpu-002 ALLOCATED,NOT_RESPONDING", log=WATCHDOG), Cause.NODE),
+        (Evidence(code=1, nodes="gpu-002 DOWN toolkit: machine-ended"), Cause.NODE),
+        # A healthy node explains nothing.
+        (Evidence(code=1, nodes="gpu-002 ALLOCATED,CLOUD", log=WATCHDOG + " timeout"),
+         Cause.TRANSIENT),
+        (Evidence(state="OUT_OF_MEMORY", code=1), Cause.MEMORY),
+        (Evidence(state="PREEMPTED", code=1), Cause.PREEMPTED),
+        (Evidence(state="NODE_FAIL", code=1), Cause.NODE),
+        (Evidence(state="CANCELLED,COMPLETING", verdict="resume terminated"), Cause.CANCELLED),
+        (Evidence(code=1, verdict="resume peer-lost x"), Cause.TRANSIENT),
+        (Evidence(code=137), Cause.MEMORY),
+        (Evidence(code=1), Cause.ERROR),
+        (Evidence(), Cause.ERROR),
+    ],
+)  # fmt: skip
+def test_what_is_stated_goes_before_what_a_log_suggests(evidence, cause):
+    assert classify(evidence).cause is cause
+
+
+def test_the_rank_that_ran_out_of_memory_is_heard_above_those_that_waited_for_it():
+    waited = f"{WATCHDOG} timeout: WorkNCCL\n" * 50
+    for log in (f"{OOM}\n{waited}", f"{waited}{OOM}\n"):
+        assert classify(Evidence(code=1, log=log)).rule == "gpu-memory"
+
+
+def test_what_python_says_while_it_ends_is_no_evidence():
+    log = (
+        "Exception ignored in: <function Loader.__del__ at 0x7f>\n"
+        "Traceback (most recent call last):\n"
+        '  File "loader.py", line 3, in __del__\n'
+        "AttributeError: 'NoneType' object has no attribute 'close'\n"
+        "torch.distributed.DistNetworkError: Connection reset by peer\n"
+    )
+    assert classify(Evidence(code=1, log=tail(log))).cause is Cause.TRANSIENT
+
+
+def test_an_answer_names_its_rule_its_edition_and_the_line_it_saw():
+    found = classify(Evidence(code=1, log=f"step 1\n  {OOM}  \nstep 2\n"))
+    assert (found.rule, found.seen) == ("gpu-memory", OOM)
+    assert found.version >= 2
+
+
+def test_rules_have_names_of_their_own():
+    assert len({rule.slug for rule in RULES}) == len(RULES)
+
+
+def test_a_large_log_is_looked_at_from_its_end():
+    log = OOM + "\n" + "step\n" * 200_000 + "KeyError: 'x'\n"
+    assert classify(Evidence(code=1, log=tail(log))).rule == "exception"
+
+
+def test_a_log_alone_can_be_explained_from_the_command_line(capsys):
+    log = CORPUS / "attempts" / "out-of-memory" / "cuda-oom.log"
+    assert ending.main(["--explain", str(log)]) == 1
+    assert capsys.readouterr().out.startswith("out-of-memory gpu-memory@")

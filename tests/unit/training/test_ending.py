@@ -1,0 +1,172 @@
+"""The end of an attempt: what the ledger, Slurm and the batch script are told."""
+
+import json
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from toolkit.training import verdict
+from toolkit.training.ending import Ending
+from toolkit.training.files import write_json
+from toolkit.training.ledger import Ledger
+from toolkit.training.slurm_job import SlurmJob
+
+NOW = 2_000_000_000.0
+KEYERROR = "[rank0]: KeyError: 'x'\n"
+NCCL = "[rank0]: ncclRemoteError: A call failed possibly due to a network error\n"
+
+
+class FakeScontrol:
+    """A slurmctld with one job, that does what scontrol asks."""
+
+    def __init__(self, *, comment="", nodes=(), deaf=False) -> None:
+        self.job = {"comment": comment, "job_state": ["RUNNING"], "nodes": "gpu-[001-002]"}
+        self.nodes, self.deaf = list(nodes), deaf
+        self.done: list[str] = []
+        self.asked = 0
+
+    def __call__(self, argv) -> str:
+        verb = argv[1:]
+        self.asked += 1
+        if self.deaf:
+            raise subprocess.TimeoutExpired(list(argv), 10)
+        if verb[:2] == ["show", "job"]:
+            return json.dumps({"jobs": [self.job]})
+        if verb[:2] == ["show", "nodes"]:
+            return json.dumps({"nodes": self.nodes})
+        if verb[0] == "update" and verb[-1].startswith("comment="):
+            self.job["comment"] = verb[-1].removeprefix("comment=")
+        else:
+            self.done.append(" ".join(verb))
+        return ""
+
+
+@pytest.fixture
+def ended(attempt_of, tmp_path):
+    def run(code, *, log="", restart=0, scontrol=None, word=None, **environment):
+        attempt = attempt_of(restart)
+        attempt.run_dir.mkdir(parents=True, exist_ok=True)
+        attempt.stop_dir.mkdir(exist_ok=True)
+        if word:
+            word.write(attempt.verdict_file)
+        path = tmp_path / "job.log"
+        with path.open("a") as stream:
+            stream.write(f"[toolkit] job 12, restart {restart}, run folder x\n{log}")
+        ending = Ending(
+            attempt,
+            SlurmJob("12", scontrol or FakeScontrol()),
+            {"TOOLKIT_LOG": str(path), **environment},
+            clock=lambda: NOW,
+            chance=lambda: 0.5,
+        )
+        return ending.settle(code)
+
+    return run
+
+
+def attempts(tmp_path):
+    return Ledger(tmp_path / "run" / "attempts.jsonl").attempts()
+
+
+def test_an_attempt_that_never_reached_its_loop_is_in_the_ledger_too(ended, tmp_path):
+    outcome = ended(1, log="[rank0]: ModuleNotFoundError: No module named 'x'\n")
+    assert outcome.code == 1
+    (only,) = attempts(tmp_path)
+    assert (only.cause, only.rule.split("@")[0]) == ("error", "cannot-start")
+    assert only.detail == "[rank0]: ModuleNotFoundError: No module named 'x'"
+
+
+def test_the_log_of_an_earlier_attempt_is_not_held_against_this_one(ended):
+    assert ended(1, log=KEYERROR).code == 1
+    assert ended(1, log=NCCL, restart=1).code == 85
+
+
+def test_a_transient_failure_waits_in_slurms_queue(ended):
+    scontrol = FakeScontrol(comment="mine")
+    outcome = ended(1, log=NCCL, scontrol=scontrol)
+    assert outcome.code == 85
+    assert scontrol.done[0] == "requeue 12"
+    assert scontrol.done[1].startswith("update jobid=12 StartTime=2033-05-1")
+    assert scontrol.job["comment"].startswith("mine | toolkit: transient (nccl: ")
+
+
+def test_a_spot_notice_brings_the_job_back_by_its_exit_code_alone(ended):
+    scontrol = FakeScontrol()
+    outcome = ended(1, word=verdict.resume(7, "spot-interruption"), scontrol=scontrol)
+    assert (outcome.code, scontrol.done) == (85, [])
+
+
+def test_a_job_that_gets_nowhere_is_held_with_its_reason_and_how_to_go_on(ended):
+    for restart in range(2):
+        assert ended(1, log=NCCL, restart=restart).code == 85
+    scontrol = FakeScontrol(comment="mine toolkit:checkpoint=17")
+    outcome = ended(1, log=NCCL, restart=2, scontrol=scontrol)
+    assert "3 attempts began at step 0 and got no further" in outcome.said[1]
+    assert (outcome.code, scontrol.done) == (93, ["requeuehold 12"])
+    comment = scontrol.job["comment"]
+    assert comment.startswith("mine | toolkit: held: ")
+    assert comment.endswith("to go on: scontrol release 12 toolkit:checkpoint=17")
+
+
+def test_what_the_workers_hold_is_held(ended, tmp_path):
+    scontrol = FakeScontrol()
+    word = verdict.hold(40, "no-progress", "three attempts began at step 40")
+    assert ended(1, word=word, scontrol=scontrol).code == 93
+    assert scontrol.done == ["requeuehold 12"]
+    assert attempts(tmp_path)[-1].cause == "no-progress"
+
+
+def test_a_cancelled_job_is_not_brought_back_by_what_its_workers_said(ended):
+    scontrol = FakeScontrol()
+    scontrol.job["job_state"] = ["CANCELLED", "COMPLETING"]
+    outcome = ended(143, word=verdict.resume(7, "terminated"), log=NCCL, scontrol=scontrol)
+    assert (outcome.code, scontrol.done) == (143, [])
+
+
+def test_a_node_that_slurm_has_lost_explains_the_others_errors(ended, tmp_path):
+    nodes = [{"name": "gpu-002", "state": ["DOWN", "CLOUD"], "reason": "toolkit: interrupted (x)"}]
+    assert ended(1, log=NCCL, scontrol=FakeScontrol(nodes=nodes)).code == 85
+    assert attempts(tmp_path)[-1].cause == "spot-interruption"
+
+
+@pytest.mark.parametrize(
+    ("log", "word", "code"),
+    [
+        (NCCL, None, 85),
+        (KEYERROR, None, 1),
+        ("", verdict.resume(3, "spot-interruption"), 85),
+        ("", verdict.done(9), 0),
+        ("", verdict.failed(9, "ValueError: x", 4), 4),
+    ],
+)
+def test_without_slurms_answer_the_exit_code_still_says_it(ended, log, word, code):
+    scontrol = FakeScontrol(deaf=True)
+    assert ended(1, log=log, word=word, scontrol=scontrol).code == code
+    assert scontrol.asked == 1, "a notice leaves no time to wait for it again"
+
+
+@pytest.mark.parametrize("code", [85, 93])
+def test_a_scripts_own_85_asks_slurm_for_nothing(ended, code):
+    assert ended(code, log=KEYERROR).code == 1
+
+
+def test_an_attempt_that_was_taken_before_it_could_say_so_is_no_failure_of_its_node(
+    ended, tmp_path, attempt_of
+):
+    ended(1, log=NCCL)
+    books = Ledger(tmp_path / "run" / "attempts.jsonl")
+    (first,) = books.attempts()
+    for asked, cause in ((None, "lost"), ("unheard-of", "lost"), ("spot-interruption",) * 2):
+        books.update(replace(first, cause="lost"))
+        if asked:
+            write_json(attempt_of(0).stop_files[0], {"cause": asked})
+        ended(1, word=verdict.resume(3, "time-limit"), restart=1)
+        assert books.attempts()[0].cause == cause
+        books._write(books.attempts()[:1])
+
+
+def test_a_dollar_cap_holds_the_job(ended):
+    word = verdict.resume(3, "spot-interruption")
+    assert ended(1, word=word, TOOLKIT_MAX_USD="0.01").code == 85  # no price is known
+    assert ended(1, word=word, restart=1, TOOLKIT_MAX_USD="not a number").code == 85

@@ -1,0 +1,33 @@
+"""What the smoke job calls wrong, and what it lets pass."""
+
+from dataclasses import replace
+
+import pytest
+
+from toolkit.training.smoke import Report, judge, lines
+
+GOOD = Report(
+    rank=0, host="gpu-001", gpu="A10G", gpu_problem="", wanted_gpus=1, sum_ok=True,
+    network=900.0, disk=400.0, unseen=(), clock=100.0,
+)  # fmt: skip
+OTHER = replace(GOOD, rank=1, host="gpu-002", clock=100.4)
+
+
+def test_an_allocation_that_works_has_nothing_wrong():
+    assert judge([GOOD, OTHER]) == ()
+    assert lines([GOOD])[0] == "rank 0 on gpu-001: A10G, network 900 MiB/s, disk 400 MiB/s"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"gpu_problem": "A10G multiplies wrong"}, "gpu-002, rank 1: A10G multiplies wrong"),
+        ({"sum_ok": False}, "gpu-002, rank 1: the ranks' sum came out wrong"),
+        ({"unseen": ("rank-0",)}, "gpu-002, rank 1: does not see what others wrote: rank-0"),
+        ({"disk": 3.0}, "gpu-002: writes 3 MiB/s"),
+        ({"clock": 90.0}, "gpu-002: its clock is 10.0 s behind"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_node_it_is_on(change, says):
+    (wrong,) = judge([GOOD, replace(OTHER, **change)])
+    assert wrong.startswith(says)

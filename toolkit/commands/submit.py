@@ -1,0 +1,123 @@
+"""`toolkit submit`: check a batch script, say what sbatch is called with, call it."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shlex
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from toolkit.commands.options import config_option, dry_run_option, json_option, load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from toolkit.lint.finding import Finding
+    from toolkit.submit.plan import Plan
+    from toolkit.submit.slurm_side import SlurmSide
+
+
+@click.command(
+    "submit",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@config_option
+@json_option
+@dry_run_option
+@click.option("--force", is_flag=True, help="Submit in spite of errors.")
+@click.option("--user", help="On the head, as this user  [default: here, where sbatch is].")
+@click.option("--checkpoint-gib", type=float, help="Size of a checkpoint, to predict a stop.")
+@click.option("--write-gib-s", type=float, default=1.0, show_default=True, help="How fast it is.")
+@click.argument(
+    "words", metavar="[SBATCH-OPTION=VALUE...] SCRIPT [ARG...]", nargs=-1, required=True
+)
+def command(
+    *,
+    config_path: Path | None,
+    as_json: bool,
+    dry_run: bool,
+    force: bool,
+    user: str | None,
+    checkpoint_gib: float | None,
+    write_gib_s: float,
+    words: tuple[str, ...],
+) -> int:
+    """Check a batch script (toolkit lint, partition, account, Slurm's own test), then sbatch it.
+
+    Options for sbatch go before the script, as --name=value. `--requeue` and `--open-mode=append`
+    are added where neither the script nor you say otherwise; what is run is printed. `sbatch` alone
+    works just as well. Exit code 0: submitted, or --dry-run found no error; 1: an error was found,
+    or Slurm refused; 2: wrong usage.
+    """
+    from toolkit.lint.finding import Severity
+    from toolkit.submit import checks, plan
+    from toolkit.submit.errors import SubmitRefused
+
+    options, script, arguments = _parts(words)
+    save = checks.Save(checkpoint_gib, write_gib_s) if checkpoint_gib else None
+    with _slurm(config_path, user) as slurm:
+        text = slurm.text(script)
+        wanted = plan.plan(options, script, arguments, text=text, environment=_environment(user))
+        who = user or getpass.getuser()
+        found = checks.findings(wanted, text, slurm, user=who, save=save)
+        errors = [one for one in found if one.severity is Severity.ERROR]
+        refused = bool(errors) and not force
+        job = "" if dry_run or refused else slurm.submit(wanted.argv)
+    _report(wanted, found, job, as_json=as_json)
+    if refused and not dry_run:
+        count = f"{len(errors)} error{'s' if len(errors) > 1 else ''}"
+        raise SubmitRefused(f"not submitted: {count}", next_step="mend the script, or --force")
+    return 1 if refused else 0
+
+
+def _parts(words: tuple[str, ...]) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
+    """sbatch's options, the script, the script's arguments."""
+    at = next((at for at, word in enumerate(words) if not word.startswith("-")), None)
+    if at is None:
+        raise click.UsageError("no script: toolkit submit [--name=value ...] SCRIPT [ARG ...]")
+    return words[:at], words[at], words[at + 1 :]
+
+
+def _environment(user: str | None) -> dict[str, str]:
+    """On the head it is not this shell's environment that sbatch sees."""
+    return {} if user else dict(os.environ)
+
+
+@contextmanager
+def _slurm(config_path: Path | None, user: str | None) -> Iterator[SlurmSide]:
+    from toolkit.submit.slurm_side import AsUser, Here, SlurmSide
+
+    if user is None:
+        if shutil.which("sbatch") is None:
+            raise click.UsageError("no sbatch on this machine: give --user NAME, or log in first")
+        yield SlurmSide(Here())
+        return
+    from toolkit.deploy.head import Head
+    from toolkit.deploy.session import connected
+
+    config = load(config_path)
+    with connected(config) as clients:
+        yield SlurmSide(AsUser(Head(clients, config), user))
+
+
+def _report(wanted: Plan, found: tuple[Finding, ...], job: str, *, as_json: bool) -> None:
+    from pathlib import Path
+
+    from toolkit.commands.lint import show
+    from toolkit.output import plain, print_json
+
+    if as_json:
+        said = {"argv": wanted.argv, "added": wanted.added, "findings": found, "job": job or None}
+        print_json(said)
+        return
+    show(Path(wanted.script), found)
+    for one in wanted.added:
+        click.echo(plain(f"added {one.option}: {one.why}"))
+    click.echo(plain(f"$ {shlex.join(wanted.argv)}"))
+    if job:
+        click.echo(f"job {job}")

@@ -1,0 +1,33 @@
+"""All rules over one script."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from toolkit.lint import command_rules, directive_rules, script
+from toolkit.lint.finding import Finding, Severity
+
+RULES: Final = (*directive_rules.RULES, *command_rules.RULES)
+
+_IGNORE: Final = re.compile(r"#\s*toolkit-lint:\s*ignore=([\w,\s-]+)")
+
+
+def check(text: str) -> tuple[Finding, ...]:
+    """Findings, errors first, then by line. `# toolkit-lint: ignore=SLUG` in the script, with its
+    reason beside it, silences a rule there.
+    """
+    silenced = {word for found in _IGNORE.finditer(text) for word in re.split(r"[,\s]+", found[1])}
+    read = script.parse(text)
+    found = [
+        Finding(rule.slug, rule.severity, hit.line, hit.message, hit.fix)
+        for rule in RULES
+        if rule.slug not in silenced
+        for hit in rule.find(read)
+    ]
+    return tuple(sorted(found, key=lambda one: (one.severity is not Severity.ERROR, one.line)))
+
+
+def is_batch_script(text: str) -> bool:
+    """Whether sbatch would take it: it begins with an interpreter line."""
+    return text.startswith("#!")

@@ -1,0 +1,192 @@
+"""A batch script as the rules look at it: its directives, its commands, what it launches."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from toolkit.lint import shell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from toolkit.lint.shell import Command
+
+_SHORT: Final = {
+    "N": "nodes", "n": "ntasks", "p": "partition", "A": "account", "o": "output", "e": "error",
+    "J": "job-name", "t": "time", "w": "nodelist", "x": "exclude", "G": "gpus", "a": "array",
+    "c": "cpus-per-task", "d": "dependency", "q": "qos", "D": "chdir", "C": "constraint",
+}  # fmt: skip
+_FLAGS: Final = frozenset({"requeue", "no-requeue", "exclusive", "wait", "hold", "parsable"})
+
+_TORCHRUN: Final = re.compile(
+    r"(?:^|[\s/;(\"'])torchrun(?=[\s\"'])|torch\.distributed\.(?:run|launch)\b"
+)
+_DEEPSPEED: Final = re.compile(r"(?:^|[\s/;(\"'&])deepspeed(?=\s+[-\w\"'$./])(?!\s*(?:==|>=))")
+_ACCELERATE: Final = re.compile(
+    r"(?:^|[\s/;(\"'])accelerate\s+launch\b|accelerate\.commands\.launch"
+)
+_COMPOSER: Final = re.compile(r"(?:^|[\s/;(\"'])composer\s+[-\w\"'$./]")
+_PYTHON: Final = re.compile(r"\bsrun\b.*?\bpython[\d.]*\s(?P<rest>.*)", re.DOTALL)
+_TRAINS: Final = re.compile(
+    r"(?:^|[\s/\"'])(?:\w*(?:train|finetun|fine_tun|_tune|sft|grpo|dpo)\w*|main|run_\w+)\.py\b",
+    re.IGNORECASE,
+)
+_TALK: Final = re.compile(
+    r"^\s*(?:echo|printf|cat|which|command|pip|uv|apt\S*|conda|mkdir|cp|mv|rm|ls|cd|source|\.|alias"
+    r"|git|wget|curl|enroot|docker\s+(?:build|pull)|module|if|elif|while|for|function|trap|kill)\b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """An #SBATCH option by its long name. `ignored`: sbatch stopped reading before it."""
+
+    name: str
+    value: str
+    line: int
+    ignored: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A command that starts ranks. `text` has the script's own variables put in."""
+
+    line: int
+    kind: str  # torchrun | deepspeed | accelerate | composer | python
+    text: str
+    inner: bool
+
+    @property
+    def srun(self) -> bool:
+        return bool(re.search(r"(?:^|[\s;&|(])srun\b", self.text))
+
+    @property
+    def background(self) -> bool:
+        return self.text.rstrip().endswith("&") and not self.text.rstrip().endswith("&&")
+
+    @property
+    def agent(self) -> bool:
+        """An elastic agent stands between Slurm and the workers."""
+        return self.kind in ("torchrun", "accelerate")
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """The whole of it. `values`: what the script sets its variables to."""
+
+    text: str
+    directives: Mapping[str, Directive]
+    ignored: tuple[Directive, ...]
+    commands: tuple[Command, ...]
+    values: Mapping[str, str]
+    launches: tuple[Launch, ...]
+
+    def value(self, name: str) -> str:
+        found = self.directives.get(name)
+        return found.value if found else ""
+
+    def line(self, name: str) -> int:
+        found = self.directives.get(name)
+        return found.line if found else 0
+
+    @property
+    def several_nodes(self) -> bool:
+        first = re.match(r"\d+(?:-(\d+))?", self.value("nodes"))
+        if first:
+            return int(first[1] or first[0]) > 1
+        return bool(re.search(r"SLURM_(?:JOB_NUM_NODES|NNODES|JOB_NODELIST|NODEID)", self.text))
+
+    @property
+    def sources(self) -> bool:
+        """It takes in code that can't be seen here."""
+        return any(re.match(r"(?:source|\.)\s+\S", command.text) for command in self.commands)
+
+    def expanded(self, command: Command) -> str:
+        return shell.expanded(command.text, self.values)
+
+
+def parse(text: str) -> Script:
+    """Never raises: what can't be understood can't be complained about."""
+    found, documents = shell.commands(text)
+    values = shell.assignments(found)
+    lines = [(n, line) for n, line in enumerate(text.splitlines(), start=1) if n not in documents]
+    directives, ignored = _directives(lines, found[0].line if found else 0)
+    return Script(
+        text=text,
+        directives=directives,
+        ignored=ignored,
+        commands=found,
+        values=values,
+        launches=tuple(_launches(found, values)),
+    )
+
+
+def _directives(
+    lines: Iterable[tuple[int, str]], first: int
+) -> tuple[dict[str, Directive], tuple[Directive, ...]]:
+    counted: dict[str, Directive] = {}
+    ignored = []
+    for number, line in lines:
+        if not line.startswith("#SBATCH"):
+            continue
+        for name, value in _options(line.removeprefix("#SBATCH")):
+            one = Directive(name, value, number, ignored=bool(first) and number > first)
+            if one.ignored:
+                ignored.append(one)
+            else:
+                counted[name] = one
+    return counted, tuple(ignored)
+
+
+def _options(rest: str) -> Iterator[tuple[str, str]]:
+    try:
+        words = shlex.split(rest, comments=True)
+    except ValueError:
+        words = rest.split()
+    return options(words)
+
+
+def options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """sbatch's options by their long names, with their values."""
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word.startswith("--"):
+            name, given, value = word[2:].partition("=")
+            takes = not given and name not in _FLAGS and at < len(words)
+            if takes and not words[at].startswith("-"):
+                value, at = words[at], at + 1
+            yield name, value
+        elif word.startswith("-") and word[1:2] in _SHORT:
+            value = word[2:].removeprefix("=")
+            if not value and at < len(words):
+                value, at = words[at], at + 1
+            yield _SHORT[word[1]], value
+
+
+def _launches(found: tuple[Command, ...], values: Mapping[str, str]) -> Iterator[Launch]:
+    for command in found:
+        if _TALK.match(command.text) or shell.is_assignment(command.text):
+            continue
+        text = shell.expanded(command.text, values)
+        if kind := _kind(text):
+            yield Launch(command.line, kind, text, command.inner)
+
+
+def _kind(text: str) -> str:
+    if _TALK.match(text):
+        return ""
+    if _TORCHRUN.search(text + " "):
+        return "torchrun"
+    if _ACCELERATE.search(text):
+        return "accelerate"
+    if _DEEPSPEED.search(text):
+        return "deepspeed"
+    if _COMPOSER.search(text):
+        return "composer"
+    python = _PYTHON.search(text)
+    return "python" if python and _TRAINS.search(python["rest"]) else ""

@@ -1,0 +1,1 @@
+"""Checks a batch script and hands it to sbatch, with nothing hidden."""

@@ -1,0 +1,20 @@
+"""What submitting can fail with.
+
+* SubmitRefused      submit-refused    1   a check failed; nothing was submitted
+* SlurmRefused       slurm-refused     1   Slurm said no, or nothing
+"""
+# ruff: noqa: N818  # as in toolkit.errors
+
+from toolkit.errors import ToolkitError
+
+
+class SubmitRefused(ToolkitError):
+    """A check found what would lose work or can't run; `--force` submits all the same."""
+
+    reason = "submit-refused"
+
+
+class SlurmRefused(ToolkitError):
+    """sbatch refused the job, or could not be run."""
+
+    reason = "slurm-refused"

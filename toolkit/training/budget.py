@@ -1,0 +1,101 @@
+"""Whether an attempt's end is worth another attempt, and when. Pure; the policy is the table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+from toolkit.training import ledger
+from toolkit.training.cause import Cause, Diagnosis
+from toolkit.training.ledger import AttemptRecord
+
+WINDOW = 24 * 3600.0
+"""Failures further back than this no longer count: a month's training may have one a week."""
+
+LONGEST_WAIT = 1800.0
+NO_PROGRESS = 3
+
+Action = Literal["done", "requeue", "hold", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """`retries` in a window, None for as many as it takes; `first_wait` doubles with each."""
+
+    retries: int | None
+    first_wait: float = 0.0
+    beyond: Action = "hold"
+
+
+POLICY: Mapping[Cause, Budget] = {
+    # Nobody's fault, and over: the job is not kept from coming back, nor made to wait.
+    Cause.SPOT: Budget(None),
+    Cause.SCHEDULED: Budget(None),
+    Cause.PREEMPTED: Budget(None),
+    Cause.TIME_LIMIT: Budget(None),
+    Cause.NODE: Budget(20),
+    Cause.TRANSIENT: Budget(5, first_wait=30.0),
+    # Once may be a neighbour's doing; twice is the job's own.
+    Cause.MEMORY: Budget(1, first_wait=30.0, beyond="fail"),
+    Cause.ERROR: Budget(0, beyond="fail"),
+    Cause.CANCELLED: Budget(0, beyond="fail"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`wait`: seconds before the job may start again. `reason`: for a person, complete."""
+
+    action: Action
+    wait: float
+    reason: str
+
+
+def decide(
+    found: Diagnosis,
+    attempts: Sequence[AttemptRecord],
+    *,
+    job_id: str,
+    step: int,
+    cap_usd: Decimal | None,
+    now: float,
+    chance: float,
+) -> Decision:
+    """What to do after the last of `attempts`, which `found` is about. `step`: where the next
+    would begin. `chance`: from 0 to 1, spreads the starts of jobs that failed together.
+    """
+    if found.cause is Cause.FINISHED:
+        return Decision("done", 0.0, "finished")
+    budget = POLICY[found.cause]
+    spent = ledger.total_cost(attempts)
+    ours = [one for one in attempts if one.job_id == job_id]
+    same = sum(
+        1 for one in ours if _cause(one) is found.cause and now - (one.ended_at or now) <= WINDOW
+    )
+    why = f"{found.cause} ({found.rule}: {found.seen})"
+    if budget.retries is not None and same > budget.retries:
+        many = f"{same} in 24 h, {budget.retries} allowed: " if budget.retries else ""
+        return Decision(budget.beyond, 0.0, f"{many}{why}")
+    if cap_usd is not None and spent is not None and spent >= cap_usd:
+        return Decision("hold", 0.0, f"${spent:.2f} spent, ${cap_usd:.2f} allowed: {why}")
+    if ledger.stalled(ours, job_id, step, NO_PROGRESS):
+        text = f"{NO_PROGRESS} attempts began at step {step} and got no further: {why}"
+        return Decision("hold", 0.0, text)
+    return Decision("requeue", _wait(budget, same, chance), why)
+
+
+def _wait(budget: Budget, same: int, chance: float) -> float:
+    if not budget.first_wait:
+        return 0.0
+    doubled = min(LONGEST_WAIT, float(budget.first_wait * 2 ** max(0, same - 1)))
+    return round(doubled * (0.75 + 0.5 * chance), 1)
+
+
+def _cause(record: AttemptRecord) -> Cause | None:
+    """The ledger's word as a cause; what ended without a word is taken to be its node's end."""
+    if record.cause == ledger.LOST:
+        return Cause.NODE
+    try:
+        return Cause(record.cause)
+    except ValueError:
+        return None

@@ -1,0 +1,240 @@
+"""The end of an attempt: why it ended, what that is worth, and the job's exit code.
+
+    python -m toolkit.training.ending --code CODE
+
+is what the batch script runs last, with the step's exit code. It writes the cause into the attempt
+ledger, appends to the job's comment, requeues the job with a wait, or holds it with a reason, and
+prints the exit code for the batch script; what it has to say goes to standard error.
+
+    python -m toolkit.training.ending --explain LOG
+
+tells the cause that a log alone would give.
+"""
+
+import argparse
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from toolkit.training import ledger, slurm_job, verdict
+from toolkit.training.attempt import Attempt, current, instance_facts
+from toolkit.training.budget import Decision, decide
+from toolkit.training.cause import LOG_BYTES, Cause, Diagnosis, Evidence, tail
+from toolkit.training.cause_rules import classify
+from toolkit.training.files import read_json
+from toolkit.training.ledger import AttemptRecord, Ledger
+from toolkit.training.run import RunDir
+from toolkit.training.slurm_job import JobFacts, SlurmJob
+from toolkit.training.verdict import DO_NOT_REQUEUE, RESUME_ME, Verdict
+
+BEGINS = "[toolkit] job {job}, restart {restart},"
+"""What preflight.sh says first: the log has earlier attempts before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The exit code for the batch script, and the lines that explain it."""
+
+    code: int
+    said: tuple[str, ...]
+
+
+class Ending:
+    """One attempt's end, put together and acted upon."""
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        job: SlurmJob,
+        environment: Mapping[str, str],
+        *,
+        clock: Callable[[], float] = time.time,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._attempt, self._job, self._environment = attempt, job, environment
+        self._clock, self._chance = clock, chance
+        self._ledger = Ledger(RunDir(attempt.run_dir).attempts)
+
+    def settle(self, code: int) -> Outcome:
+        """Find the cause, decide, act, and say what came of it."""
+        self._settle_lost()
+        word = verdict.read(self._attempt.verdict_file)
+        facts = self._job.facts()
+        found = classify(self._evidence(code, word, facts))
+        record = self._record(found, word, facts)
+        if word is not None and word.verdict == "hold":
+            decision = Decision("hold", 0.0, f"{word.cause}: {word.detail}")
+        else:
+            decision = decide(
+                found,
+                self._ledger.attempts(),
+                job_id=self._attempt.job_id,
+                step=record.step_end or 0,
+                cap_usd=_dollars(self._environment.get("TOOLKIT_MAX_USD")),
+                now=self._clock(),
+                chance=self._chance(),
+            )
+        said = f"{found.cause} by rule {found.rule} of edition {found.version}: {found.seen}"
+        return self._act(decision, facts, word, code, said)
+
+    def _settle_lost(self) -> None:
+        """An earlier attempt that ended without a word may have been asked to stop, and why."""
+        for record in self._ledger.attempts():
+            asked = read_json(self._attempt.stop_dir / f"{record.key}.json", limit=65536)
+            if record.cause == ledger.LOST and asked:
+                found = classify(Evidence(stop=str(asked.get("cause") or "")))
+                if found.cause is not Cause.ERROR:
+                    rule = f"{found.rule}@{found.version}"
+                    self._ledger.amend(replace(record, cause=str(found.cause), rule=rule))
+
+    def _evidence(self, code: int, word: Verdict | None, facts: JobFacts) -> Evidence:
+        stops = [read_json(path, limit=65536) for path in self._attempt.stop_files]
+        asked = " ".join(str(found.get("cause") or "") for found in stops if found)
+        said = f"{word.verdict} {word.cause} {word.detail}" if word else ""
+        detail = f"\n{word.detail}\n" if word and word.verdict == "failed" else ""
+        log = self._environment.get("TOOLKIT_LOG") or _own_log() or facts.log
+        return Evidence(
+            code=code,
+            state=facts.state.replace("RUNNING", ""),
+            stop=asked,
+            nodes=facts.nodes,
+            verdict=said,
+            log=tail(_this_attempt(_end_of(Path(log)), self._attempt) + detail) if log else detail,
+        )
+
+    def _record(self, found: Diagnosis, word: Verdict | None, facts: JobFacts) -> AttemptRecord:
+        """The attempt's line in the ledger, begun here where no worker came so far."""
+        every = self._ledger.attempts()
+        ours = [one for one in every if one.key == self._attempt.key]
+        now = self._clock()
+        record = ours[-1] if ours else _unbegun(self._attempt, len(every), facts, now)
+        if record.ended_at is None:
+            reached = word.step if word else record.step_start
+            record = record.ended(at=now, cause=found.cause, step_end=reached or 0)
+        detail = record.detail or found.seen
+        rule = f"{found.rule}@{found.version}"
+        cause = word.cause if word and word.verdict == "hold" else str(found.cause)
+        record = replace(record, cause=cause, rule=rule, detail=detail)
+        self._attempt.run_dir.mkdir(parents=True, exist_ok=True)
+        if ours:
+            self._ledger.amend(record)
+        else:
+            self._ledger.begin(record)
+        return record
+
+    def _act(
+        self, decision: Decision, facts: JobFacts, word: Verdict | None, code: int, said: str
+    ) -> Outcome:
+        lines = [said]
+        if decision.action == "done":
+            return Outcome(0, (*lines,))
+        if decision.action == "fail":
+            lines.append(f"not brought back: {decision.reason}")
+            self._job.note(facts, f"toolkit: {decision.reason}")
+            return Outcome(_failed(code, word), tuple(lines))
+        if decision.action == "hold":
+            lines.append(f"held: {decision.reason}")
+            release = f"scontrol release {self._attempt.job_id}"
+            self._job.note(facts, f"toolkit: held: {decision.reason}; to go on: {release}")
+            held = self._job.requeue_held()
+            lines.append(f"to go on: {release}" if held else "Slurm did not hold it: it ends here")
+            return Outcome(DO_NOT_REQUEUE, tuple(lines))
+        self._job.note(facts, f"toolkit: {decision.reason}")
+        if decision.wait and self._job.requeue_at(self._clock() + decision.wait):
+            lines.append(f"brought back in {decision.wait:.0f} s")
+        return Outcome(RESUME_ME, tuple(lines))
+
+
+def _failed(code: int, word: Verdict | None) -> int:
+    """The script's own code, kept clear of those that Slurm acts on."""
+    own = word.exit_code if word and word.verdict == "failed" else code
+    return own if own not in (0, RESUME_ME, DO_NOT_REQUEUE) else 1
+
+
+def _unbegun(attempt: Attempt, number: int, facts: JobFacts, now: float) -> AttemptRecord:
+    instance = instance_facts()
+    names = tuple(line.split()[0] for line in facts.nodes.splitlines()) or (attempt.node,)
+    return AttemptRecord(
+        attempt=number,
+        job_id=attempt.job_id,
+        restart_count=attempt.restart_count,
+        started_at=attempt.started_at or now,
+        ended_at=None,
+        seconds=None,
+        cause=ledger.RUNNING,
+        step_start=None,
+        step_end=None,
+        world_size=0,
+        nodes=names,
+        # The machines of one job are of one pool: this one's price stands for each.
+        instances=(instance,) * len(names) if instance else (),
+        cost_usd=None,
+    )
+
+
+def _own_log() -> str:
+    """The file that the batch script's errors go to, and its steps' with them."""
+    try:
+        path = Path("/proc/self/fd/2").readlink()
+    except OSError:
+        return ""
+    return str(path) if path.is_file() else ""
+
+
+def _end_of(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, stream.tell() - LOG_BYTES))
+            return stream.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _this_attempt(text: str, attempt: Attempt) -> str:
+    begins = BEGINS.format(job=attempt.job_id, restart=attempt.restart_count)
+    return text[max(0, text.rfind(begins)) :]
+
+
+def _dollars(text: str | None) -> Decimal | None:
+    try:
+        return Decimal(text) if text else None
+    except InvalidOperation:
+        return None
+
+
+def _explain(log: Path) -> int:
+    found = classify(Evidence(code=1, log=tail(log.read_text(errors="replace"))))
+    sys.stdout.write(f"{found.cause} {found.rule}@{found.version}: {found.seen}\n")
+    return 0 if found.cause is Cause.FINISHED else 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command. Prints the exit code and returns 0; anything else means it could not tell."""
+    parser = argparse.ArgumentParser(prog="python -m toolkit.training.ending")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--code", type=int, help="the step's exit code")
+    what.add_argument("--explain", type=Path, metavar="LOG", help="the cause a log alone gives")
+    options = parser.parse_args(arguments)
+    if options.explain:
+        return _explain(options.explain)
+    # Requeueing a job sends it SIGTERM; scontrol inherits this.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    attempt = current()
+    outcome = Ending(attempt, SlurmJob(attempt.job_id, slurm_job.run), os.environ).settle(
+        options.code
+    )
+    for line in outcome.said:
+        sys.stderr.write(f"[toolkit] {line}\n")
+    sys.stdout.write(f"{outcome.code}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

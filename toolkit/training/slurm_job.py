@@ -1,0 +1,117 @@
+"""What a job can ask and say about itself through scontrol, as its own user.
+
+Every call may fail (no Slurm here, a busy slurmctld): reading then gives nothing, and acting says
+so, for the caller has an exit code to fall back on.
+"""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from toolkit.training.job_remark import noted
+
+TIMEOUT = 5.0
+"""A spot notice gives 120 s for everything: what slurmctld can't say by then is done without."""
+
+Call = Callable[[Sequence[str]], str]
+FAILURES = (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError)
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """`nodes`: a line a node, `name state,flags reason`. `log`: where the job writes."""
+
+    log: str = ""
+    comment: str = ""
+    state: str = ""
+    nodes: str = ""
+
+
+class SlurmJob:
+    """One job and the scontrol that tells of it. Once that took too long it is not asked again."""
+
+    def __init__(self, job_id: str, call: Call) -> None:
+        self._job_id, self._scontrol = job_id, call
+        self._deaf = False
+
+    def facts(self) -> JobFacts:
+        """What slurmctld knows; empty when it can't be asked."""
+        try:
+            job = self._read("jobs", "show", "job", self._job_id)[0]
+        except FAILURES:
+            return JobFacts()
+        return JobFacts(
+            log=str(job.get("standard_output") or ""),
+            comment=str(job.get("comment") or ""),
+            state=_words(job.get("job_state")),
+            nodes=self._nodes(str(job.get("nodes") or "")),
+        )
+
+    def note(self, facts: JobFacts, text: str) -> bool:
+        """Append to the job's comment as `facts` have it; what is there stays."""
+        comment = noted(facts.comment, text)
+        return self._does("update", f"jobid={self._job_id}", f"comment={comment}")
+
+    def requeue_at(self, start: float) -> bool:
+        """Requeue the running job, not to start before `start`.
+
+        slurmctld keeps a start time that is ahead when it puts a requeued job back
+        (batch_requeue_fini in its job_mgr.c), and sends this job SIGTERM: the caller ignores it.
+        """
+        if not self._does("requeue", self._job_id):
+            return False
+        moment = datetime.fromtimestamp(start).strftime("%Y-%m-%dT%H:%M:%S")  # noqa: DTZ006
+        self._does("update", f"jobid={self._job_id}", f"StartTime={moment}")
+        return True
+
+    def requeue_held(self) -> bool:
+        """Requeue the running job, held by its user: `scontrol release` brings it back."""
+        return self._does("requeuehold", self._job_id)
+
+    def _nodes(self, hostlist: str) -> str:
+        if not hostlist:
+            return ""
+        try:
+            found = self._read("nodes", "show", "nodes", hostlist)
+        except FAILURES:
+            return ""
+        return "\n".join(
+            f"{node.get('name')} {_words(node.get('state'))} {node.get('reason') or ''}".strip()
+            for node in found
+        )
+
+    def _read(self, key: str, *arguments: str) -> list[Mapping[str, Any]]:
+        found = json.loads(self._call(*arguments, "--json"))[key]
+        return [item for item in found if isinstance(item, dict)]
+
+    def _does(self, *arguments: str) -> bool:
+        try:
+            self._call(*arguments)
+        except FAILURES:
+            return False
+        return True
+
+    def _call(self, *arguments: str) -> str:
+        if self._deaf:
+            raise TimeoutError("slurmctld did not answer before")
+        try:
+            return self._scontrol(["scontrol", *arguments])
+        except subprocess.TimeoutExpired:
+            self._deaf = True
+            raise
+
+
+def _words(state: object) -> str:
+    return ",".join(map(str, state)) if isinstance(state, list) else str(state or "")
+
+
+def run(argv: Sequence[str]) -> str:
+    """The real call. Raises one of FAILURES."""
+    if shutil.which(argv[0]) is None:
+        raise FileNotFoundError(argv[0])
+    done = subprocess.run(list(argv), capture_output=True, text=True, timeout=TIMEOUT, check=True)
+    return done.stdout
