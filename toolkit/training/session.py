@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from toolkit.training import faults, verdict
+from toolkit.training import faults, job_remark, verdict
 from toolkit.training.attempt import Attempt, current, instance_facts
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.data import Batch, SampleOrder, fingerprint
@@ -24,7 +24,7 @@ from toolkit.training.run import RunDir
 from toolkit.training.state import Codec
 from toolkit.training.steplog import StepRecord
 from toolkit.training.stop import StopFiles, StopRequest
-from toolkit.training.termination import OnTerminate
+from toolkit.training.termination import OnTerminate, Terminated
 from toolkit.training.tracking import Status, numbers
 from toolkit.training.verdict import Verdict
 from toolkit.training.world import World, join
@@ -278,6 +278,8 @@ class Run:
             return
         word = read_verdict(self.attempt) or word
         status: Status | None = "FAILED" if word.verdict == "failed" else None
+        if isinstance(error, Terminated) and job_remark.cancelled(self.attempt.job_id):
+            status = "KILLED"
         self._close(word, status, [], _PATIENCE_STOP)
 
     def _close(

@@ -11,6 +11,7 @@ from toolkit.training.audit import audit
 from toolkit.training.checkpoint import Checkpointer
 from toolkit.training.ledger import Ledger
 from toolkit.training.session import Run, Stopped
+from toolkit.training.termination import Terminated
 from toolkit.training.verdict import read
 from toolkit.training.world import Solo
 
@@ -122,6 +123,21 @@ def test_a_script_that_fails_says_so_and_is_not_brought_back(training, attempt_o
     word = read(attempt_of().verdict_file)
     assert (word.verdict, word.exit_code, word.detail) == ("failed", 1, "ValueError: bad shape")
     assert training.tracker.statuses == ["FAILED"]
+
+
+def is_sent_sigterm(_):
+    raise Terminated(143)
+
+
+def test_a_run_whose_job_was_cancelled_is_killed_and_one_that_comes_back_is_not(
+    training, memory_tracker, monkeypatch
+):
+    for answer, statuses in ((False, []), (True, ["KILLED"])):
+        monkeypatch.setattr("toolkit.training.job_remark.cancelled", lambda _, a=answer: a)
+        memory_tracker.closed = False
+        with pytest.raises(Terminated):
+            training.run(events={6: [is_sent_sigterm]})
+        assert memory_tracker.statuses == statuses
 
 
 def test_after_a_death_without_a_word_the_steps_since_the_checkpoint_are_repeated(
