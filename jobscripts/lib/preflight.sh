@@ -7,6 +7,9 @@
 #   TOOLKIT_ATTEMPT_STARTED  seconds since the epoch
 # or ends the job with 93, "do not requeue", saying what is wrong and what to do.
 
+# shellcheck source-path=SCRIPTDIR source=record.sh
+source "${BASH_SOURCE[0]%/*}/record.sh"
+
 # Where runs live unless TOOLKIT_RUNS says so. HOME is whatever the shell that called sbatch had (of
 # another user, after su); the account's own home is asked for.
 _default_runs() {
@@ -37,6 +40,7 @@ preflight() {
   free=$(df --output=avail --block-size=1M "$TOOLKIT_RUN_DIR" | tail -n 1)
   ((free >= ${TOOLKIT_MIN_FREE_MIB:-200})) || refuse "only $free MiB free in $TOOLKIT_RUN_DIR:" \
     "checkpoints would fail; delete old runs or set TOOLKIT_RUNS to another filesystem"
+  record_submission "$@"
 }
 
 # A run's folder is named by TOOLKIT_RUN_ID, or by the job id, which a requeue keeps. Job ids begin

@@ -12,13 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from toolkit.training import faults, job_remark, verdict
-from toolkit.training.attempt import Attempt, current, instance_facts
+from toolkit.training import dossier, faults, gpus, job_remark, verdict
+from toolkit.training.attempt import Attempt, current
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.data import Batch, SampleOrder, fingerprint
 from toolkit.training.files import write_json
 from toolkit.training.mlflow_server import flat, tracker_for
-from toolkit.training.provenance import code_tags
 from toolkit.training.record import Books, Host, TrackerLike, read_verdict, say
 from toolkit.training.run import RunDir
 from toolkit.training.state import Codec
@@ -52,6 +51,7 @@ class Run:
         checkpoint_every: int = 100,
         print_every: int = 50,
         keep: int = 2,
+        flops_per_sample: float | None = None,
         attempt: Attempt | None = None,
         world: World | None = None,
         codec: Codec | None = None,
@@ -74,6 +74,8 @@ class Run:
         self._books: Books | None = None  # rank 0's
         self._tracker = tracker
         self._on_terminate = OnTerminate()
+        self._flops_per_sample = flops_per_sample
+        self._gpus: gpus.Sampler | None = None
 
     # -- for the script ---------------------------------------------------------------------------
 
@@ -94,13 +96,15 @@ class Run:
     def resume(self, **parts: Any) -> int:
         """Name what a checkpoint holds, and load the last good one; the step to go on with."""
         self._parts = parts
+        begun = self._clock()
         loaded = self._checkpoints.load(parts)
+        seconds = self._clock() - begun if loaded else 0.0
         if loaded:
             self.step_count = self._saved_step = int(loaded.facts["step"])
             self._position = int(loaded.facts["position"])
             for problem in loaded.rejected if self.world.rank == 0 else ():
                 say(f"checkpoint not used: {problem}")
-        useful = self._books.resumed(self.step_count) if self._books else True
+        useful = self._books.resumed(self.step_count, seconds) if self._books else True
         if self._books:
             what = f"resumed from {loaded.name}" if loaded else "from the beginning"
             say(f"attempt {self._books.record.attempt}: step {self.step_count}, {what}")
@@ -163,8 +167,9 @@ class Run:
 
     def __enter__(self) -> Self:
         self._on_terminate.begin()
-        here = Host(self.attempt.node, instance_facts()) if self.world.local_rank == 0 else None
-        hosts = [host for host in self.world.gather(here) if host]
+        host = Host.here(self.attempt) if self.world.local_rank == 0 else None
+        self._gpus = gpus.start(self.attempt) if host else None
+        hosts = [host for host in self.world.gather(host) if host]
         if self.world.rank == 0:
             self.dir.create()
             tracker = self._tracker or tracker_for(self.attempt, self.dir, say)
@@ -175,9 +180,11 @@ class Run:
                 world_size=self.world.size,
                 tracker=tracker,
                 clock=self._clock,
+                flops_per_sample=self._flops_per_sample,
             )
-            tags = code_tags(Path(sys.argv[0]).resolve()) | {"toolkit.seed": str(self._seed)}
-            self._books.describe(flat(self._params), tags)
+            script = Path(sys.argv[0]).resolve()
+            found = dossier.gather(self.attempt, self.dir, script, seed=self._seed)
+            self._books.describe(flat(self._params), found.tags, found.artifacts)
         return self
 
     def __exit__(
@@ -286,6 +293,8 @@ class Run:
         self, word: Verdict, status: Status | None, artifacts: list[Path], patience: float
     ) -> None:
         self._ended = True
+        if self._gpus:
+            self._gpus.stop()
         if self._books:
             self._books.end(word, status=status, artifacts=artifacts, patience=patience)
 
