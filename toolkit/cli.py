@@ -47,6 +47,7 @@ COMMANDS = {
     "config": Lazy("toolkit.commands.config", "Check cluster.yaml, print its schema."),
     "accounts": Lazy("toolkit.commands.accounts", "Plan and apply Slurm accounts and users."),
     "report": Lazy("toolkit.commands.report", "Print what the cluster cost, and who used it."),
+    "runs": Lazy("toolkit.commands.runs", "List, show, compare and replay training runs."),
     "local": Lazy("toolkit.commands.local", "Run an AWS endpoint with machines on this computer."),
 }
 
