@@ -3,6 +3,7 @@
 * ToolkitError
   * RunsError                     runs-unreadable
     - RunNotFound                 run-not-found
+    - SweepNotFound               sweep-not-found
     - ReplayRefused               replay-refused
     - TrackingAway                tracking-away
 """
@@ -23,6 +24,12 @@ class RunNotFound(RunsError):
     """No run is meant by what was given, or its folder is gone."""
 
     reason = "run-not-found"
+
+
+class SweepNotFound(RunsError):
+    """No sweep has that name (yet)."""
+
+    reason = "sweep-not-found"
 
 
 class ReplayRefused(RunsError):
