@@ -1,6 +1,7 @@
 """What has to be known of a run to judge it and to repeat it, gathered when an attempt begins."""
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,13 +33,16 @@ class Dossier:
 def gather(
     attempt: Attempt,
     run_dir: RunDir,
-    script: Path,
     *,
     seed: int,
+    script: Path | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Dossier:
-    """Look at the code, the packages and the submission; keep in the folder what may change."""
-    code = code_of(script, environment)
+    """Look at the code, the packages and the submission; keep in the folder what may change.
+
+    The script is this program's own unless another is named.
+    """
+    code = code_of(script or Path(sys.argv[0]).resolve(), environment)
     patch = f"code-{code.patch_sha256[:_SHORT]}.patch" if code.patch else ""
     packages = lockfile.text()
     lock = lockfile.digest(packages)

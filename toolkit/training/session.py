@@ -5,7 +5,6 @@ four integers a step, started at the end of the step and read at the end of the 
 not wait for it.
 """
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -182,8 +181,7 @@ class Run:
                 clock=self._clock,
                 flops_per_sample=self._flops_per_sample,
             )
-            script = Path(sys.argv[0]).resolve()
-            found = dossier.gather(self.attempt, self.dir, script, seed=self._seed)
+            found = dossier.gather(self.attempt, self.dir, seed=self._seed)
             self._books.describe(flat(self._params), found.tags, found.artifacts)
         return self
 
@@ -286,7 +284,7 @@ class Run:
         word = read_verdict(self.attempt) or word
         status: Status | None = "FAILED" if word.verdict == "failed" else None
         if isinstance(error, Terminated) and job_remark.cancelled(self.attempt.job_id):
-            status = "KILLED"
+            status = "KILLED"  # nobody will bring it back
         self._close(word, status, [], _PATIENCE_STOP)
 
     def _close(

@@ -135,7 +135,7 @@ def test_the_dossier_has_a_tag_and_a_file_for_everything(tmp_path, checkout, att
     def gather():
         run_dir = RunDir(tmp_path / "run")
         script = checkout / "train.py"
-        return dossier.gather(attempt_of(), run_dir, script, seed=3, environment=environment)
+        return dossier.gather(attempt_of(), run_dir, seed=3, script=script, environment=environment)
 
     found = gather()
     assert found.tags["toolkit.seed"] == "3"
