@@ -36,6 +36,7 @@ preflight() {
   [[ $# -ge 1 ]] || refuse "no training script: sbatch torchrun.sbatch train.py [arguments]"
   [[ -r $1 ]] || refuse "the training script '$1' can't be read from $PWD on $(uname -n):" \
     "submit from, and keep it in, a folder that all nodes have (under /shared)"
+  SUBMITTED=("$@")
   container_options
   [[ -n ${TOOLKIT_CONTAINER:-} || -x $TOOLKIT_ENV/bin/torchrun ]] || refuse "no torchrun in the Python environment $TOOLKIT_ENV:" \
     "set TOOLKIT_ENV to one that has torch, or ask for it to be installed"
@@ -44,7 +45,7 @@ preflight() {
   free=$(df --output=avail --block-size=1M "$TOOLKIT_RUN_DIR" | tail -n 1)
   ((free >= ${TOOLKIT_MIN_FREE_MIB:-200})) || refuse "only $free MiB free in $TOOLKIT_RUN_DIR:" \
     "checkpoints would fail; delete old runs or set TOOLKIT_RUNS to another filesystem"
-  record_submission "$@"
+  record_submission
 }
 
 # A run's folder is named by TOOLKIT_RUN_ID, or by the job id, which a requeue keeps. Job ids begin

@@ -2,7 +2,10 @@
 # What was submitted, kept in the run's folder for `toolkit runs replay`: Slurm itself forgets a
 # job's script minutes after its end.
 #
-# record_submission ARGS…   the first attempt writes submission/{job.sbatch,arguments,environment}
+# record_submission   the first attempt writes submission/{job.sbatch,arguments,environment,directory}
+#                     of the batch script, which was called with the words in SUBMITTED
+
+SUBMITTED=()
 
 # What a job's own settings are named like. Of these, names that look like a secret's are left out.
 _RECORDED='^(SLURM_|SBATCH_|TOOLKIT_|NCCL_|GLOO_|TORCH|PYTORCH_|CUDA_|OMP_|MKL_|HF_|TOKENIZERS_|MLFLOW_|PYTHONHASHSEED=|FI_)'
@@ -16,7 +19,7 @@ record_submission() {
     umask 077
     mkdir -- "$made" &&
       cp -- "$0" "$made/job.sbatch" && # sbatch runs a copy of the script, and $0 is that
-      if (($#)); then printf '%s\0' "$@"; fi >"$made/arguments" &&
+      if ((${#SUBMITTED[@]})); then printf '%s\0' "${SUBMITTED[@]}"; fi >"$made/arguments" &&
       env -0 | grep -zE "$_RECORDED" | grep -zviE "$_SECRET" >"$made/environment" &&
       printf '%s' "$PWD" >"$made/directory" &&
       mv -T -- "$made" "$folder"

@@ -61,23 +61,6 @@ def marked(comment: str, at: float) -> str:
     return f"{kept} {mark}".strip()
 
 
-def cancelled(
-    job_id: str, environment: Mapping[str, str] = os.environ, call: Call | None = None
-) -> bool:
-    """Whether somebody cancelled this process's job; False also where Slurm can't be asked.
-
-    Asked after SIGTERM, within the 30 s (KillWait) that Slurm leaves it: a lost peer or a
-    preemption sends the same signal, and those come back.
-    """
-    if environment.get("SLURM_JOB_ID") != job_id or (call is None and not shutil.which("scontrol")):
-        return False
-    try:
-        text = (call or _run)(["scontrol", "show", "job", job_id, "--oneliner"])
-    except (OSError, subprocess.SubprocessError):
-        return False
-    return re.search(r"\bJobState=CANCELLED\b", text) is not None
-
-
 def for_job(job_id: str, environment: Mapping[str, str] = os.environ) -> JobRemark | None:
     """The remark of the job this process is in; None outside of one."""
     if environment.get("SLURM_JOB_ID") != job_id or shutil.which("scontrol") is None:

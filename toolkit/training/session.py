@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from toolkit.training import dossier, faults, gpus, job_remark, verdict
+from toolkit.training import cancelling, dossier, faults, gpus, verdict
 from toolkit.training.attempt import Attempt, current
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.data import Batch, SampleOrder, fingerprint
@@ -62,7 +62,7 @@ class Run:
         self.dir = RunDir(self.attempt.run_dir)
         self.step_count = 0  # steps done; the number of the next one
         self._position = 0  # samples taken since the run began, over all ranks
-        self._params, self._seed, self._clock = params, seed, clock
+        self._params, self._seed, self._clock, self._flops = params, seed, clock, flops_per_sample
         self._save_every, self._print_every = checkpoint_every, print_every
         self._stop = StopFiles(self.attempt.stop_files, clock=clock)
         self._checkpoints = Checkpointer(self.dir.checkpoints, self.world, keep=keep, codec=codec)
@@ -73,7 +73,6 @@ class Run:
         self._books: Books | None = None  # rank 0's
         self._tracker = tracker
         self._on_terminate = OnTerminate()
-        self._flops_per_sample = flops_per_sample
         self._gpus: gpus.Sampler | None = None
 
     # -- for the script ---------------------------------------------------------------------------
@@ -179,7 +178,7 @@ class Run:
                 world_size=self.world.size,
                 tracker=tracker,
                 clock=self._clock,
-                flops_per_sample=self._flops_per_sample,
+                flops_per_sample=self._flops,
             )
             found = dossier.gather(self.attempt, self.dir, seed=self._seed)
             self._books.describe(flat(self._params), found.tags, found.artifacts)
@@ -282,10 +281,9 @@ class Run:
             word.write_first(self.attempt.verdict_file)
             return
         word = read_verdict(self.attempt) or word
+        killed = isinstance(error, Terminated) and cancelling.cancelled(self.attempt.job_id)
         status: Status | None = "FAILED" if word.verdict == "failed" else None
-        if isinstance(error, Terminated) and job_remark.cancelled(self.attempt.job_id):
-            status = "KILLED"  # nobody will bring it back
-        self._close(word, status, [], _PATIENCE_STOP)
+        self._close(word, "KILLED" if killed else status, [], _PATIENCE_STOP)
 
     def _close(
         self, word: Verdict, status: Status | None, artifacts: list[Path], patience: float

@@ -86,7 +86,9 @@ ENVIRONMENT = {
 def record(run_dir, *arguments, script="#!/bin/bash\n#SBATCH --requeue\n", **more):
     """What the batch script's helper leaves in the run's folder."""
     batch = run_dir.parent / "slurm_script"
-    batch.write_text(f'{script}source "{REPO}/jobscripts/lib/record.sh"\nrecord_submission "$@"\n')
+    batch.write_text(
+        f'{script}source "{REPO}/jobscripts/lib/record.sh"\nSUBMITTED=("$@")\nrecord_submission\n'
+    )
     run_dir.mkdir(exist_ok=True)
     environment = {"PATH": os.environ["PATH"], "TOOLKIT_RUN_DIR": str(run_dir), **ENVIRONMENT}
     argv = ["bash", str(batch), *arguments]

@@ -133,7 +133,7 @@ def test_a_run_whose_job_was_cancelled_is_killed_and_one_that_comes_back_is_not(
     training, memory_tracker, monkeypatch
 ):
     for answer, statuses in ((False, []), (True, ["KILLED"])):
-        monkeypatch.setattr("toolkit.training.job_remark.cancelled", lambda _, a=answer: a)
+        monkeypatch.setattr("toolkit.training.cancelling.cancelled", lambda _, a=answer: a)
         memory_tracker.closed = False
         with pytest.raises(Terminated):
             training.run(events={6: [is_sent_sigterm]})
