@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolkit.accounting.charges import Component
 from toolkit.accounting.errors import AccountingError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from toolkit.accounting.report import Report
     from toolkit.slurm_api import Runner
 
-PROGRAM = "/opt/slurm-toolkit/bin/slurm-runs"
 URL = "http://127.0.0.1:5000"
 _BATCH = 100
 _TIMEOUT = 120.0
@@ -58,16 +57,6 @@ def record(runner: Runner, report: Report) -> int:
         except ValueError as error:
             raise AccountingError(f"MLflow's answer makes no sense: {answer[:200]!r}") from error
     return tagged
-
-
-def settle(runner: Runner, *, dry_run: bool = False) -> list[dict[str, Any]]:
-    """Have the head end the runs whose jobs are over (its timer does so too); what it ended."""
-    answer = runner.run([PROGRAM, "settle", *(["--dry-run"] if dry_run else [])], timeout=_TIMEOUT)
-    try:
-        found: list[dict[str, Any]] = json.loads(answer)
-    except ValueError as error:
-        raise AccountingError(f"{PROGRAM}: the answer makes no sense: {answer[:200]!r}") from error
-    return found
 
 
 def _batches(tags: Mapping[str, Mapping[str, str]]) -> Iterator[dict[str, Mapping[str, str]]]:

@@ -139,11 +139,11 @@ def replay(
 @dry_run_option
 def settle(*, config_path: Path | None, as_json: bool, dry_run: bool) -> None:
     """Give MLflow runs whose jobs are over the end these had; the head does so by itself."""
-    from toolkit.accounting import mlflow
     from toolkit.output import print_json, table
+    from toolkit.runs import reading
 
     with _head(config_path) as head:
-        done = mlflow.settle(head, dry_run=dry_run)
+        done = reading.settle(head, dry_run=dry_run)
     if as_json:
         print_json(done)
         return

@@ -66,6 +66,11 @@ def find(runner: Runner, reference: str) -> Found:
     return Found(run, folder)
 
 
+def settle(runner: Runner, *, dry_run: bool = False) -> list[dict[str, Any]]:
+    """Have the head end the runs whose jobs are over (its timer does so too); what it ended."""
+    return _items(_ask(runner, "settle", *(["--dry-run"] if dry_run else [])))
+
+
 def replay(runner: Runner, found: Found, flags: Sequence[str]) -> dict[str, Any]:
     """Have the folder's owner submit the run again; what was submitted. ReplayRefused."""
     if found.folder is None:
@@ -117,16 +122,26 @@ def _as_owner(runner: Runner, place: str, module: str, *words: str) -> str:
 
 def _runs(runner: Runner, *words: str) -> list[Run]:
     try:
-        answer = runner.run([PROGRAM, *words], timeout=TIMEOUT)
-    except HeadCommandFailed as error:
-        if error.returncode == _AWAY:
-            raise TrackingAway(
-                error.stderr.strip()[-300:],
-                next_step="`toolkit run -- systemctl status mlflow` says more",
-            ) from error
-        raise
+        return [Run(**item) for item in _items(_ask(runner, *words))]
+    except TypeError as error:
+        raise RunsError(f"{PROGRAM} knows other runs than this toolkit: {error}") from error
+
+
+def _ask(runner: Runner, *words: str) -> str:
     try:
-        return [Run(**item) for item in json.loads(answer)]
+        return runner.run([PROGRAM, *words], timeout=TIMEOUT)
+    except HeadCommandFailed as error:
+        if error.returncode != _AWAY:
+            raise
+        raise TrackingAway(
+            error.stderr.strip()[-300:],
+            next_step="`toolkit run -- systemctl status mlflow` says more",
+        ) from error
+
+
+def _items(answer: str) -> list[dict[str, Any]]:
+    try:
+        return [dict(item) for item in json.loads(answer)]
     except (ValueError, TypeError) as error:
         raise RunsError(f"{PROGRAM}: the answer makes no sense: {answer[:200]!r}") from error
 
