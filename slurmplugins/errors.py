@@ -8,6 +8,7 @@
     │   ├── SlurmUnreachable  slurmctld did not answer
     │   └── SlurmRefused      slurmctld answered no
     ├── MetadataError         the instance metadata service did not answer
+    ├── TrackingError         MLflow did not answer, or refused
     ├── BootError             this machine can't become a node
     └── CloudError
         ├── Capacity          none to be had there now: try elsewhere
@@ -77,6 +78,11 @@ class SlurmRefused(SlurmError):
 
 class MetadataError(EngineError):
     slug = "metadata"
+    retryable = True
+
+
+class TrackingError(EngineError):
+    slug = "tracking"
     retryable = True
 
 

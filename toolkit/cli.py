@@ -50,6 +50,8 @@ COMMANDS = {
     "accounts": Lazy("toolkit.commands.accounts", "Plan and apply Slurm accounts and users."),
     "data": Lazy("toolkit.commands.data", "Add, check, cache and collect datasets."),
     "report": Lazy("toolkit.commands.report", "Print what the cluster cost, and who used it."),
+    "runs": Lazy("toolkit.commands.runs", "List, show, compare and replay training runs."),
+    "sweep": Lazy("toolkit.commands.sweep", "Search for the best parameters with a job array."),
     "local": Lazy("toolkit.commands.local", "Run an AWS endpoint with machines on this computer."),
 }
 

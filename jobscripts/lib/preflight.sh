@@ -5,7 +5,13 @@
 #   TOOLKIT_ENV              Python environment            (default /shared/env)
 #   TOOLKIT_RUN_DIR          this run's folder, the same for every attempt
 #   TOOLKIT_ATTEMPT_STARTED  seconds since the epoch
+#   CONTAINER                srun's options for TOOLKIT_CONTAINER, if that is set (not exported)
 # or ends the job with 93, "do not requeue", saying what is wrong and what to do.
+
+# shellcheck source-path=SCRIPTDIR source=record.sh
+source "${BASH_SOURCE[0]%/*}/record.sh"
+# shellcheck source-path=SCRIPTDIR source=container.sh
+source "${BASH_SOURCE[0]%/*}/container.sh"
 
 # Where runs live unless TOOLKIT_RUNS says so. HOME is whatever the shell that called sbatch had (of
 # another user, after su); the account's own home is asked for.
@@ -25,7 +31,9 @@ preflight() {
   [[ $# -ge 1 ]] || refuse "no training script: sbatch torchrun.sbatch train.py [arguments]"
   [[ -r $1 ]] || refuse "the training script '$1' can't be read from $PWD on $(uname -n):" \
     "submit from, and keep it in, a folder that all nodes have (under /shared)"
-  [[ -x $TOOLKIT_ENV/bin/torchrun ]] || refuse "no torchrun in the Python environment $TOOLKIT_ENV:" \
+  SUBMITTED=("$@")
+  container_options
+  [[ -n ${TOOLKIT_CONTAINER:-} || -x $TOOLKIT_ENV/bin/torchrun ]] || refuse "no torchrun in the Python environment $TOOLKIT_ENV:" \
     "set TOOLKIT_ENV to one that has torch, or ask for it to be installed"
   prepare
 }
@@ -39,6 +47,7 @@ prepare() {
   free=$(df --output=avail --block-size=1M "$TOOLKIT_RUN_DIR" | tail -n 1)
   ((free >= ${TOOLKIT_MIN_FREE_MIB:-200})) || refuse "only $free MiB free in $TOOLKIT_RUN_DIR:" \
     "checkpoints would fail; delete old runs or set TOOLKIT_RUNS to another filesystem"
+  record_submission
 }
 
 _set_up() {

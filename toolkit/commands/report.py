@@ -163,7 +163,11 @@ def _write_html(path: Path, report: Report, keys: Sequence[Key]) -> None:
 
 def _record(runner: Runner, report: Report) -> None:
     from toolkit.accounting import mlflow
+    from toolkit.runs import reading
 
+    settled = reading.settle(runner)
+    if settled:
+        click.echo(f"MLflow: ended as their jobs did: {len(settled)}", err=True)
     tagged = mlflow.record(runner, report)
     click.echo(f"MLflow: cost recorded on {tagged} run{'s' if tagged != 1 else ''}", err=True)
 

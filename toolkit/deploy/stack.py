@@ -20,6 +20,7 @@ MAX_USER_DATA = 16 * 1024
 
 SLURMCTLD_PORT = 6817
 MLFLOW_PORT = 5000
+SWEEPS_PORT = 5100
 SRUN_PORTS = (60001, 63000)
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
 
@@ -182,6 +183,7 @@ def ingress() -> tuple[Ingress, ...]:
         Ingress("HeadFromSlurmd", head, compute, "tcp", (SLURMCTLD_PORT,) * 2, "slurmctld"),
         Ingress("HeadFromSrun", head, compute, "tcp", SRUN_PORTS, "srun (SrunPortRange)"),
         Ingress("HeadFromRuns", head, compute, "tcp", (MLFLOW_PORT,) * 2, "MLflow"),
+        Ingress("HeadFromSweeps", head, compute, "tcp", (SWEEPS_PORT,) * 2, "Optuna's storage"),
         Ingress("ComputeFromHead", compute, head, "tcp", (0, 65535), "slurmd and srun"),
         Ingress("ComputeFromCompute", compute, compute, "-1", None, "MPI, NCCL and EFA"),
     ]

@@ -68,8 +68,9 @@ class MlflowServer:
         for record in records:
             if record.artifact:
                 self._client.log_artifact(run_id, record.artifact)
-            if record.status:
-                self._client.update_run(run_id, status=record.status)
+            if record.status:  # update_run alone would leave the run without an end
+                at = int(record.at * 1000)
+                self._client.set_terminated(run_id, status=record.status, end_time=at)
 
     def _experiment_id(self) -> str:
         from mlflow.exceptions import MlflowException

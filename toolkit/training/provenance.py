@@ -1,48 +1,90 @@
-"""Which code a run was: the commit where git knows it, and the hash of the script in any case."""
+"""Which code a run was: the commit and what was changed since, where git knows them, and the hash
+of the script in any case.
+"""
 
 import hashlib
 import os
 import subprocess
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+PATCH_LIMIT = 1 << 20
+"""Bytes of a dirty diff that are kept. A larger one is data in the wrong place; its hash stays."""
 
-def code_tags(script: Path, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """MLflow tags for the code at `script`.
+_TIMEOUT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The code at one script. Fields that git doesn't know are empty."""
+
+    script: str
+    script_sha256: str
+    root: str = ""  # of the checkout
+    commit: str = ""
+    dirty: bool = False
+    patch_sha256: str = ""
+    patch_bytes: int = 0
+    patch: bytes | None = None  # None: no change, or too large to keep
+
+    def tags(self) -> dict[str, str]:
+        """As MLflow tags."""
+        tags = {"toolkit.code_sha256": self.script_sha256}
+        if self.commit:
+            tags["mlflow.source.git.commit"] = self.commit
+            tags["toolkit.git_dirty"] = str(self.dirty).lower()
+        if self.patch_sha256:
+            tags["toolkit.git_diff"] = f"sha256:{self.patch_sha256}"
+            tags["toolkit.git_diff_bytes"] = str(self.patch_bytes)
+            tags["toolkit.git_diff_kept"] = str(self.patch is not None).lower()
+        return tags
+
+
+def code_of(script: Path, environment: Mapping[str, str] = os.environ) -> Code:
+    """What is known of the code at `script`.
 
     The commit comes from TOOLKIT_GIT_SHA (what submitted the job knows best), from git, or from a
     GIT_SHA file beside the script (how the jobscripts reach a cluster, where they are no checkout).
     """
-    tags = {"toolkit.code_sha256": _hash(script)}
-    stated = environment.get("TOOLKIT_GIT_SHA") or _git(script.parent) or _beside(script.parent)
-    if stated:
-        sha, _, dirty = stated.partition("+")
-        tags["mlflow.source.git.commit"] = sha
-        tags["toolkit.git_dirty"] = str(dirty == "dirty").lower()
-    return tags
+    digest = _hash(script)
+    stated = environment.get("TOOLKIT_GIT_SHA")
+    found = None if stated else _checkout(script, digest)
+    if found:
+        return found
+    sha, _, dirty = (stated or _beside(script.parent) or "").partition("+")
+    return Code(str(script), digest, commit=sha, dirty=dirty == "dirty")
 
 
-def _git(folder: Path) -> str | None:
-    """`<sha>` or `<sha>+dirty`; None where there is no git or no checkout."""
-    sha = _run(folder, "rev-parse", "HEAD")
-    if sha is None:
+def _checkout(script: Path, digest: str) -> Code | None:
+    folder = script.parent
+    root = _git(folder, "rev-parse", "--show-toplevel")
+    commit = _git(folder, "rev-parse", "HEAD")
+    if root is None or commit is None:
         return None
-    status = _run(folder, "status", "--porcelain", "--untracked-files=no")
-    return sha if status == "" else f"{sha}+dirty"
+    where = root.decode(errors="replace").strip()
+    # Of the whole checkout: a script imports what lies beside and above it.
+    patch = _git(Path(where), "diff", "--binary", "--no-color", "--no-ext-diff", "HEAD")
+    return Code(
+        script=str(script),
+        script_sha256=digest,
+        root=where,
+        commit=commit.decode().strip(),
+        dirty=patch is None or bool(patch),
+        patch_sha256=hashlib.sha256(patch).hexdigest() if patch else "",
+        patch_bytes=len(patch or b""),
+        patch=patch if patch and len(patch) <= PATCH_LIMIT else None,
+    )
 
 
-def _run(folder: Path, *arguments: str) -> str | None:
+def _git(folder: Path, *arguments: str) -> bytes | None:
+    # Another user's checkout is only read here; git would refuse to look at it.
+    argv = ["git", "-c", "safe.directory=*", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
+        done = subprocess.run(argv, capture_output=True, timeout=_TIMEOUT, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+    return done.stdout
 
 
 def _beside(folder: Path) -> str | None:

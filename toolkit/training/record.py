@@ -4,13 +4,16 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
-from toolkit.training import job_remark, ledger, steplog, verdict
-from toolkit.training.attempt import Attempt
+from toolkit.training import goodput, gpus, hardware, job_remark, ledger, steplog, timings, verdict
+from toolkit.training.attempt import Attempt, instance_facts
+from toolkit.training.files import write_json
 from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.run import RunDir
 from toolkit.training.steplog import Resumption, StepLog, StepRecord
+from toolkit.training.throughput import Throughput
+from toolkit.training.timings import Timing
 from toolkit.training.tracking import Record, Status
 from toolkit.training.verdict import Verdict
 
@@ -26,6 +29,12 @@ class Host:
 
     node: str
     instance: Mapping[str, Any]
+    gpus: tuple[str, ...] = ()  # one name for each of its ranks
+
+    @classmethod
+    def here(cls, attempt: Attempt) -> Self:
+        """The one this process is on."""
+        return cls(attempt.node, instance_facts(), hardware.gpus_here())
 
 
 class Books:
@@ -40,6 +49,7 @@ class Books:
         world_size: int,
         tracker: TrackerLike,
         clock: Callable[[], float],
+        flops_per_sample: float | None = None,
     ) -> None:
         self._attempt, self._run_dir, self._clock = attempt, run_dir, clock
         self._tracker = tracker
@@ -65,17 +75,29 @@ class Books:
             cost_usd=None,
         )
         self._ledger.begin(self.record)
-        self._tag(_facts(attempt, hosts, world_size))
+        machines = hardware.of((h.instance for h in hosts), (gpu for h in hosts for gpu in h.gpus))
+        self._speed = Throughput(flops_per_sample=flops_per_sample, peak_flops=machines.peak_flops)
+        self._tag(_facts(attempt, hosts, world_size) | {"toolkit.hardware": str(machines)})
+        if earlier:  # those that were asked to stop had no time for it
+            self._measure(goodput.split(earlier, history, timings.read(run_dir.times), clock()))
 
-    def describe(self, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
-        """Parameters (of the first attempt: a tracker's parameters never change) and tags."""
+    def describe(
+        self, params: Mapping[str, str], tags: Mapping[str, str], artifacts: Sequence[Path] = ()
+    ) -> None:
+        """Parameters (of the first attempt: a tracker's parameters never change), tags, files."""
         if self.record.attempt == 0:
             self._tracker.add(Record(self._clock(), params=params))
         self._tag(tags)
+        for path in artifacts:
+            self._tracker.add(Record(self._clock(), artifact=str(path)))
 
-    def resumed(self, step: int) -> bool:
-        """Note where the attempt begins. False: it makes no sense to, nothing gets any further."""
+    def resumed(self, step: int, seconds: float = 0.0) -> bool:
+        """Note where the attempt begins, and how long loading that took.
+
+        False: it makes no sense to begin, nothing gets any further.
+        """
         earlier = self._ledger.attempts()[:-1]
+        self._pause("restore", step, seconds)
         self.record = replace(self.record, step_start=step)
         self._ledger.update(self.record)
         self._steps.resume(Resumption(self.record.attempt, step, self._clock()))
@@ -84,15 +106,18 @@ class Books:
 
     def step(self, record: StepRecord) -> None:
         self._steps.step(record)
-        self._tracker.add(Record(record.at, step=record.step, metrics=record.metrics))
+        metrics = {**record.metrics, **self._speed.step(record.at, record.samples)}
+        self._tracker.add(Record(record.at, step=record.step, metrics=metrics))
 
     def saved(self, step: int, seconds: float) -> None:
         """Note a checkpoint, and how long training stood still: what its interval is chosen by."""
         if self._remark:
             self._remark.checkpoint(self._clock())
-        self._tracker.add(
-            Record(self._clock(), step=step, metrics={"toolkit.save_seconds": seconds})
-        )
+        self._pause("save", step, seconds)
+        self._speed.pause(seconds)
+        found = gpus.metrics(self._run_dir.path, self._attempt.key)
+        found["toolkit.save_seconds"] = seconds
+        self._tracker.add(Record(self._clock(), step=step, metrics=found))
 
     def sync(self) -> None:
         """The step log is on disk: to be called before a checkpoint is."""
@@ -114,6 +139,10 @@ class Books:
         )
         self._ledger.update(self.record)
         self._tag(self._totals())
+        if word.verdict in ("done", "hold", "failed"):  # else the next attempt does it
+            split = goodput.of(self._run_dir.path, self._clock())
+            write_json(self._run_dir.path / "goodput.json", split.as_json())
+            self._measure(split)
         for path in (*artifacts, self._run_dir.attempts):
             self._tracker.add(Record(self._clock(), artifact=str(path)))
         if status:
@@ -142,6 +171,15 @@ class Books:
             "toolkit.instance_types": ",".join(sorted(types)),
         }
         return tags | ({"toolkit.cost_usd_estimate": str(cost)} if cost is not None else {})
+
+    def _pause(self, kind: timings.Kind, step: int, seconds: float) -> None:
+        if seconds > 0:
+            timing = Timing(self.record.attempt, kind, self._clock(), round(seconds, 3), step)
+            timings.append(self._run_dir.times, timing)
+
+    def _measure(self, split: goodput.Split) -> None:
+        metrics = split.metrics() | gpus.metrics(self._run_dir.path, self._attempt.key)
+        self._tracker.add(Record(self._clock(), metrics=metrics))
 
     def _tag(self, tags: Mapping[str, str]) -> None:
         self._tracker.add(Record(self._clock(), tags=tags))

@@ -17,6 +17,7 @@ class RunDir:
         self.checkpoints = path / "checkpoints"
         self.steps = path / "steps.jsonl"
         self.attempts = path / "attempts.jsonl"
+        self.times = path / "times.jsonl"
         self.result = path / "result.json"
         self._facts = path / "run.json"
 

@@ -5,26 +5,24 @@ four integers a step, started at the end of the step and read at the end of the 
 not wait for it.
 """
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from toolkit.training import faults, verdict
-from toolkit.training.attempt import Attempt, current, instance_facts
+from toolkit.training import cancelling, dossier, faults, gpus, verdict
+from toolkit.training.attempt import Attempt, current
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.data import Batch, SampleOrder, fingerprint
 from toolkit.training.files import write_json
 from toolkit.training.mlflow_server import flat, tracker_for
-from toolkit.training.provenance import code_tags
 from toolkit.training.record import Books, Host, TrackerLike, read_verdict, say
 from toolkit.training.run import RunDir
 from toolkit.training.state import Codec
 from toolkit.training.steplog import StepRecord
 from toolkit.training.stop import StopFiles, StopRequest
-from toolkit.training.termination import OnTerminate
+from toolkit.training.termination import OnTerminate, Terminated
 from toolkit.training.tracking import Status, numbers
 from toolkit.training.verdict import Verdict
 from toolkit.training.world import World, join
@@ -52,6 +50,7 @@ class Run:
         checkpoint_every: int = 100,
         print_every: int = 50,
         keep: int = 2,
+        flops_per_sample: float | None = None,
         attempt: Attempt | None = None,
         world: World | None = None,
         codec: Codec | None = None,
@@ -63,7 +62,7 @@ class Run:
         self.dir = RunDir(self.attempt.run_dir)
         self.step_count = 0  # steps done; the number of the next one
         self._position = 0  # samples taken since the run began, over all ranks
-        self._params, self._seed, self._clock = params, seed, clock
+        self._params, self._seed, self._clock, self._flops = params, seed, clock, flops_per_sample
         self._save_every, self._print_every = checkpoint_every, print_every
         self._stop = StopFiles(self.attempt.stop_files, clock=clock)
         self._checkpoints = Checkpointer(self.dir.checkpoints, self.world, keep=keep, codec=codec)
@@ -74,6 +73,7 @@ class Run:
         self._books: Books | None = None  # rank 0's
         self._tracker = tracker
         self._on_terminate = OnTerminate()
+        self._gpus: gpus.Sampler | None = None
 
     # -- for the script ---------------------------------------------------------------------------
 
@@ -94,13 +94,15 @@ class Run:
     def resume(self, **parts: Any) -> int:
         """Name what a checkpoint holds, and load the last good one; the step to go on with."""
         self._parts = parts
+        begun = self._clock()
         loaded = self._checkpoints.load(parts)
+        seconds = self._clock() - begun if loaded else 0.0
         if loaded:
             self.step_count = self._saved_step = int(loaded.facts["step"])
             self._position = int(loaded.facts["position"])
             for problem in loaded.rejected if self.world.rank == 0 else ():
                 say(f"checkpoint not used: {problem}")
-        useful = self._books.resumed(self.step_count) if self._books else True
+        useful = self._books.resumed(self.step_count, seconds) if self._books else True
         if self._books:
             what = f"resumed from {loaded.name}" if loaded else "from the beginning"
             say(f"attempt {self._books.record.attempt}: step {self.step_count}, {what}")
@@ -163,8 +165,9 @@ class Run:
 
     def __enter__(self) -> Self:
         self._on_terminate.begin()
-        here = Host(self.attempt.node, instance_facts()) if self.world.local_rank == 0 else None
-        hosts = [host for host in self.world.gather(here) if host]
+        host = Host.here(self.attempt) if self.world.local_rank == 0 else None
+        self._gpus = gpus.start(self.attempt) if host else None
+        hosts = [host for host in self.world.gather(host) if host]
         if self.world.rank == 0:
             self.dir.create()
             tracker = self._tracker or tracker_for(self.attempt, self.dir, say)
@@ -175,9 +178,10 @@ class Run:
                 world_size=self.world.size,
                 tracker=tracker,
                 clock=self._clock,
+                flops_per_sample=self._flops,
             )
-            tags = code_tags(Path(sys.argv[0]).resolve()) | {"toolkit.seed": str(self._seed)}
-            self._books.describe(flat(self._params), tags)
+            found = dossier.gather(self.attempt, self.dir, seed=self._seed)
+            self._books.describe(flat(self._params), found.tags, found.artifacts)
         return self
 
     def __exit__(
@@ -277,13 +281,16 @@ class Run:
             word.write_first(self.attempt.verdict_file)
             return
         word = read_verdict(self.attempt) or word
+        killed = isinstance(error, Terminated) and cancelling.cancelled(self.attempt.job_id)
         status: Status | None = "FAILED" if word.verdict == "failed" else None
-        self._close(word, status, [], _PATIENCE_STOP)
+        self._close(word, "KILLED" if killed else status, [], _PATIENCE_STOP)
 
     def _close(
         self, word: Verdict, status: Status | None, artifacts: list[Path], patience: float
     ) -> None:
         self._ended = True
+        if self._gpus:
+            self._gpus.stop()
         if self._books:
             self._books.end(word, status=status, artifacts=artifacts, patience=patience)
 

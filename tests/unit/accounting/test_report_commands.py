@@ -88,6 +88,8 @@ class FakeHead:
         if argv[0] == "scontrol":
             node = {"name": "gpu-001", "state": ["IDLE"], "cpus": 4, "real_memory": 15000}
             return json.dumps({"nodes": [node]})
+        if argv[0].endswith("/slurm-runs"):
+            return '[{"run_id": "r2", "status": "KILLED"}]\n'
         assert argv[0] == "/usr/bin/python3"
         return '["r1"]\n'
 
@@ -165,7 +167,9 @@ def test_html_is_written_beside_what_is_printed(cluster, tmp_path):
 
 
 def test_costs_are_recorded_in_mlflow_when_asked(cluster):
-    assert "cost recorded on 1 run\n" in report("--record-mlflow").stderr
+    said = report("--record-mlflow").stderr
+    assert "cost recorded on 1 run\n" in said
+    assert "ended as their jobs did: 1\n" in said
 
 
 def test_a_page_that_can_not_be_written_does_not_cost_the_report(cluster, tmp_path):

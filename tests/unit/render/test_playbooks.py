@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from toolkit.deploy.stack import SWEEPS_PORT
+
 ROOT = Path(__file__).parents[3]
 ANSIBLE = ROOT / "ansible"
 FILES = sorted(ANSIBLE.rglob("*.yml"))
@@ -80,3 +82,19 @@ def test_no_configuration_file_holds_a_password():
     text = (ROOT / "templates/slurm/slurmdbd.conf.j2").read_text()
     assert "StoragePass" not in text
     assert "unix_socket" in (ANSIBLE / "roles/mariadb/templates/databases.sql.j2").read_text()
+
+
+def test_every_side_has_the_same_port_for_sweeps():
+    """The service, what jobs are told, and the security group."""
+    service = loaded(ANSIBLE / "roles/optuna/defaults/main.yml")["optuna_port"]
+    told = loaded(ANSIBLE / "roles/mlflow/defaults/main.yml")["mlflow_sweep_port"]
+    assert service == told == SWEEPS_PORT
+    assert f"port: {service}\n" in (ANSIBLE / "verify.yml").read_text()
+
+
+def test_every_service_with_a_database_has_one():
+    """MariaDB lets a system user into the database that is its own."""
+    databases = loaded(ANSIBLE / "roles/mariadb/defaults/main.yml")["mariadb_databases"]
+    for role in ("mlflow", "optuna"):
+        named = loaded(ANSIBLE / f"roles/{role}/defaults/main.yml")[f"{role}_database"]
+        assert databases[role] == named

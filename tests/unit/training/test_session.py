@@ -11,6 +11,7 @@ from toolkit.training.audit import audit
 from toolkit.training.checkpoint import Checkpointer
 from toolkit.training.ledger import Ledger
 from toolkit.training.session import Run, Stopped
+from toolkit.training.termination import Terminated
 from toolkit.training.verdict import read
 from toolkit.training.world import Solo
 
@@ -124,6 +125,21 @@ def test_a_script_that_fails_says_so_and_is_not_brought_back(training, attempt_o
     assert training.tracker.statuses == ["FAILED"]
 
 
+def is_sent_sigterm(_):
+    raise Terminated(143)
+
+
+def test_a_run_whose_job_was_cancelled_is_killed_and_one_that_comes_back_is_not(
+    training, memory_tracker, monkeypatch
+):
+    for answer, statuses in ((False, []), (True, ["KILLED"])):
+        monkeypatch.setattr("toolkit.training.cancelling.cancelled", lambda _, a=answer: a)
+        memory_tracker.closed = False
+        with pytest.raises(Terminated):
+            training.run(events={6: [is_sent_sigterm]})
+        assert memory_tracker.statuses == statuses
+
+
 def test_after_a_death_without_a_word_the_steps_since_the_checkpoint_are_repeated(
     training, attempt_of, memory_tracker
 ):
@@ -211,3 +227,21 @@ def test_a_run_goes_on_with_more_and_with_fewer_ranks_and_every_sample_once(
     found = audit(attempt_of().run_dir)
     assert (found.ok, found.steps, found.samples, found.epochs_complete) == (True, 12, 90, 3)
     assert len(found.resumed_at) == 2
+
+
+def test_the_split_of_time_is_recorded_once_an_attempt_has_the_time_for_it(
+    training, attempt_of, memory_tracker
+):
+    def splits():
+        named = [dict(record.metrics) for record in memory_tracker.records]
+        return [metrics for metrics in named if "toolkit.goodput" in metrics]
+
+    with pytest.raises(Stopped):
+        training.run(events={6: [ask_to_stop]})
+    assert splits() == []  # the machine's last seconds are for the checkpoint
+    memory_tracker.closed = False
+    training.run(restart_count=1)
+    assert len(splits()) == 2  # of the first attempt, when the second began, and of both
+    kept = json.loads((attempt_of().run_dir / "goodput.json").read_text())
+    assert kept["attempts"] == 2
+    assert kept["seconds"]["restore"] > 0

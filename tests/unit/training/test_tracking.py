@@ -1,12 +1,14 @@
 """Records reach the tracking server in order and once it is there; training never waits for it."""
 
+import sys
 import threading
 from dataclasses import dataclass, field
+from types import ModuleType
 
 import pytest
 
 from toolkit.training.files import read_json
-from toolkit.training.mlflow_server import tracker_for
+from toolkit.training.mlflow_server import MlflowServer, tracker_for
 from toolkit.training.tracking import NoTracker, Record, Rejected, Tracker, numbers
 
 
@@ -117,3 +119,23 @@ def test_a_metric_that_is_no_number_is_left_out():
 def test_without_a_server_nothing_is_tracked(attempt_of, tmp_path):
     environment = {"TOOLKIT_SITE_FILE": str(tmp_path / "absent")}
     assert isinstance(tracker_for(attempt_of(), None, print, environment), NoTracker)
+
+
+def test_a_run_that_ends_gets_the_time_of_its_end(monkeypatch):
+    """MLflow's update_run, which looks like the call for it, leaves the end open."""
+    entities = ModuleType("mlflow.entities")
+    entities.Metric = entities.Param = entities.RunTag = tuple
+    exceptions = ModuleType("mlflow.exceptions")
+    exceptions.MlflowException = RuntimeError
+    monkeypatch.setitem(sys.modules, "mlflow.entities", entities)
+    monkeypatch.setitem(sys.modules, "mlflow.exceptions", exceptions)
+    ended = []
+
+    class Client:
+        def set_terminated(self, run_id, status, end_time):
+            ended.append((run_id, status, end_time))
+
+    server = object.__new__(MlflowServer)
+    server._client = Client()
+    server.send("r1", [Record(at=12.5, status="KILLED")])
+    assert ended == [("r1", "KILLED", 12500)]

@@ -187,9 +187,9 @@ def test_the_commit_comes_from_who_knows_it_best(tmp_path):
     script = tmp_path / "digits" / "train.py"
     script.parent.mkdir()
     script.write_text("print()")
-    assert "mlflow.source.git.commit" not in provenance.code_tags(script, {})
+    assert "mlflow.source.git.commit" not in provenance.code_of(script, {}).tags()
     (tmp_path / "GIT_SHA").write_text("abc123+dirty\n")
-    tags = provenance.code_tags(script, {})
+    tags = provenance.code_of(script, {}).tags()
     assert (tags["mlflow.source.git.commit"], tags["toolkit.git_dirty"]) == ("abc123", "true")
-    tags = provenance.code_tags(script, {"TOOLKIT_GIT_SHA": "def"})
+    tags = provenance.code_of(script, {"TOOLKIT_GIT_SHA": "def"}).tags()
     assert (tags["mlflow.source.git.commit"], tags["toolkit.git_dirty"]) == ("def", "false")

@@ -1,0 +1,114 @@
+"""A sweep of real processes over Optuna's real proxy: killed or not, every trial ends once."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from toolkit.training.audit import audit
+from toolkit.training.sweeps import status, store, trials
+
+pytest.importorskip("torch")
+optuna = pytest.importorskip("optuna")
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+REPO = Path(__file__).resolve().parents[3]
+SERVER = REPO / "ansible" / "roles" / "optuna" / "files" / "serve.py"
+TASKS = 5
+
+
+@dataclass
+class Array:
+    """Job array 9 on this machine: a process a task, as Slurm would start and requeue it."""
+
+    root: Path
+    storage: str
+    running: dict = field(default_factory=dict)
+
+    def start(self, task, restart=0):
+        run_dir = self.root / f"task-{task}"
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(REPO),
+            "TOOLKIT_RUN_DIR": str(run_dir),
+            "TOOLKIT_STOP_DIR": str(self.root / "stop"),
+            "TOOLKIT_SITE_FILE": str(self.root / "absent"),
+            "TOOLKIT_SWEEP": "digits",
+            "TOOLKIT_SWEEP_STORAGE": self.storage,
+            "SLURM_JOB_ID": str(100 + task),
+            "SLURM_ARRAY_JOB_ID": "9",
+            "SLURM_ARRAY_TASK_ID": str(task),
+            "SLURM_RESTART_COUNT": str(restart),
+        }
+        script = str(REPO / "jobscripts" / "sweep" / "train.py")
+        argv = [sys.executable, script, "--epochs", "12", "--checkpoint-every", "5"]
+        log = (self.root / f"task-{task}.log").open("ab")
+        self.running[task] = subprocess.Popen(
+            argv, env=environment, stdout=log, stderr=subprocess.STDOUT
+        )
+        log.close()
+
+    def kill_after(self, task, steps):
+        """kill -9 once a checkpoint is behind it; False: it was done before that."""
+        log = self.root / f"task-{task}" / "steps.jsonl"
+        process = self.running[task]
+        while process.poll() is None:
+            if log.exists() and log.read_bytes().count(b'"event": "step"') > steps:
+                process.send_signal(signal.SIGKILL)
+                break
+            time.sleep(0.005)
+        return process.wait(60) == -signal.SIGKILL
+
+    def finish(self, task):
+        code = self.running[task].wait(120)
+        assert code == 0, (self.root / f"task-{task}.log").read_text()
+
+
+@pytest.fixture
+def array(tmp_path):
+    """The server that the head node runs, here over SQLite."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    argv = [sys.executable, str(SERVER), f"sqlite:///{tmp_path}/sweep.db", "127.0.0.1", str(port)]
+    server = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+    made = Array(tmp_path, f"grpc://127.0.0.1:{port}")
+    yield made
+    for process in [*made.running.values(), server]:
+        process.kill()
+        process.wait()
+
+
+def test_of_a_sweep_with_killed_tasks_every_trial_ends_exactly_once(array):
+    for task in range(TASKS):
+        array.start(task)
+    assert array.kill_after(0, 6), "it was to be killed while it trained"
+    assert array.kill_after(1, 12)
+    assert array.kill_after(2, 6)  # this one never comes back
+    for task in (0, 1):
+        array.start(task, restart=1)
+    for task in (0, 1, 3, 4):
+        array.finish(task)
+
+    study = optuna.load_study(study_name="digits", storage=store.connect(array.storage))
+    later = time.time() + trials.GRACE_SECONDS + 1
+    found = status.of(study, frozenset(), later, count=1, settle=True, dry_run=False)
+    ended = {one.task: one.state for one in trials.states(study)}
+    assert found["trials"] == len(ended) == TASKS
+    assert ended.pop("9_2") == "failed"
+    assert set(ended.values()) <= {"complete", "pruned"}
+    for task in (0, 1):  # they went on from their own checkpoint, and lost no sample
+        checked = audit(array.root / f"task-{task}")
+        assert checked.ok, checked.problems
+        assert checked.resumed_at[0] >= 5
+    assert found["best"][0]["value"] > 0.5

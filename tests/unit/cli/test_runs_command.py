@@ -1,0 +1,174 @@
+"""`toolkit runs` asks the head, and touches a run's folder only as its owner."""
+
+import json
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.fakes.mlflow import a_run
+from toolkit.commands import runs as runs_command
+from toolkit.deploy import head as head_module, session as session_module
+from toolkit.errors import HeadCommandFailed
+from toolkit.runs.compare import compare
+from toolkit.runs.errors import ReplayRefused, RunNotFound, TrackingAway
+
+CONFIG = str(Path(__file__).parents[3] / "examples" / "local.yaml")
+TAGS = {
+    "toolkit.job_id": "7",
+    "toolkit.run_dir": "/shared/home/ada/runs/7",
+    "toolkit.seed": "1",
+    "cost_usd": "0.50",
+}
+FOLDER = {
+    "run_dir": "/shared/home/ada/runs/7",
+    "facts": {"key": "k"},
+    "attempts": [
+        {
+            "attempt": 0,
+            "started_at": 100.0,
+            "cause": "finished",
+            "step_start": 0,
+            "step_end": 9,
+            "nodes": ["gpu-001"],
+        }
+    ],
+    "goodput": {"seconds": {"useful": 9.0, "save": 1.0}, "waiting": 0.0, "cost_usd": {}},
+    "submission": {"job_id": "7"},
+}
+REPLAY = {
+    "argv": ["sbatch", "job.sbatch", "two words"],
+    "environment": {"PATH": "/bin", "NCCL_DEBUG": "INFO"},
+    "directory": "/shared/home/ada",
+    "missing": [],
+    "differs": [],
+    "job_id": "99",
+}
+
+
+class Head:
+    """A head node with runs of two jobs; only job 7's folder is there, and it is ada's."""
+
+    def __init__(self) -> None:
+        self.calls = []
+        self.away = False
+        self.refusal = None
+        self.runs = [
+            a_run("r7", "7", tags=TAGS, params={"rate": "0.1"}, metrics={"loss": 0.5}),
+            a_run("r8", "8", params={"rate": "0.2"}, metrics={"loss": 0.25}, status="KILLED"),
+        ]
+
+    def run(self, argv, *, timeout=60):
+        self.calls.append(list(argv))
+        if argv[0].endswith("slurm-runs"):
+            if self.away:
+                raise HeadCommandFailed("away", returncode=75, stderr="tracking: refused")
+            if argv[1] == "find":
+                assert argv[2] == "--"
+                return json.dumps(
+                    [asdict(r) for r in self.runs if r.tags["toolkit.job_id"] == argv[3]]
+                )
+            if argv[1] == "settle":
+                return '[{"job": 8, "run_id": "r8", "state": "TIMEOUT", "status": "FAILED"}]'
+            return json.dumps([asdict(run) for run in self.runs])
+        if argv[0] == "stat":
+            if argv[-1] != FOLDER["run_dir"]:
+                raise HeadCommandFailed("no such file", returncode=1)
+            return "ada\n"
+        assert argv[:4] == ["runuser", "-u", "ada", "--"]
+        if "toolkit.training.summary" in argv:
+            return json.dumps(FOLDER)
+        if self.refusal:
+            raise HeadCommandFailed("1", returncode=1, stdout=json.dumps(self.refusal))
+        return json.dumps(REPLAY)
+
+
+@pytest.fixture
+def head(monkeypatch):
+    @contextmanager
+    def connected(config):
+        yield None
+
+    made = Head()
+    monkeypatch.setattr(session_module, "connected", connected)
+    monkeypatch.setattr(head_module, "Head", lambda clients, config: made)
+    return made
+
+
+def runs(*words):
+    return CliRunner().invoke(runs_command.command, [words[0], "--config", CONFIG, *words[1:]])
+
+
+def test_the_list_has_a_line_a_run(head):
+    lines = runs("list").stdout.splitlines()
+    assert lines[0].split()[:3] == ["JOB", "NAME", "USER"]
+    assert "0.50" in lines[1]
+    assert "KILLED" in lines[2]
+    assert json.loads(runs("list", "--json").stdout)[0]["run_id"] == "r7"
+
+
+def test_a_run_is_shown_with_its_attempts_and_where_the_time_went(head):
+    shown = runs("show", "7").stdout
+    for words in ("rate  0.1", "toolkit.seed", "steps 0 to 9  on gpu-001", "90.0 %", "0.50"):
+        assert words in shown
+    assert json.loads(runs("show", "--json", "7").stdout)["folder"]["facts"] == {"key": "k"}
+
+
+def test_a_run_whose_folder_is_gone_is_shown_as_far_as_mlflow_has_it(head):
+    assert "its folder is gone" in runs("show", "8").stdout
+
+
+def test_a_folder_is_enough_where_mlflow_is_away(head):
+    head.away = True
+    assert "gpu-001" in runs("show", FOLDER["run_dir"]).stdout
+    assert isinstance(runs("show", "7").exception, TrackingAway)
+
+
+def test_a_run_that_nobody_knows_is_an_error_that_says_what_to_give(head):
+    found = runs("show", "9").exception
+    assert isinstance(found, RunNotFound)
+    assert "toolkit runs list" in found.next_step
+
+
+def test_two_runs_are_compared_by_what_made_them_and_what_came_out(head):
+    shown = runs("compare", "7", "8").stdout
+    assert "rate" in shown
+    assert "loss" in shown
+    assert "name" not in shown
+
+
+def test_a_comparison_counts_what_is_the_same_and_shows_only_what_is_not():
+    tags = {"toolkit.seed": "1", "toolkit.job_id": "7"}
+    left = a_run("r1", tags=tags, params={"a": "1", "b": "2"}, metrics={"loss": 1.0})
+    right = a_run("r2", tags=tags | {"toolkit.job_id": "8"}, params={"a": "1"}, metrics={})
+    found = compare(left, right)
+    assert found.same == 2
+    assert [(d.kind, d.name, d.left, d.right) for d in found.differences] == [
+        ("parameter", "b", "2", "-"),
+        ("metric", "loss", "1", "-"),
+    ]
+
+
+def test_a_replay_is_made_as_the_owner_of_the_folder(head):
+    assert runs("replay", "7").stdout == "submitted: job 99\n"
+    assert head.calls[-1][-2:] == ["toolkit.training.replay", FOLDER["run_dir"]]
+
+
+def test_a_dry_replay_prints_a_line_that_a_shell_would_take(head):
+    shown = runs("replay", "--dry-run", "7").stdout
+    assert shown == "cd /shared/home/ada && env NCCL_DEBUG=INFO sbatch job.sbatch 'two words'\n"
+    assert head.calls[-1][-1] == "--dry-run"
+
+
+def test_a_replay_that_is_refused_says_every_reason(head):
+    head.refusal = REPLAY | {"missing": ["the script is gone"], "differs": ["other packages"]}
+    found = runs("replay", "7").exception
+    assert isinstance(found, ReplayRefused)
+    assert "the script is gone; other packages" in found.message
+
+
+def test_runs_are_settled_when_asked(head):
+    assert "TIMEOUT" in runs("settle", "--dry-run").stdout
+    assert head.calls[-1][-2:] == ["settle", "--dry-run"]

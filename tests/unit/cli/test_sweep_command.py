@@ -1,0 +1,139 @@
+"""`toolkit sweep` submits as the user whose sweep it is, and reads what the storage has."""
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from toolkit.commands import sweep as sweep_command
+from toolkit.deploy import head as head_module, session as session_module
+from toolkit.errors import HeadCommandFailed
+from toolkit.runs.errors import RunsError, SweepNotFound, TrackingAway
+
+CONFIG = str(Path(__file__).parents[3] / "examples" / "local.yaml")
+TRIAL = {"number": 3, "value": 0.97, "task": "5_3", "params": {"rate": 0.01, "hidden": 128}}
+
+
+class Head:
+    """A head node with one sweep."""
+
+    def __init__(self) -> None:
+        self.calls = []
+        self.code = 0
+
+    def run(self, argv, *, timeout=60):
+        self.calls.append(list(argv))
+        if argv[0] == "getent":
+            return f"{argv[2]}:x:2001:2001::/shared/home/{argv[2]}:/bin/bash\n"
+        if "sbatch" in argv:
+            return "41;demo\n"
+        assert argv[:4] == ["runuser", "-u", "nobody", "--"]
+        if self.code:
+            raise HeadCommandFailed("no", returncode=self.code, stderr="it does not answer")
+        settled = [4] if "--settle" in argv else []
+        return json.dumps(
+            {
+                "sweep": argv[-1],
+                "direction": "maximize",
+                "trials": 3,
+                "counts": {"complete": 1, "running": 2},
+                "best": [TRIAL],
+                "gone": [] if settled else [4],
+                "settled": settled,
+            }
+        )
+
+
+@pytest.fixture
+def head(monkeypatch):
+    @contextmanager
+    def connected(config):
+        yield None
+
+    made = Head()
+    monkeypatch.setattr(session_module, "connected", connected)
+    monkeypatch.setattr(head_module, "Head", lambda clients, config: made)
+    return made
+
+
+def sweep(*words):
+    return CliRunner().invoke(sweep_command.command, [words[0], "--config", CONFIG, *words[1:]])
+
+
+START = ("start", "--as", "ada", "--trials", "4", "--at-once", "2")
+
+
+def test_a_sweep_is_an_array_submitted_as_its_user_and_with_nothing_of_roots(head):
+    result = sweep(*START, "--sbatch=--partition=gpu", "digits", "train.py", "--epochs", "3 0")
+    assert result.stdout == "sweep digits: job array 41, 4 trials\n"
+    argv = head.calls[-1]
+    assert argv[:6] == ["runuser", "-u", "ada", "--", "env", "-i"]
+    assert "TOOLKIT_SWEEP=digits" in argv
+    assert argv[argv.index("sbatch") + 1 :] == [
+        "--parsable",
+        "--array=0-3%2",
+        "--job-name=digits",
+        "--partition=gpu",
+        "/shared/jobscripts/sweep.sbatch",
+        "train.py",
+        "--epochs",
+        "3 0",
+    ]
+
+
+def test_a_dry_run_prints_the_call_and_submits_nothing(head):
+    assert "--array=0-3%2" in sweep(*START, "--dry-run", "digits", "train.py").stdout
+    assert [call[0] for call in head.calls] == ["getent"]
+    shown = json.loads(sweep(*START, "--dry-run", "--json", "digits", "train.py").stdout)
+    assert shown["job_id"] == ""
+
+
+@pytest.mark.parametrize("name", ["a b", "-x", "", "x" * 101, "a;b"])
+def test_a_name_that_is_no_plain_word_is_refused(head, name):
+    assert sweep(*START, "--", name, "train.py").exit_code == 2
+    assert head.calls == []
+
+
+def test_only_a_user_of_the_cluster_can_be_given_a_sweep(head):
+    assert sweep("start", "--as", "root", "digits", "train.py").exit_code == 2
+    assert head.calls == []
+
+
+def test_a_user_that_the_head_does_not_know_is_an_error(head, monkeypatch):
+    monkeypatch.setattr(head, "run", lambda argv, **_: "\n")
+    assert isinstance(sweep(*START, "digits", "train.py").exception, RunsError)
+
+
+def test_the_status_counts_and_names_what_is_gone(head):
+    shown = sweep("status", "digits").stdout
+    assert "3 trials, maximize: 1 complete, 2 running" in shown
+    assert "(--settle fails them): 4" in shown
+    assert "0.97" in shown
+    assert json.loads(sweep("status", "--json", "digits").stdout)["gone"] == [4]
+
+
+def test_settling_is_asked_for_and_has_a_dry_run(head):
+    assert "failed, as their tasks are gone: 4" in sweep("status", "--settle", "digits").stdout
+    shown = sweep("status", "--settle", "--dry-run", "digits").stdout
+    assert "would be failed: 4" in shown
+    assert "--dry-run" in head.calls[-1]
+
+
+def test_the_best_trials_come_with_their_parameters(head):
+    lines = sweep("best", "--count", "1", "digits").stdout.splitlines()
+    assert lines[0].split() == ["TRIAL", "VALUE", "TASK", "rate", "hidden"]
+    assert lines[1].split() == ["3", "0.97", "5_3", "0.01", "128"]
+    assert json.loads(sweep("best", "--json", "digits").stdout) == [TRIAL]
+
+
+@pytest.mark.parametrize(("code", "error"), [(2, SweepNotFound), (3, TrackingAway)])
+def test_what_is_not_there_is_told_apart(head, code, error):
+    head.code = code
+    assert isinstance(sweep("status", "digits").exception, error)
+
+
+def test_the_commands_are_a_group():
+    assert isinstance(sweep_command.command, click.Group)

@@ -1,0 +1,95 @@
+"""A container is pinned by its digest, or the job doesn't start."""
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+LIBRARY = Path(__file__).resolve().parents[3] / "jobscripts" / "lib"
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+PROGRAM = f"""
+source "{LIBRARY}/preflight.sh"
+container_options
+printf 'option %s\\n' "${{CONTAINER[@]}}"
+echo "digest ${{TOOLKIT_CONTAINER_DIGEST:-none}}"
+"""
+
+
+@pytest.fixture
+def options(tmp_path):
+    """Runs the helper on a cluster that has pyxis, or OCI, or neither."""
+    srun = tmp_path / "srun"
+
+    def run(container, *, has=""):
+        srun.write_text(f"#!/bin/bash\necho '{'--container-image=' if has == 'pyxis' else ''}'\n")
+        srun.chmod(0o755)
+        if has == "oci":
+            (tmp_path / "oci.conf").touch()
+        environment = {
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "SLURM_CONF": str(tmp_path / "slurm.conf"),
+            **({"TOOLKIT_CONTAINER": container} if container else {}),
+        }
+        argv = ["bash", "-c", PROGRAM]
+        done = subprocess.run(
+            argv, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def test_without_a_container_nothing_is_added(options):
+    assert options("") == (0, "option \ndigest none\n")
+
+
+@pytest.mark.parametrize("container", ["pytorch:latest", "pytorch@sha256:12", "a b@", "@" + DIGEST])
+def test_an_image_that_is_not_pinned_is_refused_with_what_to_write(options, container):
+    code, said = options(container, has="pyxis")
+    assert code == 93
+    assert "is not pinned: write IMAGE@sha256:" in said
+
+
+@pytest.mark.parametrize(
+    ("image", "enroot"),
+    [
+        ("pytorch/pytorch", "pytorch/pytorch"),
+        ("pytorch/pytorch:2.13", "pytorch/pytorch"),
+        ("nvcr.io/nvidia/pytorch:26.10-py3", "nvcr.io#nvidia/pytorch"),
+        ("registry:5000/team/image", "registry:5000#team/image"),
+    ],
+)
+def test_pyxis_is_given_the_digest_in_enroots_words(options, image, enroot):
+    code, said = options(f"{image}@{DIGEST}", has="pyxis")
+    assert code == 0
+    assert f"option --container-image={enroot}@{DIGEST}\n" in said
+    assert "option --container-mounts=/shared:/shared," in said
+    assert f"digest {DIGEST}\n" in said
+
+
+def test_an_image_file_is_checked_against_its_pin(options, tmp_path):
+    image = tmp_path / "image.sqsh"
+    image.write_bytes(b"layers")
+    right = f"sha256:{hashlib.sha256(b'layers').hexdigest()}"
+    assert f"--container-image={image}\n" in options(f"{image}@{right}", has="pyxis")[1]
+    code, said = options(f"{image}@{DIGEST}", has="pyxis")
+    assert (code, "is not the one that was pinned" in said) == (93, True)
+
+
+def test_a_bundle_must_be_of_the_image_that_was_pinned(options, tmp_path):
+    bundle = tmp_path / "bundle"
+    bundle.mkdir()
+    assert options(f"{bundle}@{DIGEST}", has="oci")[0] == 93  # no bundle at all
+    (bundle / "config.json").write_text("{}")
+    assert options(f"{bundle}@{DIGEST}", has="oci")[0] == 93  # of no known image
+    (bundle / "umoci.json").write_text(f'{{"digest": "{DIGEST}"}}')
+    code, said = options(f"{bundle}@{DIGEST}", has="oci")
+    assert (code, f"option --container={bundle}\n" in said) == (0, True)
+
+
+def test_a_cluster_without_containers_says_so(options):
+    code, said = options(f"image@{DIGEST}")
+    assert code == 93
+    assert "neither pyxis nor oci.conf" in said

@@ -1,0 +1,211 @@
+"""What is recorded of a run is enough to judge it, and to submit it again."""
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from toolkit.training import dossier, gpus, hardware, lockfile, provenance, submission
+from toolkit.training.files import read_json
+from toolkit.training.gpus import Reading, Sampler
+from toolkit.training.run import RunDir
+
+REPO = Path(__file__).resolve().parents[3]
+
+
+def git(folder, *words):
+    identity = ("-c", "user.name=ada", "-c", "user.email=ada@example.com")
+    subprocess.run(["git", "-C", str(folder), *identity, *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A committed script and a module beside it."""
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "train.py").write_text("print('v1')\n")
+    (folder / "model.py").write_text("WIDTH = 1\n")
+    git(folder, "init", "-q")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "Begin")
+    return folder
+
+
+def test_a_clean_checkout_has_a_commit_and_no_patch(checkout):
+    code = provenance.code_of(checkout / "train.py", {})
+    assert (len(code.commit), code.dirty, code.patch) == (40, False, None)
+    assert "toolkit.git_diff" not in code.tags()
+
+
+def test_the_patch_of_a_dirty_checkout_makes_its_code_again(checkout, tmp_path):
+    (checkout / "model.py").write_text("WIDTH = 2\n")
+    code = provenance.code_of(checkout / "train.py", {})
+    assert code.dirty
+    assert code.tags()["toolkit.git_diff"] == f"sha256:{code.patch_sha256}"
+    git(tmp_path, "clone", "-q", str(checkout), str(tmp_path / "again"))
+    (tmp_path / "code.patch").write_bytes(code.patch)
+    git(tmp_path / "again", "apply", "--binary", str(tmp_path / "code.patch"))
+    assert (tmp_path / "again" / "model.py").read_text() == "WIDTH = 2\n"
+
+
+def test_a_patch_that_is_too_large_is_known_by_its_hash_alone(checkout, monkeypatch):
+    monkeypatch.setattr(provenance, "PATCH_LIMIT", 10)
+    (checkout / "model.py").write_text("WIDTH = 2\n")
+    code = provenance.code_of(checkout / "train.py", {})
+    assert (code.patch, code.tags()["toolkit.git_diff_kept"]) == (None, "false")
+    assert code.patch_bytes > 10
+
+
+def test_two_environments_are_the_same_when_their_packages_are():
+    text = lockfile.text()
+    assert text.startswith("# python 3.")
+    assert any(line.startswith("pytest==") for line in text.splitlines())
+    assert lockfile.digest(text) == lockfile.digest(text) != lockfile.digest(text + "x==1\n")
+
+
+ENVIRONMENT = {
+    "SLURM_JOB_ID": "12",
+    "SLURM_JOB_NAME": "digits",
+    "SLURM_JOB_PARTITION": "spot",
+    "SLURM_JOB_NUM_NODES": "2",
+    "SLURM_GPUS_PER_NODE": "4",
+    "SLURM_JOB_START_TIME": "1000",
+    "SLURM_JOB_END_TIME": "4600",
+    "TOOLKIT_EXPERIMENT": "night run",
+    "TOOLKIT_ATTEMPT_STARTED": "999",
+    "NCCL_DEBUG": "INFO",
+    "HF_TOKEN": "hf_secret",
+    "TOOLKIT_API_KEY": "secret",
+    "LANG": "C.UTF-8",
+}
+
+
+def record(run_dir, *arguments, script="#!/bin/bash\n#SBATCH --requeue\n", **more):
+    """What the batch script's helper leaves in the run's folder."""
+    batch = run_dir.parent / "slurm_script"
+    batch.write_text(
+        f'{script}source "{REPO}/jobscripts/lib/record.sh"\nSUBMITTED=("$@")\nrecord_submission\n'
+    )
+    run_dir.mkdir(exist_ok=True)
+    environment = {"PATH": os.environ["PATH"], "TOOLKIT_RUN_DIR": str(run_dir), **ENVIRONMENT}
+    argv = ["bash", str(batch), *arguments]
+    subprocess.run(argv, check=True, env=environment | more, cwd=run_dir.parent)
+    return batch
+
+
+def test_what_was_submitted_is_kept_word_for_word_and_no_secret_with_it(tmp_path, checkout):
+    odd = ["train.py", "two words", "", "--x=é\n$HOME"]
+    batch = record(tmp_path / "run", *odd)
+    code = provenance.code_of(checkout / "train.py", {})
+    made = submission.capture(tmp_path / "run", code, lock="sha256:1", patch="")
+    assert made == submission.read(tmp_path / "run")
+    assert made.arguments == tuple(odd)
+    assert made.directory == str(tmp_path)
+    assert submission.job_script(tmp_path / "run").read_bytes() == batch.read_bytes()
+    assert made.options == {
+        "job-name": "digits",
+        "partition": "spot",
+        "nodes": "2",
+        "gpus-per-node": "4",
+        "time": "60",
+    }
+    assert made.environment == {"TOOLKIT_EXPERIMENT": "night run", "NCCL_DEBUG": "INFO"}
+    kept = "".join(p.read_text() for p in (tmp_path / "run" / "submission").iterdir())
+    assert "secret" not in kept
+
+
+def test_a_requeued_attempt_leaves_the_first_ones_submission(tmp_path):
+    record(tmp_path / "run", "train.py", "first")
+    record(tmp_path / "run", "train.py", "second")
+    assert (tmp_path / "run/submission/arguments").read_bytes() == b"train.py\0first\0"
+
+
+def test_a_run_without_a_batch_script_has_no_submission(tmp_path, checkout):
+    code = provenance.code_of(checkout / "train.py", {})
+    assert submission.capture(tmp_path, code, lock="", patch="") is None
+    assert submission.read(tmp_path) is None
+
+
+def test_the_dossier_has_a_tag_and_a_file_for_everything(tmp_path, checkout, attempt_of):
+    (checkout / "model.py").write_text("WIDTH = 2\n")
+    record(tmp_path / "run", "train.py")
+    environment = {"TOOLKIT_CONTAINER_DIGEST": "sha256:c0", "TOOLKIT_DATASET": "sha256:da"}
+
+    def gather():
+        run_dir = RunDir(tmp_path / "run")
+        script = checkout / "train.py"
+        return dossier.gather(attempt_of(), run_dir, seed=3, script=script, environment=environment)
+
+    found = gather()
+    assert found.tags["toolkit.seed"] == "3"
+    assert found.tags["toolkit.dataset"] == "sha256:da"
+    assert found.tags["toolkit.container"] == "sha256:c0"
+    assert found.tags["toolkit.environment"].startswith("sha256:")
+    kinds = sorted(path.name.split("-")[0] for path in found.artifacts)
+    assert kinds == ["code", "environment", "job.sbatch", "submission.json"]
+    record_kept = read_json(tmp_path / "run" / "submission.json")
+    assert (tmp_path / "run" / record_kept["patch"]).exists()
+    assert gather().artifacts == ()  # the next attempt has nothing new to say
+
+
+def test_hardware_is_named_by_machines_and_gpus():
+    found = hardware.of([{"instance_type": "g5.12xlarge"}] * 2, ["NVIDIA A10G"] * 8)
+    assert str(found) == "2 x g5.12xlarge, 8 x NVIDIA A10G"
+    assert found.peak_flops == 8 * 70e12
+    assert str(hardware.of([], [])) == "unknown"
+    assert hardware.of([], ["NVIDIA Unheard"]).peak_flops is None
+
+
+@pytest.mark.parametrize(
+    ("name", "tflops"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989),
+        ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA A100-SXM4-40GB", 312),
+        ("NVIDIA L40S", 362),
+        ("NVIDIA L4", 121),
+        ("Tesla T4", 65),
+        ("NVIDIA A10G", 70),
+    ],
+)
+def test_the_peak_is_that_of_the_gpu_and_not_of_one_with_a_like_name(name, tflops):
+    assert hardware.peak_tflops(name) == tflops
+
+
+def test_gpus_of_all_nodes_are_put_together(tmp_path):
+    assert gpus.metrics(tmp_path, "12.0") == {}
+    readings = {"n1": [Reading(80.0, 2**30, 2**31)], "n2": [Reading(40.0, 2**30 * 3 // 2, 2**31)]}
+    for node, found in readings.items():
+        Sampler(lambda f=found: f, tmp_path / "gpus" / f"12.0.{node}.json", every=99).stop()
+    Sampler(lambda: [Reading(1.0, 1, 1)], tmp_path / "gpus" / "12.1.n1.json", every=99).stop()
+    assert gpus.metrics(tmp_path, "12.0") == {
+        "toolkit.gpu_utilization_percent": 60.0,
+        "toolkit.gpu_memory_peak_mib": 1536.0,
+        "toolkit.gpu_memory_peak_percent": 75.0,
+    }
+
+
+def test_a_gpu_that_stops_answering_ends_the_sampling_and_nothing_else(tmp_path):
+    def broken():
+        raise OSError("GPU is lost")
+
+    sampler = Sampler(broken, tmp_path / "gpus" / "12.0.n1.json", every=0.001)
+    deadline = time.monotonic() + 10
+    while sampler._thread.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    sampler.stop()
+    assert gpus.metrics(tmp_path, "12.0") == {}
+
+
+def test_only_the_gpus_that_the_job_was_given_are_sampled():
+    assert gpus._visible(8, {"CUDA_VISIBLE_DEVICES": "2,5"}) == [2, 5]
+    assert gpus._visible(2, {"CUDA_VISIBLE_DEVICES": "4,5"}) == [0, 1]  # the cgroup hides the rest
+    assert gpus._visible(2, {}) == [0, 1]
+
+
+def test_a_record_of_another_version_is_no_record(tmp_path):
+    (tmp_path / "submission.json").write_text(json.dumps({"version": 99}))
+    assert submission.read(tmp_path) is None

@@ -1,0 +1,196 @@
+"""A run is submitted again word for word, or it is said why not."""
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from toolkit.training import provenance, replay, submission, summary
+from toolkit.training.run import RunDir
+
+
+def git(folder, *words):
+    identity = ("-c", "user.name=ada", "-c", "user.email=ada@example.com")
+    subprocess.run(["git", "-C", str(folder), *identity, *words], check=True, capture_output=True)
+
+
+class Case:
+    """A run of a script in a dirty checkout, and the sbatch that would take it again."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.run_dir, self.code = root, root / "runs" / "12", root / "code"
+        self.submitted = []
+        for folder in (self.run_dir / "submission", self.code):
+            folder.mkdir(parents=True)
+        (self.code / "train.py").write_text("print(1)\n")
+        (self.code / "model.py").write_text("WIDTH = 1\n")
+        git(self.code, "init", "-q")
+        git(self.code, "add", ".")
+        git(self.code, "commit", "-qm", "Begin")
+        (self.code / "model.py").write_text("WIDTH = 2\n")
+        RunDir(self.run_dir).create()
+        parts = self.run_dir / "submission"
+        (parts / "job.sbatch").write_text("#!/bin/bash\n#SBATCH --requeue\n")
+        (parts / "arguments").write_bytes(b"train.py\0--name\0two words\0")
+        (parts / "environment").write_bytes(
+            b"SLURM_JOB_ID=12\0SLURM_JOB_PARTITION=spot\0NCCL_DEBUG=INFO\0TOOLKIT_ENV=/nowhere\0"
+        )
+        (parts / "directory").write_text(str(self.code))
+        code = provenance.code_of(self.code / "train.py", {})
+        patch = f"code-{code.patch_sha256[:12]}.patch"
+        (self.run_dir / patch).write_bytes(code.patch)
+        submission.capture(self.run_dir, code, lock="sha256:1", patch=patch)
+
+    def replay(self, *flags):
+        parser_flags = [str(self.run_dir), *map(str, flags)]
+        return replay.main(parser_flags)
+
+    def sbatch(self, argv, environment, folder):
+        self.submitted.append((argv, environment, folder))
+        return "99;demo\n"
+
+    @property
+    def job_script(self):
+        return str(self.run_dir / "submission" / "job.sbatch")
+
+
+@pytest.fixture
+def case(tmp_path, monkeypatch):
+    made = Case(tmp_path)
+    monkeypatch.setattr(replay.run, "__defaults__", (made.sbatch,))
+    return made
+
+
+def answer(capsys):
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_same_call_is_made_with_the_same_words_options_and_environment(case, capsys):
+    assert case.replay() == 0
+    assert answer(capsys)["job_id"] == "99"
+    ((argv, environment, folder),) = case.submitted
+    assert argv == (
+        "sbatch",
+        "--parsable",
+        f"--chdir={case.code}",
+        "--partition=spot",
+        case.job_script,
+        "train.py",
+        "--name",
+        "two words",
+    )
+    assert environment["NCCL_DEBUG"] == "INFO"
+    assert environment["TOOLKIT_REPLAY_OF"] == RunDir(case.run_dir).key
+    assert not any(name.startswith("SLURM_") for name in environment)
+    assert folder == str(case.code)
+
+
+def test_a_dry_run_prints_the_call_and_makes_none(case, capsys):
+    assert case.replay("--dry-run") == 0
+    assert answer(capsys)["argv"][-1] == "two words"
+    assert case.submitted == []
+
+
+def change_script(case):
+    (case.code / "train.py").write_text("print(2)\n")
+
+
+def commit(case):
+    git(case.code, "commit", "-qam", "Go on")
+
+
+def discard(case):
+    git(case.code, "checkout", "model.py")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (change_script, "train.py has another content"),
+        (commit, "is at "),
+        (discard, "what is not committed in"),
+    ],
+)
+def test_code_that_is_not_what_it_was_is_refused_unless_accepted(case, capsys, change, says):
+    change(case)
+    assert case.replay() == 1
+    assert any(says in reason for reason in answer(capsys)["differs"])
+    assert case.submitted == []
+    assert case.replay("--anyway") == 0
+    assert len(case.submitted) == 1
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_the_code_of_then_is_made_again_in_a_folder_of_its_own(case, capsys, dry):
+    commit(case)
+    change_script(case)
+    there = case.root / "again"
+    assert case.replay("--rebuild", there, *(["--dry-run"] if dry else [])) == 0
+    found = answer(capsys)
+    assert found["argv"][2] == f"--chdir={there}"
+    assert found["argv"][5] == str(there / "train.py")
+    assert there.exists() is not dry
+    if not dry:
+        assert (there / "model.py").read_text() == "WIDTH = 2\n"
+        assert (there / "train.py").read_text() == "print(1)\n"
+        assert case.submitted[0][2] == str(there)
+
+
+def test_code_whose_diff_was_not_kept_cannot_be_made_again(case, capsys):
+    found = submission.read(case.run_dir)
+    submission.write_json(
+        case.run_dir / "submission.json", submission.asdict(replace(found, patch=""))
+    )
+    assert case.replay("--rebuild", case.root / "again") == 1
+    assert "too large to be kept" in answer(capsys)["missing"][0]
+
+
+@pytest.mark.parametrize(
+    ("remove", "says"),
+    [
+        ("submission/job.sbatch", "was not kept, or is gone"),
+        ("../../code/train.py", "the training script is gone"),
+    ],
+)
+def test_what_is_not_there_any_more_is_named(case, capsys, remove, says):
+    (case.run_dir / remove).unlink()
+    assert case.replay("--anyway") == 1
+    assert any(says in reason for reason in answer(capsys)["missing"])
+    assert case.submitted == []
+
+
+def test_a_job_script_that_was_tampered_with_is_not_submitted(case, capsys):
+    Path(case.job_script).write_text("#!/bin/bash\nrm -rf ~\n")
+    assert case.replay("--anyway") == 1
+    assert "was changed since it was kept" in answer(capsys)["missing"][0]
+
+
+def test_only_who_ran_a_job_can_replay_it(case, capsys, monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    assert case.replay("--anyway") == 1
+    assert "is not yours" in answer(capsys)["missing"][0]
+
+
+def test_a_run_without_a_record_says_so(tmp_path, capsys):
+    assert replay.main([str(tmp_path)]) == 2
+    assert "no submission.json" in capsys.readouterr().err
+
+
+def test_sbatchs_refusal_is_passed_on(case, capsys, monkeypatch):
+    def refuse(argv, environment, folder):
+        raise subprocess.CalledProcessError(1, argv, stderr="Invalid account")
+
+    monkeypatch.setattr(replay.run, "__defaults__", (refuse,))
+    assert case.replay() == 1
+    assert "sbatch: exit code 1: Invalid account" in answer(capsys)["missing"][0]
+
+
+def test_a_folder_is_summed_up_in_one_object(case, capsys):
+    assert summary.main([str(case.run_dir)]) == 0
+    found = answer(capsys)
+    assert found["submission"]["job_id"] == "12"
+    assert found["attempts"] == []
+    assert summary.main([str(case.root)]) == 2

@@ -1,0 +1,73 @@
+"""Two runs side by side: where they differ, and what stayed the same. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from slurmplugins.mlflow import Run
+
+# Tags that make a run what it is. The others (job ids, folders, costs) differ between any two.
+CAUSES = (
+    "mlflow.source.git.commit",
+    "toolkit.git_diff",
+    "toolkit.code_sha256",
+    "toolkit.environment",
+    "toolkit.container",
+    "toolkit.image_id",
+    "toolkit.dataset",
+    "toolkit.data_hash",
+    "toolkit.seed",
+    "toolkit.world_size",
+    "toolkit.hardware",
+)
+ABSENT = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One line of a comparison. `kind` is parameter, cause or metric."""
+
+    kind: str
+    name: str
+    left: str
+    right: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What differs, and how many parameters and causes are the same."""
+
+    left: str
+    right: str
+    differences: tuple[Difference, ...]
+    same: int
+
+
+def compare(left: Run, right: Run) -> Comparison:
+    """Parameters and causes that differ, and every metric that either has."""
+    names = sorted({*left.params, *right.params})
+    pairs = [("parameter", name, *_both(left.params, right.params, name)) for name in names]
+    pairs += [("cause", name, *_both(left.tags, right.tags, name)) for name in CAUSES]
+    known = [pair for pair in pairs if pair[2:] != (ABSENT, ABSENT)]
+    differences = [Difference(*pair) for pair in known if pair[2] != pair[3]]
+    return Comparison(
+        left=left.run_id,
+        right=right.run_id,
+        differences=(*differences, *_metrics(left.metrics, right.metrics)),
+        same=len(known) - len(differences),
+    )
+
+
+def _metrics(left: Mapping[str, float], right: Mapping[str, float]) -> Iterator[Difference]:
+    for name in sorted({*left, *right}):
+        texts = [f"{side[name]:.6g}" if name in side else ABSENT for side in (left, right)]
+        if texts[0] != texts[1]:
+            yield Difference("metric", name, *texts)
+
+
+def _both(left: Mapping[str, str], right: Mapping[str, str], name: str) -> tuple[str, str]:
+    return left.get(name, ABSENT), right.get(name, ABSENT)

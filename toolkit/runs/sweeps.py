@@ -1,0 +1,101 @@
+"""Sweeps, asked of and started on the head node.
+
+Optuna is in the training environment, so its part runs there: as `nobody`, since all it needs is
+the storage's port. A sweep is started as the user whose it is, never as root.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from toolkit.errors import HeadCommandFailed
+from toolkit.runs.errors import RunsError, SweepNotFound, TrackingAway
+from toolkit.runs.reading import LIBRARY, PYTHON, TIMEOUT
+
+if TYPE_CHECKING:
+    from toolkit.slurm_api import Runner
+
+SCRIPT: Final = "/shared/jobscripts/sweep.sbatch"
+_NO_SWEEP, _NO_STORAGE = 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A sweep to be started: `trials` tasks of a job array, `at_once` of them at a time."""
+
+    name: str
+    user: str
+    trials: int
+    at_once: int
+    options: tuple[str, ...]  # more of sbatch's
+    script: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The call, and the array's job id; "" when nothing was submitted."""
+
+    argv: tuple[str, ...]
+    job_id: str
+
+
+def ask(
+    runner: Runner, name: str, *, count: int = 5, settle: bool = False, dry_run: bool = False
+) -> dict[str, Any]:
+    """How a sweep goes. With `settle`, trials whose tasks are gone are failed."""
+    flags = [*(["--settle"] if settle else []), *(["--dry-run"] if dry_run else [])]
+    argv = [
+        *("runuser", "-u", "nobody", "--", "env", f"PYTHONPATH={LIBRARY}", PYTHON, "-m"),
+        *("toolkit.training.sweeps.status", f"--best={count}", *flags, "--", name),
+    ]
+    try:
+        answer = runner.run(argv, timeout=TIMEOUT)
+    except HeadCommandFailed as error:
+        raise _refused(error, name) or error from error
+    try:
+        found = json.loads(answer)
+    except ValueError as error:
+        raise RunsError(f"the answer makes no sense: {answer[:200]!r}") from error
+    return dict(found)
+
+
+def argv_of(start: Start, home: str) -> tuple[str, ...]:
+    """The call that starts it, in a plain environment: nothing of root's gets into the job."""
+    limit = f"%{start.at_once}" if start.at_once else ""
+    return (
+        *("runuser", "-u", start.user, "--", "env", "-i", f"--chdir={home}"),
+        *("PATH=/usr/local/bin:/usr/bin:/bin", f"HOME={home}", f"USER={start.user}"),
+        f"TOOLKIT_SWEEP={start.name}",
+        *("sbatch", "--parsable", f"--array=0-{start.trials - 1}{limit}"),
+        f"--job-name={start.name}",
+        *start.options,
+        *(SCRIPT, start.script, *start.arguments),
+    )
+
+
+def submit(runner: Runner, start: Start, *, dry_run: bool) -> Started:
+    """Submit the array; HeadCommandFailed with sbatch's words where it refuses."""
+    entry = runner.run(["getent", "passwd", start.user]).strip().split(":")
+    if len(entry) < len(("name", "password", "uid", "gid", "gecos", "home")):
+        raise RunsError(f"{start.user} is no user of the cluster")
+    argv = argv_of(start, entry[5])
+    if dry_run:
+        return Started(argv, "")
+    return Started(argv, runner.run(list(argv)).strip().partition(";")[0])
+
+
+def _refused(error: HeadCommandFailed, name: str) -> RunsError | None:
+    if error.returncode == _NO_SWEEP:
+        return SweepNotFound(
+            f"no sweep is called {name!r}",
+            next_step="its first task makes it when it starts; `toolkit jobs` shows the tasks",
+        )
+    if error.returncode == _NO_STORAGE:
+        return TrackingAway(
+            error.stderr.strip()[-300:],
+            next_step="`toolkit run -- systemctl status optuna` says more",
+        )
+    return None

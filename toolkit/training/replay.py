@@ -1,0 +1,219 @@
+"""Submit again what a run was, from its record.
+
+    python -m toolkit.training.replay RUN_DIR [--dry-run] [--anyway] [--rebuild FOLDER]
+
+The job script is the copy that was kept, with the arguments, options and environment of then; it
+gets a run folder of its own. What is missing or no longer the same is said, and then nothing is
+submitted. `--rebuild` makes the code of then (the commit and the dirty diff) in a new folder;
+`--anyway` accepts what differs.
+
+Prints one JSON object; exits 0 submitted (or could be), 1 refused, 2 no run.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from toolkit.training import provenance, submission
+from toolkit.training.files import read_json
+from toolkit.training.submission import Submission
+
+TIMEOUT = 120
+
+Call = Callable[[Sequence[str], Mapping[str, str], str], str]
+"""(argv, environment, folder) → standard output; raises CalledProcessError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """One sbatch call, and why it would not be what it was."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    directory: str
+    missing: tuple[str, ...] = ()  # it can't be submitted
+    differs: tuple[str, ...] = ()  # it can, and would be another run
+    job_id: str = ""
+
+
+def prepare(run_dir: Path, recorded: Submission, environment: Mapping[str, str]) -> Replay:
+    """The call that would make the run again. `environment` is the caller's own."""
+    own = {
+        name: environment[name] for name in ("PATH", "HOME", "USER", "LANG") if name in environment
+    }
+    key = str((read_json(run_dir / "run.json") or {}).get("key", ""))
+    options = [f"--{name}={value}" for name, value in sorted(recorded.options.items())]
+    script = submission.job_script(run_dir)
+    argv = ("sbatch", "--parsable", f"--chdir={recorded.directory}", *options, str(script))
+    return Replay(
+        argv=(*argv, *recorded.arguments),
+        environment=own | dict(recorded.environment) | {"TOOLKIT_REPLAY_OF": key},
+        directory=recorded.directory,
+        missing=tuple(_missing(run_dir, recorded)),
+        differs=(*_code_differs(recorded), *_surroundings_differ(recorded, environment)),
+    )
+
+
+def rebuilt(replay: Replay, run_dir: Path, recorded: Submission, folder: Path) -> Replay:
+    """The same call with the code in `folder`, where `build` makes it. ValueError: it can't be."""
+    if not recorded.git_root:
+        raise ValueError("the code was in no git checkout, so it can't be made again")
+    if recorded.git_dirty and not recorded.patch:
+        raise ValueError("the checkout was dirty, and its diff was too large to be kept")
+    root = Path(recorded.git_root)
+
+    def moved(path: str) -> str:
+        absolute = Path(recorded.directory, path)
+        inside = absolute.is_relative_to(root)
+        return str(folder / absolute.relative_to(root)) if inside else path
+
+    script = replay.argv.index(str(submission.job_script(run_dir)))
+    directory = moved(recorded.directory)
+    words = [
+        f"--chdir={directory}" if word == f"--chdir={recorded.directory}" else word
+        for word in replay.argv[: script + 1]
+    ]
+    # The training script is the job script's first argument.
+    arguments = [moved(word) for word in recorded.arguments[:1]] + [*recorded.arguments[1:]]
+    return replace(
+        replay,
+        argv=(*words, *arguments),
+        directory=directory,
+        missing=tuple(_script_missing(run_dir, recorded)),
+        differs=tuple(_surroundings_differ(recorded, replay.environment)),
+    )
+
+
+def build(run_dir: Path, recorded: Submission, folder: Path) -> None:
+    """Make the code of then in `folder`, as a worktree of its checkout. CalledProcessError."""
+    _git(Path(recorded.git_root), "worktree", "add", "--detach", str(folder), recorded.git_commit)
+    if recorded.patch:
+        _git(folder, "apply", "--binary", str(run_dir / recorded.patch))
+
+
+def _missing(run_dir: Path, recorded: Submission) -> list[str]:
+    found = _script_missing(run_dir, recorded)
+    if not Path(recorded.directory).is_dir():
+        found.append(f"the folder it was submitted from is gone: {recorded.directory}")
+    if not Path(recorded.training_script).is_file():
+        found.append(f"the training script is gone: {recorded.training_script}")
+    return found
+
+
+def _script_missing(run_dir: Path, recorded: Submission) -> list[str]:
+    script = submission.job_script(run_dir)
+    found = []
+    try:
+        if hashlib.sha256(script.read_bytes()).hexdigest() != recorded.job_script_sha256:
+            found.append(f"{script} was changed since it was kept")
+        if script.stat().st_uid != os.getuid():
+            found.append(f"{script} is not yours: only who ran a job can replay it")
+    except OSError as error:
+        found.append(f"the job script was not kept, or is gone: {error}")
+    return found
+
+
+def _code_differs(recorded: Submission) -> list[str]:
+    code = provenance.code_of(Path(recorded.training_script), {})
+    root = recorded.git_root
+    found = []
+    if code.script_sha256 not in (recorded.training_script_sha256, "unknown"):
+        found.append(f"{recorded.training_script} has another content")
+    if root and code.commit != recorded.git_commit:
+        found.append(f"{root} is at {code.commit[:12] or '?'}, not {recorded.git_commit[:12]}")
+    elif root and code.patch_sha256 != recorded.patch_sha256:
+        found.append(f"what is not committed in {root} is not what it was")
+    return found
+
+
+def _surroundings_differ(recorded: Submission, environment: Mapping[str, str]) -> list[str]:
+    found = []
+    lock = _lock(recorded.environment.get("TOOLKIT_ENV") or environment.get("TOOLKIT_ENV"))
+    if lock and recorded.lock and lock != recorded.lock:
+        found.append("the environment has other packages: compare the runs' environment-*.txt")
+    if recorded.array_task:
+        found.append(f"it was task {recorded.array_task} of an array: this is that task alone")
+    return found
+
+
+def _lock(environment_folder: str | None) -> str:
+    """The hash of the packages that a job would find; "" where that can't be known."""
+    python = Path(environment_folder or "/shared/env") / "bin" / "python"
+    from toolkit.training import lockfile
+
+    try:
+        done = subprocess.run(
+            [str(python), lockfile.__file__], capture_output=True, timeout=TIMEOUT, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return lockfile.digest(done.stdout.decode())
+
+
+def _git(folder: Path, *words: str) -> None:
+    argv = ["git", "-C", str(folder), *words]
+    subprocess.run(argv, check=True, capture_output=True, text=True, timeout=TIMEOUT)
+
+
+def _call(argv: Sequence[str], environment: Mapping[str, str], folder: str) -> str:
+    done = subprocess.run(
+        list(argv),
+        env=dict(environment),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=True,
+    )
+    return done.stdout
+
+
+def run(options: argparse.Namespace, call: Call = _call) -> tuple[int, Replay | str]:
+    """What the command does: its exit code, and the replay or why there is none."""
+    run_dir: Path = options.run_dir
+    recorded = submission.read(run_dir)
+    if recorded is None:
+        reason = "no submission.json: made before runs were kept for this, or not by a batch job"
+        return 2, f"{run_dir}: {reason}"
+    replay = prepare(run_dir, recorded, os.environ)
+    try:
+        if options.rebuild:
+            replay = rebuilt(replay, run_dir, recorded, options.rebuild.resolve())
+        if replay.missing or (replay.differs and not options.anyway):
+            return 1, replay
+        if options.dry_run:
+            return 0, replay
+        if options.rebuild:
+            build(run_dir, recorded, options.rebuild.resolve())
+        answer = call(replay.argv, replay.environment, replay.directory)
+    except ValueError as error:
+        return 1, replace(replay, missing=(*replay.missing, str(error)))
+    except subprocess.CalledProcessError as error:
+        said = f"{error.cmd[0]}: exit code {error.returncode}: {str(error.stderr).strip()[-500:]}"
+        return 1, replace(replay, missing=(*replay.missing, said))
+    return 0, replace(replay, job_id=answer.strip().partition(";")[0])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m toolkit.training.replay")
+    parser.add_argument("run_dir", type=Path)
+    parser.add_argument("--dry-run", action="store_true", help="print the call; submit nothing")
+    parser.add_argument("--anyway", action="store_true", help="submit although something differs")
+    parser.add_argument("--rebuild", type=Path, help="make the code of then in this new folder")
+    code, found = run(parser.parse_args(arguments))
+    if isinstance(found, str):
+        sys.stderr.write(f"{found}\n")
+    else:
+        sys.stdout.write(json.dumps(asdict(found)) + "\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""What was submitted, as far as it takes to submit the same again.
+
+The batch script (jobscripts/lib/record.sh) leaves the raw parts in RUN_DIR/submission on the first
+attempt; rank 0 adds what only Python knows and writes RUN_DIR/submission.json.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from toolkit.training.files import read_json, write_json
+from toolkit.training.provenance import Code
+
+VERSION = 1
+
+# sbatch's options by the variables that Slurm gives a batch script for them.
+_OPTIONS = {
+    "job-name": "SLURM_JOB_NAME",
+    "partition": "SLURM_JOB_PARTITION",
+    "account": "SLURM_JOB_ACCOUNT",
+    "qos": "SLURM_JOB_QOS",
+    "nodes": "SLURM_JOB_NUM_NODES",
+    "ntasks-per-node": "SLURM_NTASKS_PER_NODE",
+    "cpus-per-task": "SLURM_CPUS_PER_TASK",
+    "gpus-per-node": "SLURM_GPUS_PER_NODE",
+    "mem": "SLURM_MEM_PER_NODE",
+}
+# What every attempt finds out for itself.
+_DERIVED = {
+    "TOOLKIT_ATTEMPT_STARTED",
+    "TOOLKIT_RUN_DIR",
+    "TOOLKIT_RUN_ID",
+    "CUDA_VISIBLE_DEVICES",
+}
+_A_YEAR_OF_MINUTES = 366 * 24 * 60
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One sbatch call. `options` win over the #SBATCH lines of the script."""
+
+    job_id: str
+    directory: str
+    job_script_sha256: str
+    arguments: tuple[str, ...]
+    options: Mapping[str, str]
+    environment: Mapping[str, str]
+    training_script: str
+    training_script_sha256: str
+    git_root: str = ""
+    git_commit: str = ""
+    git_dirty: bool = False
+    patch: str = ""  # a file in the run's folder; empty although dirty: it was not kept
+    patch_sha256: str = ""
+    lock: str = ""  # sha256:… of the packages
+    array_task: str = ""
+    version: int = VERSION
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+def parts(run_dir: Path) -> Path:
+    """Where the batch script left the raw parts."""
+    return run_dir / "submission"
+
+
+def job_script(run_dir: Path) -> Path:
+    """The copy of the batch script."""
+    return parts(run_dir) / "job.sbatch"
+
+
+def capture(run_dir: Path, code: Code, *, lock: str, patch: str) -> Submission | None:
+    """Put submission.json together, once; None where no batch script left its parts."""
+    folder = parts(run_dir)
+    try:
+        script = job_script(run_dir).read_bytes()
+        arguments = _fields((folder / "arguments").read_bytes())
+        raw = dict(_pair(item) for item in _fields((folder / "environment").read_bytes()))
+        directory = (folder / "directory").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return None
+    made = Submission(
+        job_id=raw.get("SLURM_JOB_ID", ""),
+        directory=directory,
+        job_script_sha256=hashlib.sha256(script).hexdigest(),
+        arguments=arguments,
+        options=_options(raw),
+        environment={name: value for name, value in raw.items() if _is_own(name)},
+        training_script=code.script,
+        training_script_sha256=code.script_sha256,
+        git_root=code.root,
+        git_commit=code.commit,
+        git_dirty=code.dirty,
+        patch=patch,
+        patch_sha256=code.patch_sha256,
+        lock=lock,
+        array_task=raw.get("SLURM_ARRAY_TASK_ID", ""),
+    )
+    write_json(run_dir / "submission.json", asdict(made))
+    return made
+
+
+def read(run_dir: Path) -> Submission | None:
+    """What `capture` wrote; None when there is none that this version can read."""
+    found = read_json(run_dir / "submission.json")
+    try:
+        return Submission(**{**found, "arguments": tuple(found["arguments"])}) if found else None
+    except (TypeError, KeyError):
+        return None
+
+
+def _options(raw: Mapping[str, str]) -> dict[str, str]:
+    options = {option: raw[name] for option, name in _OPTIONS.items() if raw.get(name)}
+    begun, limit = raw.get("SLURM_JOB_START_TIME", ""), raw.get("SLURM_JOB_END_TIME", "")
+    if begun.isdigit() and limit.isdigit():
+        minutes = (int(limit) - int(begun) + 59) // 60
+        if 0 < minutes < _A_YEAR_OF_MINUTES:
+            options["time"] = str(minutes)
+    return options
+
+
+def _is_own(name: str) -> bool:
+    return not name.startswith("SLURM_") and name not in _DERIVED
+
+
+def _fields(content: bytes) -> tuple[str, ...]:
+    return tuple(part.decode(errors="surrogateescape") for part in content.split(b"\0")[:-1])
+
+
+def _pair(item: str) -> tuple[str, str]:
+    name, _, value = item.partition("=")
+    return name, value

@@ -1,0 +1,87 @@
+"""How a sweep goes; everything it prints is one JSON object.
+
+    python -m toolkit.training.sweeps.status NAME [--best N] [--settle [--dry-run]]
+
+`--settle` fails the trials whose tasks are gone (every task of the sweep does so when it starts).
+Exits 2 where there is no sweep of that name, 3 where the storage does not answer.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from toolkit.training.sweeps import queue, store, trials
+from toolkit.training.sweeps.trials import TrialState
+
+NO_SWEEP, NO_STORAGE = 2, 3
+
+
+def best(states: Sequence[TrialState], *, maximize: bool, count: int) -> list[TrialState]:
+    """The best complete trials, the best first."""
+    done = [one for one in states if one.state == "complete" and one.value is not None]
+    return sorted(done, key=lambda one: one.value or 0.0, reverse=maximize)[:count]
+
+
+def of(
+    study: Any, live: frozenset[str] | None, now: float, *, count: int, settle: bool, dry_run: bool
+) -> dict[str, Any]:
+    """The state of a sweep. `live` None: Slurm can't be asked, so no task counts as gone."""
+    found = trials.states(study)
+    lost = [] if live is None else trials.gone(found, live, now)
+    settled = lost if dry_run else trials.give_up(study, lost) if settle else []
+    if settled and not dry_run:
+        found = trials.states(study)
+        lost = []
+    maximize = study.direction.name == "MAXIMIZE"
+    return {
+        "sweep": study.study_name,
+        "direction": study.direction.name.lower(),
+        "counts": dict(Counter(one.state for one in found)),
+        "best": [asdict(one) for one in best(found, maximize=maximize, count=count)],
+        "running": [asdict(one) for one in found if one.state == "running"],
+        "gone": [one.number for one in lost],
+        "settled": [one.number for one in settled] if settle else [],
+        "trials": len(found),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m toolkit.training.sweeps.status")
+    parser.add_argument("name")
+    parser.add_argument("--best", type=int, default=5)
+    parser.add_argument("--settle", action="store_true")
+    parser.add_argument("--dry-run", action="store_true")
+    options = parser.parse_args(arguments)
+    try:
+        storage = store.connect(store.address())
+    except store.NoStorage as error:
+        sys.stderr.write(f"{error}\n")
+        return NO_STORAGE
+    import optuna
+
+    try:
+        study = optuna.load_study(study_name=options.name, storage=storage)
+    except KeyError:
+        sys.stderr.write(f"no sweep is called {options.name!r}\n")
+        return NO_SWEEP
+    now = time.time()
+    answer = of(
+        study,
+        queue.tasks(),
+        now,
+        count=options.best,
+        settle=options.settle,
+        dry_run=options.dry_run,
+    )
+    sys.stdout.write(json.dumps(answer) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,212 @@
+"""One trial as its training script sees it.
+
+All ranks make the same calls; only rank 0 talks to the storage, and what it hears is told to the
+others. A storage that is away costs the sweep some pruning, and never a trial.
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from toolkit.training import faults
+from toolkit.training.attempt import Attempt, current
+from toolkit.training.files import read_json, write_json
+from toolkit.training.session import Stopped
+from toolkit.training.sweeps import queue, store, trials
+from toolkit.training.world import World, join
+
+Space = Callable[[Any], Mapping[str, Any]]
+"""From an Optuna trial to parameters: `lambda t: {"rate": t.suggest_float("rate", 1e-4, 1e-1)}`."""
+
+BEAT_SECONDS = 60.0
+
+
+class SweepTrial:
+    """`with SweepTrial(space) as trial:` around `with Run(...)`; see `toolkit.training.sweeps`."""
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        direction: store.Direction = "minimize",
+        world: World | None = None,
+        attempt: Attempt | None = None,
+        environment: Mapping[str, str] = os.environ,
+        clock: Callable[[], float] = time.time,
+        pauses: tuple[float, ...] = (1, 2, 4, 8, 16),
+        beat_seconds: float = BEAT_SECONDS,
+    ) -> None:
+        self.world = world or join()
+        self.params: Mapping[str, Any] = {}
+        self.number = -1
+        self._space, self._direction = space, direction
+        self._attempt = attempt or current()
+        self._environment, self._clock, self._pauses = environment, clock, pauses
+        self._study: Any = None  # rank 0's, as are the next two
+        self._trial: Any = None
+        self._reported: set[int] = set()
+        self._pruned = self._told = False
+        self._beat_seconds = beat_seconds
+        self._quiet = threading.Event()
+
+    # -- for the script ---------------------------------------------------------------------------
+
+    def report(self, value: float, step: int) -> bool:
+        """Say how good the trial is at `step`; True: it is pruned, so leave the loop."""
+        verdict = self._report(float(value), step) if self.world.rank == 0 else False
+        self._pruned = bool(self.world.broadcast(verdict))
+        return self._pruned
+
+    def complete(self, value: float) -> None:
+        """The trial is over, with this value; one that was pruned is over as pruned."""
+        if self.world.rank == 0:
+            write_json(self._file, {**self._known(), "value": float(value), "pruned": self._pruned})
+            self._tell(value=float(value))
+        self._told = True
+
+    # -- the context ------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        """Take up this task's trial; leave the program, with exit code 0, if it is over already."""
+        problem: Exception | None = None
+        heard: tuple[int, Mapping[str, Any], bool] | None = None
+        if self.world.rank == 0:
+            try:
+                heard = self._take_up()
+            except Exception as error:  # noqa: BLE001  # the other ranks wait to be told
+                problem = error
+        heard = self.world.broadcast(heard)
+        if problem:
+            raise problem
+        if heard is None:
+            raise SystemExit(1)  # rank 0 says why
+        self.number, self.params, over = heard
+        if over:
+            raise SystemExit(0)
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
+    ) -> None:
+        self._quiet.set()
+        if self.world.rank != 0 or self._told:
+            return
+        if error is None:
+            self._fail("the script gave no value")
+        elif not _comes_back(error):
+            self._fail(f"{type(error).__name__}: {error}"[:500])
+
+    # -- rank 0 -----------------------------------------------------------------------------------
+
+    @property
+    def _file(self) -> Any:
+        return self._attempt.run_dir / "trial.json"
+
+    @property
+    def task(self) -> str:
+        """What the trial is bound to: `<array job>_<task>`, or the run folder's name."""
+        job = self._environment.get("SLURM_ARRAY_JOB_ID")
+        number = self._environment.get("SLURM_ARRAY_TASK_ID")
+        return f"{job}_{number}" if job and number else self._attempt.run_dir.name
+
+    @property
+    def sweep(self) -> str:
+        """The study's name: TOOLKIT_SWEEP, or after the job array."""
+        array = self._environment.get("SLURM_ARRAY_JOB_ID") or self._attempt.job_id
+        return self._environment.get("TOOLKIT_SWEEP") or f"sweep-{array}"
+
+    def _known(self) -> dict[str, Any]:
+        return read_json(self._file) or {}
+
+    def _take_up(self) -> tuple[int, Mapping[str, Any], bool]:
+        self._study = store.study(
+            store.connect(store.address(self._environment)), self.sweep, self._direction
+        )
+        live = queue.tasks()
+        if live is not None:  # whoever comes clears up after those that are gone
+            trials.give_up(
+                self._study, trials.gone(trials.states(self._study), live, self._clock())
+            )
+        trial, over = trials.claim(self._study, self.task, self._clock())
+        if over:
+            say(f"trial {trial.number} of {self.sweep} is over: {trial.state.name.lower()}")
+            return trial.number, trial.params, True
+        self._trial = trial
+        self._reported = set(self._frozen().intermediate_values)
+        params = dict(self._space(trial))
+        known = self._known()
+        self._attempt.run_dir.mkdir(parents=True, exist_ok=True)
+        write_json(self._file, {**known, "sweep": self.sweep, "task": self.task,
+                                "trial": trial.number, "params": params})  # fmt: skip
+        if "value" in known:  # it was done, and killed before it could say so
+            self._pruned = bool(known.get("pruned"))
+            self._tell(value=known["value"])
+            return trial.number, params, True
+        say(f"trial {trial.number} of {self.sweep}: {params}")
+        self._start_beating()
+        return trial.number, params, False
+
+    def _report(self, value: float, step: int) -> bool:
+        try:
+            if step not in self._reported:  # an attempt before this one may have
+                self._trial.report(value, step)
+                self._reported.add(step)
+            return bool(self._trial.should_prune())
+        except Exception as error:  # noqa: BLE001  # whatever the storage has, training goes on
+            say(f"not reported at step {step}: {type(error).__name__}: {error}")
+            return False
+
+    def _tell(self, value: float) -> None:
+        """Tell the storage how the trial ended; waits for it for a while, then raises."""
+        from optuna.trial import TrialState
+
+        for pause in (*self._pauses, None):
+            try:
+                if self._pruned:
+                    self._study.tell(self._trial, state=TrialState.PRUNED, skip_if_finished=True)
+                else:
+                    self._study.tell(self._trial, value, skip_if_finished=True)
+            except Exception as error:
+                if pause is None:
+                    raise
+                say(f"the sweep's storage does not answer, trying again: {error}")
+                time.sleep(pause)
+            else:
+                return
+
+    def _fail(self, why: str) -> None:
+        from optuna.trial import TrialState
+
+        with suppress(Exception):  # nothing may hide the script's own error
+            self._trial.set_user_attr(trials.WHY, why)
+            self._study.tell(self._trial, state=TrialState.FAIL, skip_if_finished=True)
+
+    def _frozen(self) -> Any:
+        return self._study._storage.get_trial(self._trial._trial_id)  # noqa: SLF001  # Optuna has no other
+
+    def _start_beating(self) -> None:
+        identity = self._trial._trial_id  # noqa: SLF001  # as above
+
+        def work() -> None:
+            while not self._quiet.wait(self._beat_seconds):
+                with suppress(Exception):  # the next one will be heard
+                    trials.beat(self._study, identity, self._clock())
+
+        threading.Thread(target=work, name="heartbeat", daemon=True).start()
+
+
+def _comes_back(error: BaseException) -> bool:
+    """Whether Slurm will start this task again, so that its trial goes on."""
+    word = error.word if isinstance(error, Stopped) else faults.verdict_of(error, 0)
+    return word.verdict == "resume" or isinstance(error, KeyboardInterrupt)
+
+
+def say(message: str) -> None:
+    """A line in the job's log."""
+    sys.stdout.write(f"[toolkit] {message}\n")
+    sys.stdout.flush()
