@@ -38,11 +38,19 @@ class Shape:
         return self.files * self.size
 
 
-SHAPES = (Shape("4 x 128 MiB", 4, 128 << 20), Shape("3,000 x 16 KiB", 3_000, 16 << 10))
+SHAPES = (Shape("2 x 128 MiB", 2, 128 << 20), Shape("2,000 x 16 KiB", 2_000, 16 << 10))
 
 
-def fills(shape: Shape) -> Mapping[str, float]:
-    """Median seconds of each way to get the files, the content on disk at its end.
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Medians of one way."""
+
+    wall: float
+    cpu: float  # of this process and its children, which the load of others changes least
+
+
+def fills(shape: Shape) -> Mapping[str, Took]:
+    """What each way to get the files took, the content on disk at its end.
 
     The source is in the page cache for all. `cp and check` is what a plain copy takes that is as
     sure of its bytes as the cache is.
@@ -58,11 +66,17 @@ def fills(shape: Shape) -> Mapping[str, float]:
             "cp -r and check": lambda to: _checked(source, to),
             "shutil.copytree": lambda to: (shutil.copytree(source, to), Disk().sync(to)),
         }
-        seconds: dict[str, list[float]] = {way: [] for way in ways}
+        runs: dict[str, list[Took]] = {way: [] for way in ways}
         for _ in range(REPEATS):  # in turns, so that the load of others hits all alike
             for way, work in ways.items():
-                seconds[way].append(_timed(work, root / "target"))
-    return {way: statistics.median(found) for way, found in seconds.items()}
+                runs[way].append(_timed(work, root / "target"))
+    return {
+        way: Took(
+            statistics.median(one.wall for one in found),
+            statistics.median(one.cpu for one in found),
+        )
+        for way, found in runs.items()
+    }
 
 
 def _fill(catalog: Catalog, version: str, to: Path) -> None:
@@ -88,13 +102,17 @@ def _checked(source: Path, to: Path) -> None:
     subprocess.run(["sha256sum", "--quiet", "-c", listing], cwd=to, check=True)
 
 
-def _timed(work: Callable[[Path], object], target: Path) -> float:
+def _timed(work: Callable[[Path], object], target: Path) -> Took:
     Disk().sync(target.parent)
-    began = time.monotonic()
+    began, before = time.monotonic(), _cpu()
     work(target)
-    seconds = time.monotonic() - began
+    took = Took(time.monotonic() - began, _cpu() - before)
     shutil.rmtree(target)
-    return seconds
+    return took
+
+
+def _cpu() -> float:
+    return sum(os.times()[:4])
 
 
 def _made(folder: Path, shape: Shape) -> Path:
