@@ -68,7 +68,7 @@ def decide(
         return Decision("done", 0.0, "finished")
     budget = POLICY[found.cause]
     spent = ledger.total_cost(attempts)
-    ours = [one for one in attempts if one.job_id == job_id]
+    ours = [one for one in ledger.since_release(attempts) if one.job_id == job_id]
     same = sum(
         1 for one in ours if _cause(one) is found.cause and now - (one.ended_at or now) <= WINDOW
     )

@@ -80,6 +80,8 @@ class Ending:
                 now=self._clock(),
                 chance=self._chance(),
             )
+        if decision.action == "hold":
+            self._ledger.amend(replace(record, held=True))
         said = f"{found.cause} by rule {found.rule} of edition {found.version}: {found.seen}"
         return self._act(decision, facts, word, code, said)
 

@@ -35,6 +35,7 @@ class AttemptRecord:
     cost_usd: str | None  # estimate: price x seconds x machines; None where no price is known
     detail: str = ""
     rule: str = ""  # what told the cause, and of which edition: `nccl@1`
+    held: bool = False  # the job was held after it; whoever released it knew what came before
 
     @property
     def key(self) -> str:
@@ -90,13 +91,20 @@ class Ledger:
         write_atomic(self._path, b"".join(encode(asdict(attempt)) for attempt in attempts))
 
 
+def since_release(attempts: Sequence[AttemptRecord]) -> Sequence[AttemptRecord]:
+    """The attempts since the job was last held: a person who lets it go gives it a new budget."""
+    held = [at for at, attempt in enumerate(attempts) if attempt.held]
+    return attempts[held[-1] + 1 :] if held else attempts
+
+
 def stalled(earlier: Sequence[AttemptRecord], job_id: str, step: int, budget: int = 3) -> bool:
     """Whether the last `budget` attempts of this job all began where the next one would begin.
 
     Where attempts *begin* is what counts: an attempt that is killed before its first checkpoint
-    trains steps and still gets the run no further. A new job starts with a new budget.
+    trains steps and still gets the run no further. A new job, and one that was held and let go,
+    starts with a new budget.
     """
-    last = [attempt for attempt in earlier if attempt.job_id == job_id][-budget:]
+    last = [one for one in since_release(earlier) if one.job_id == job_id][-budget:]
     return len(last) == budget and all(attempt.step_start in (None, step) for attempt in last)
 
 

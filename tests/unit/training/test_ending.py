@@ -9,7 +9,7 @@ import pytest
 from toolkit.training import verdict
 from toolkit.training.ending import Ending
 from toolkit.training.files import write_json
-from toolkit.training.ledger import Ledger
+from toolkit.training.ledger import Ledger, stalled
 from toolkit.training.slurm_job import SlurmJob
 
 NOW = 2_000_000_000.0
@@ -107,6 +107,13 @@ def test_a_job_that_gets_nowhere_is_held_with_its_reason_and_how_to_go_on(ended)
     comment = scontrol.job["comment"]
     assert comment.startswith("mine | toolkit: held: ")
     assert comment.endswith("to go on: scontrol release 12 toolkit:checkpoint=17")
+
+
+def test_a_job_that_was_held_and_let_go_starts_with_a_new_budget(ended, tmp_path):
+    codes = [ended(1, log=NCCL, restart=restart).code for restart in range(6)]
+    assert codes == [85, 85, 93, 85, 85, 93]
+    assert [one.held for one in attempts(tmp_path)] == [False, False, True] * 2
+    assert not stalled(attempts(tmp_path), "12", 0), "its next attempt begins"
 
 
 def test_what_the_workers_hold_is_held(ended, tmp_path):
