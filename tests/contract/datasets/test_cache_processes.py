@@ -131,7 +131,7 @@ def test_killed_at_any_operation_nothing_wrong_is_seen_and_the_next_one_fills(pl
 
 
 def test_who_waits_takes_over_what_a_killed_filler_had_done(place, start):
-    first = start("two", "--halt", 14, place / "halted")
+    first = start("two", "--halt", 11, place / "halted")
     until(place / "halted")
     second = start("two")
     time.sleep(0.3)
