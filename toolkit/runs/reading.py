@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from toolkit.slurm_api import Runner
 
 PROGRAM: Final = "/opt/slurm-toolkit/bin/slurm-runs"
-ENVIRONMENT: Final = "/shared/env"
-PYTHON: Final = f"{ENVIRONMENT}/bin/python"
+PYTHON: Final = "/shared/env/bin/python"
 LIBRARY: Final = "/shared/lib"
 TIMEOUT: Final = 120.0
 _AWAY, _REFUSED, _NO_RUN = 75, 1, 2
@@ -113,7 +112,6 @@ def _as_owner(runner: Runner, place: str, module: str, *words: str) -> str:
             "--",
             "env",
             f"PYTHONPATH={LIBRARY}",
-            f"TOOLKIT_ENV={ENVIRONMENT}",
         ),
         *(PYTHON, "-m", module, *words),
     ]

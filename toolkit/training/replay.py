@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from toolkit.training import provenance, submission
+from toolkit.training import lockfile, provenance, submission
 from toolkit.training.files import read_json
 from toolkit.training.submission import Submission
 
@@ -56,7 +56,7 @@ def prepare(run_dir: Path, recorded: Submission, environment: Mapping[str, str])
         environment=own | dict(recorded.environment) | {"TOOLKIT_REPLAY_OF": key},
         directory=recorded.directory,
         missing=tuple(_missing(run_dir, recorded)),
-        differs=(*_code_differs(recorded), *_surroundings_differ(recorded, environment)),
+        differs=(*_code_differs(recorded), *_surroundings_differ(recorded)),
     )
 
 
@@ -86,7 +86,7 @@ def rebuilt(replay: Replay, run_dir: Path, recorded: Submission, folder: Path) -
         argv=(*words, *arguments),
         directory=directory,
         missing=tuple(_script_missing(run_dir, recorded)),
-        differs=tuple(_surroundings_differ(recorded, replay.environment)),
+        differs=tuple(_surroundings_differ(recorded)),
     )
 
 
@@ -132,9 +132,9 @@ def _code_differs(recorded: Submission) -> list[str]:
     return found
 
 
-def _surroundings_differ(recorded: Submission, environment: Mapping[str, str]) -> list[str]:
+def _surroundings_differ(recorded: Submission) -> list[str]:
     found = []
-    lock = _lock(recorded.environment.get("TOOLKIT_ENV") or environment.get("TOOLKIT_ENV"))
+    lock = _lock(recorded.python)
     if lock and recorded.lock and lock != recorded.lock:
         found.append("the environment has other packages: compare the runs' environment-*.txt")
     if recorded.array_task:
@@ -142,15 +142,12 @@ def _surroundings_differ(recorded: Submission, environment: Mapping[str, str]) -
     return found
 
 
-def _lock(environment_folder: str | None) -> str:
-    """The hash of the packages that a job would find; "" where that can't be known."""
-    python = Path(environment_folder or "/shared/env") / "bin" / "python"
-    from toolkit.training import lockfile
-
+def _lock(python: str) -> str:
+    """The hash of the packages that a Python has; "" where it isn't, as in a container."""
+    # -P: the modules beside lockfile.py are no top-level modules.
+    argv = [python, "-P", lockfile.__file__]
     try:
-        done = subprocess.run(
-            [str(python), lockfile.__file__], capture_output=True, timeout=TIMEOUT, check=True
-        )
+        done = subprocess.run(argv, capture_output=True, timeout=TIMEOUT, check=True)
     except (OSError, subprocess.SubprocessError):
         return ""
     return lockfile.digest(done.stdout.decode())
@@ -176,7 +173,7 @@ def _call(argv: Sequence[str], environment: Mapping[str, str], folder: str) -> s
 
 def run(options: argparse.Namespace, call: Call = _call) -> tuple[int, Replay | str]:
     """What the command does: its exit code, and the replay or why there is none."""
-    run_dir: Path = options.run_dir
+    run_dir: Path = options.run_dir.resolve()
     recorded = submission.read(run_dir)
     if recorded is None:
         reason = "no submission.json: made before runs were kept for this, or not by a batch job"

@@ -5,6 +5,7 @@ attempt; rank 0 adds what only Python knows and writes RUN_DIR/submission.json.
 """
 
 import hashlib
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -54,7 +55,8 @@ class Submission:
     git_dirty: bool = False
     patch: str = ""  # a file in the run's folder; empty although dirty: it was not kept
     patch_sha256: str = ""
-    lock: str = ""  # sha256:… of the packages
+    lock: str = ""  # sha256:… of the packages that `python` found
+    python: str = ""
     array_task: str = ""
     version: int = VERSION
     more: Mapping[str, Any] = field(default_factory=dict)
@@ -95,6 +97,7 @@ def capture(run_dir: Path, code: Code, *, lock: str, patch: str) -> Submission |
         patch=patch,
         patch_sha256=code.patch_sha256,
         lock=lock,
+        python=sys.executable,
         array_task=raw.get("SLURM_ARRAY_TASK_ID", ""),
     )
     write_json(run_dir / "submission.json", asdict(made))

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("run_dir", type=Path)
     options = parser.parse_args(arguments)
     try:
-        found = of(options.run_dir, time.time())
+        found = of(options.run_dir.resolve(), time.time())
     except FileNotFoundError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.training import provenance, replay, submission, summary
+from toolkit.training import lockfile, provenance, replay, submission, summary
 from toolkit.training.run import RunDir
 
 
@@ -42,7 +42,8 @@ class Case:
         code = provenance.code_of(self.code / "train.py", {})
         patch = f"code-{code.patch_sha256[:12]}.patch"
         (self.run_dir / patch).write_bytes(code.patch)
-        submission.capture(self.run_dir, code, lock="sha256:1", patch=patch)
+        lock = lockfile.digest(lockfile.text())
+        submission.capture(self.run_dir, code, lock=lock, patch=patch)
 
     def replay(self, *flags):
         parser_flags = [str(self.run_dir), *map(str, flags)]
@@ -86,6 +87,19 @@ def test_the_same_call_is_made_with_the_same_words_options_and_environment(case,
     assert environment["TOOLKIT_REPLAY_OF"] == RunDir(case.run_dir).key
     assert not any(name.startswith("SLURM_") for name in environment)
     assert folder == str(case.code)
+
+
+def test_packages_that_are_not_what_they_were_are_said_to_differ(case, capsys):
+    found = replace(submission.read(case.run_dir), lock="sha256:other")
+    submission.write_json(case.run_dir / "submission.json", submission.asdict(found))
+    assert case.replay() == 1
+    assert "other packages" in answer(capsys)["differs"][0]
+
+
+def test_the_folder_may_be_named_from_where_one_is(case, capsys, monkeypatch):
+    monkeypatch.chdir(case.root)
+    assert replay.main(["runs/12", "--dry-run"]) == 0
+    assert case.job_script in answer(capsys)["argv"]
 
 
 def test_a_dry_run_prints_the_call_and_makes_none(case, capsys):
