@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from toolkit.training import job_remark, ledger, steplog, verdict
+from toolkit.training import job_remark, ledger, pace, steplog, verdict
 from toolkit.training.attempt import Attempt
+from toolkit.training.data import Batch
 from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.run import RunDir
 from toolkit.training.steplog import Resumption, StepLog, StepRecord
@@ -82,16 +83,32 @@ class Books:
         self._tag(self._totals())
         return not ledger.stalled(earlier, self._attempt.job_id, step)
 
-    def step(self, record: StepRecord) -> None:
-        self._steps.step(record)
-        self._tracker.add(Record(record.at, step=record.step, metrics=record.metrics))
+    def step(
+        self, batch: Batch, samples: int, prints: int, at: float, metrics: Mapping[str, float]
+    ) -> None:
+        """Note a step, and what all ranks say that they took in it."""
+        number = self.record.attempt
+        span = (batch.step, batch.epoch, batch.start, batch.stop)
+        self._steps.step(StepRecord(number, *span, samples, prints, at, metrics))
+        self._tracker.add(Record(at, step=batch.step, metrics=metrics))
 
-    def saved(self, step: int, seconds: float) -> None:
-        """Note a checkpoint, and how long training stood still: what its interval is chosen by."""
+    def mtti(self, site: Mapping[str, Any]) -> float:
+        """Seconds until something takes one of the machines, as far as this run can know."""
+        known = site.get("interruptions_per_machine_hour")
+        rate = float(known) if isinstance(known, int | float) and known > 0 else None
+        machines = len(self.record.nodes)
+        return pace.mtti(self._ledger.attempts(), machines, per_machine_hour=rate)
+
+    def saved(self, step: int, stall: float, seconds: float) -> None:
+        """Note a checkpoint, how long training stood still for it, and until it was committed."""
         if self._remark:
             self._remark.checkpoint(self._clock())
         self._tracker.add(
-            Record(self._clock(), step=step, metrics={"toolkit.save_seconds": seconds})
+            Record(
+                self._clock(),
+                step=step,
+                metrics={"toolkit.save_seconds": seconds, "toolkit.save_stall_seconds": stall},
+            )
         )
 
     def sync(self) -> None:

@@ -162,13 +162,13 @@ class FullDisk:
     def __init__(self, codec) -> None:
         self.codec = codec
 
-    def write(self, folder, parts, *, rank):
-        if rank == 1:
-            raise OSError(28, "No space left on device")
-        return self.codec.write(folder, parts, rank=rank)
+    def stage(self, *args, **options):
+        return self.codec.stage(*args, **options)
 
-    def read(self, *args, **kwargs):
-        return self.codec.read(*args, **kwargs)
+    def write(self, folder, staged, world):
+        if world.rank == 1:
+            raise OSError(28, "No space left on device")
+        return self.codec.write(folder, staged, world)
 
 
 def test_a_full_disk_on_one_rank_is_an_error_on_all_and_leaves_the_old_one(
