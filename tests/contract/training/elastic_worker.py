@@ -1,16 +1,23 @@
-"""What torchrun starts: training runs in every way to spread a model, one after the other.
+"""Runs trained on 2 ranks, then on 1, then on 3, in every way to spread a model over them.
 
-python elastic_worker.py ROOT STOP_AT KIND…     STOP_AT 0: to the end
+python elastic_worker.py ROOT KIND…
 
-A run goes on in ROOT/<kind> where the launch before, on another number of ranks, left it.
+A run goes on in ROOT/<kind> where it was stopped on the number of ranks before. The ranks are
+forked from one process: what takes the time is to import torch and DeepSpeed. That torchrun starts
+ranks just as well is test_torchrun_job's to show.
 """
 
+import os
+import socket
 import sys
+import traceback
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import mse_loss
@@ -25,7 +32,6 @@ from toolkit.training.world import TorchWorld, World, join
 
 ORDER = SampleOrder(size=40, global_batch=12, seed=3)  # four steps an epoch, the last one short
 EPOCHS = 4
-STOPS = (5, 10)
 
 
 class Shared:
@@ -94,23 +100,51 @@ def plain(kind: str, world: World) -> tuple[Any, dict[str, Any], Any]:
     return step, parts, DcpCodec()
 
 
+def zero(stage: int) -> tuple[Any, dict[str, Any], Any]:
+    """The same with DeepSpeed."""
+    import deepspeed
+
+    from toolkit.training.zero import DeepSpeedCodec
+
+    model = network()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=20)
+    engine, *_ = deepspeed.initialize(
+        model=model,
+        optimizer=optimizer,
+        config={
+            "train_micro_batch_size_per_gpu": 1,
+            "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0},
+            "zero_allow_untested_optimizer": True,
+        },
+    )
+
+    def step(loss_of: Any) -> torch.Tensor:
+        loss = loss_of(engine)
+        engine.backward(loss)
+        engine.step()
+        scheduler.step()
+        return loss.detach()
+
+    return step, {"engine": engine, "scheduler": scheduler}, DeepSpeedCodec()
+
+
 def weights(kind: str, parts: dict[str, Any]) -> dict[str, torch.Tensor]:
     """The whole model, on every rank."""
     if kind.startswith("zero"):
-        from zero_kinds import whole
+        import deepspeed
 
-        return whole(parts["engine"])
-    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
-
+        module = parts["engine"].module
+        values = list(module.parameters())
+        with deepspeed.zero.GatheredParameters(values, enabled=kind.startswith("zero3")):
+            return {name: value.detach().clone() for name, value in module.named_parameters()}
     options = StateDictOptions(full_state_dict=True, cpu_offload=False)
     return get_model_state_dict(parts["model"], options=options)
 
 
 def train(kind: str, folder: Path, world: World, *, restart: int, stop_at: int) -> None:
     if kind.startswith("zero"):
-        from zero_kinds import zero
-
-        step, parts, codec = zero(int(kind[4]), network())
+        step, parts, codec = zero(int(kind[4]))
     else:
         step, parts, codec = plain(kind, world)
     inputs, targets = data()
@@ -143,19 +177,17 @@ def train(kind: str, folder: Path, world: World, *, restart: int, stop_at: int) 
         torch.save(found, folder / "weights.pt")
 
 
-def main() -> None:
-    root, stop_at = Path(sys.argv[1]), int(sys.argv[2])
+def rank(root: Path, stop_at: int, kinds: list[str]) -> None:
     torch.set_num_threads(1)
-    world = join()
+    world = join(timeout=timedelta(seconds=60))
     assert isinstance(world, TorchWorld)
-    for kind in sys.argv[3:]:
+    for kind in kinds:
         runs = [(root / kind, stop_at)]
-        if not (root / kind).exists() and world.rank == 0:
-            (root / kind).mkdir(parents=True)
-        restart = world.broadcast(len(list((root / kind).glob("verdict.*"))))
-        if restart == 0:  # beside it: undisturbed, and stopped and resumed on the same ranks
+        if not list((root / kind).glob("verdict.*")):
+            # The first time also: undisturbed, and stopped and resumed on the same ranks.
             runs += [(root / f"{kind}.whole", 0), (root / f"{kind}.same", stop_at)]
             runs += [(root / f"{kind}.same", 0)]
+        world.gather(None)  # all have looked
         for folder, at in runs:
             number = world.broadcast(len(list(folder.glob("verdict.*"))))
             try:
@@ -163,6 +195,48 @@ def main() -> None:
             except Stopped:
                 world.gather(None)
     world.close()
+
+
+def on(ranks: int, root: Path, stop_at: int, kinds: list[str]) -> None:
+    """Fork the ranks and wait for them; the first that fails ends the others."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    children = []
+    for number in range(ranks):
+        child = os.fork()
+        if child == 0:
+            os.environ |= {
+                "RANK": str(number),
+                "LOCAL_RANK": str(number),
+                "WORLD_SIZE": str(ranks),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+            }
+            code = 1
+            try:
+                rank(root, stop_at, kinds)
+                code = 0
+            except BaseException:  # noqa: BLE001  # whatever it is, this copy of the process ends
+                traceback.print_exc()
+            sys.stdout.flush()
+            os._exit(code)
+        children.append(child)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    if any(codes):
+        raise SystemExit(f"{ranks} ranks: exit codes {codes}")
+
+
+def main() -> None:
+    root, kinds = Path(sys.argv[1]), sys.argv[2:]
+    if any(kind.startswith("zero") for kind in kinds):
+        import deepspeed
+
+        deepspeed.utils.logger.setLevel("WARNING")
+        # It would compile what it has in C++ for CPUs; gloo does.
+        deepspeed.ops.__compatible_ops__.clear()
+    for ranks, stop_at in ((2, 4), (1, 9), (3, 0)):
+        on(ranks, root, stop_at, kinds)
 
 
 if __name__ == "__main__":
