@@ -51,8 +51,7 @@ class Saved:
 class Checkpointer:
     """Saves and loads the state of a run under `root`, keeping the newest `keep` good ones.
 
-    `root` must be one folder for all ranks; a machine's own NVMe will do where all are on it.
-    `tiers` are further places, each filled from `root` after the commit.
+    `root` must be one folder for all ranks. `tiers` are filled from it after the commit.
     """
 
     def __init__(
@@ -91,10 +90,7 @@ class Checkpointer:
         return self._write(self._world, staged, stated, begun, None, urgent=urgent)
 
     def begin(self, parts: Parts, *, step: int, facts: Mapping[str, Any]) -> None:
-        """Copy the state to memory and return; it is written and committed behind the training.
-
-        `settle` tells how that ended, and must be called before the next save.
-        """
+        """Copy the state to memory and return; `settle` tells how writing and committing ended."""
         if self._behind is None:
             raise RuntimeError("Checkpointer(background=True) saves in the background")
         self._none_in_flight()
@@ -210,8 +206,11 @@ class Checkpointer:
         tier.push(folder, manifest.read(folder).files[world.rank :: world.size])
 
     def _prune_tier(self, tier: Tier) -> None:
-        for name in sorted(tier.names(), key=number)[: -self._keep]:
-            tier.remove(name)
+        names = sorted(tier.names(), key=number)
+        trusted = [name for name in names if name not in self._distrusted][-self._keep :]
+        for name in names:
+            if name not in trusted:
+                tier.remove(name)
 
     def _prune(self) -> None:
         """Delete all but the newest `keep`; the newest has just been verified.
@@ -227,9 +226,17 @@ class Checkpointer:
     # -- loading ----------------------------------------------------------------------------------
 
     def _known(self) -> list[str]:
-        """Every committed checkpoint, here or in a tier, the last one saved first."""
+        """Every committed checkpoint, here or in a tier, the last one saved first.
+
+        A tier that is away raises only where nothing is known without it.
+        """
         names = {folder.name for folder in self.committed()}
-        names.update(name for tier in self._tiers for name in tier.names())
+        for tier in self._tiers:
+            try:
+                names.update(tier.names())
+            except Exception:
+                if not names:
+                    raise
         return sorted(names, key=number, reverse=True)
 
     def _load(self, name: str, parts: Parts) -> Mapping[str, Any]:

@@ -6,17 +6,19 @@ an ordinary DCP checkpoint with a manifest beside it: `dcp.load` and torch's con
 
 import io
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystem
 from torch.distributed.checkpoint.state_dict import (
     get_model_state_dict,
+    StateDictOptions,
     get_optimizer_state_dict,
     set_model_state_dict,
     set_optimizer_state_dict,
@@ -30,6 +32,10 @@ from toolkit.training.shard import Corrupt, FileEntry, HashingWriter, VerifiedRe
 from toolkit.training.staging import Staging
 from toolkit.training.state import Parts, capture_rng, load_own, rank_file, restore_rng, save_file
 from toolkit.training.world import World
+
+# All of an optimizer's state under its parameters' names: ranks may then have different parameters,
+# as the stages of a pipeline do.
+_BY_NAME = StateDictOptions(flatten_optimizer_state_dict=True)
 
 
 class DcpCodec:
@@ -49,13 +55,13 @@ class DcpCodec:
         writer = dcp.FileSystemWriter(folder, sync_files=False, per_thread_copy_ahead=0)
         disk = _HashingDisk()
         writer.fs = disk
-        _no_warning()
-        dcp_save(
-            staged["tensors"],
-            storage_writer=writer,
-            process_group=world.group,
-            no_dist=world.group is None,
-        )
+        with _plain_errors():
+            dcp_save(
+                staged["tensors"],
+                storage_writer=writer,
+                process_group=world.group,
+                no_dist=world.group is None,
+            )
         return entries + disk.entries()
 
     def read(
@@ -69,8 +75,8 @@ class DcpCodec:
             raise Corrupt(f"{folder.name}: holds no {', '.join(missing)}")
 
         def apply() -> None:
-            _load_tensors(folder, manifest, parts, world, set(told["new"]))
-            for name, state in told["others"].items():
+            _load_tensors(folder, manifest, parts, world, told["new"])
+            for name, state in {**told["new"], **told["others"]}.items():
                 if name in parts:
                     parts[name].load_state_dict(state)
             if "rng" in own:
@@ -79,27 +85,24 @@ class DcpCodec:
         return apply
 
 
-def _capture(parts: Parts) -> tuple[dict[str, Any], list[str]]:
-    """The models' and optimizers' state, and the optimizers that have none yet.
+def _capture(parts: Parts) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The models' and optimizers' state; apart from it, that of optimizers that have none yet.
 
     To ask torch for the state of an optimizer that has made no step would make it one.
     """
-    fresh = [
-        name
-        for name, part in parts.items()
-        if _is_optimizer(part) and not part.state_dict()["state"]
-    ]
+    plain = {name: part.state_dict() for name, part in parts.items() if _is_optimizer(part)}
+    fresh = {name: state for name, state in plain.items() if not state["state"]}
     state: dict[str, Any] = {}
     for name, part in parts.items():
         if _is_model(part):
             state[name] = get_model_state_dict(part)
         elif _is_optimizer(part) and name not in fresh:
-            state[name] = get_optimizer_state_dict(_model_of(part, parts), part)
+            state[name] = get_optimizer_state_dict(_model_of(part, parts), part, options=_BY_NAME)
     return state, fresh
 
 
 def _load_tensors(
-    folder: Path, manifest: Manifest, parts: Parts, world: World, fresh: set[str]
+    folder: Path, manifest: Manifest, parts: Parts, world: World, fresh: Collection[str]
 ) -> None:
     wanted = {
         name: part
@@ -110,26 +113,26 @@ def _load_tensors(
     state = {
         name: get_model_state_dict(part)
         if _is_model(part)
-        else get_optimizer_state_dict(_model_of(part, parts), part)
+        else get_optimizer_state_dict(_model_of(part, parts), part, options=_BY_NAME)
         for name, part in wanted.items()
     }
     reader = dcp.FileSystemReader(folder)
     reader.fs = _VerifiedDisk(folder, manifest)
-    _no_warning()
-    dcp_load(
-        state,
-        storage_reader=reader,
-        planner=_DataOnly(),
-        process_group=world.group,
-        no_dist=world.group is None,
-    )
+    with _plain_errors():
+        dcp_load(
+            state,
+            storage_reader=reader,
+            planner=_DataOnly(),
+            process_group=world.group,
+            no_dist=world.group is None,
+        )
     for name, part in wanted.items():
         if _is_model(part):
             set_model_state_dict(part, state[name])
         else:
-            set_optimizer_state_dict(_model_of(part, parts), part, optim_state_dict=state[name])
-    for name in fresh & parts.keys():
-        parts[name].state.clear()
+            set_optimizer_state_dict(
+                _model_of(part, parts), part, optim_state_dict=state[name], options=_BY_NAME
+            )
 
 
 class _HashingDisk(FileSystem):  # type: ignore[misc]  # torch is not analysed
@@ -206,6 +209,17 @@ def _is_other(part: Any) -> bool:
     return not _is_model(part) and not _is_optimizer(part)
 
 
-def _no_warning() -> None:
+@contextmanager
+def _plain_errors() -> Generator[None, None, None]:
+    """DCP's own exception is no Exception, and hides those that must end the process."""
     # A world of one is no mistake.
     warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
+    try:
+        yield
+    except CheckpointException as error:
+        causes = [cause for cause, _ in error.failures.values()]
+        for cause in causes:
+            if not isinstance(cause, Exception):
+                raise cause from None
+        kind = Corrupt if all(isinstance(cause, Corrupt) for cause in causes) else OSError
+        raise kind("; ".join(sorted({str(cause) for cause in causes}))) from error
