@@ -6,6 +6,7 @@ A checkpoint holds layers by their names, so it comes back in more stages or in 
 """
 
 import argparse
+from collections import OrderedDict
 
 import torch
 from sklearn.datasets import load_digits
@@ -38,7 +39,7 @@ def stage(args: argparse.Namespace, rank: int, world: int) -> nn.Module:
     whole["out"] = nn.Sequential(nn.ReLU(), nn.Linear(args.hidden, 10))
     names = list(whole)
     mine = names[rank * len(names) // world : (rank + 1) * len(names) // world]
-    return nn.Sequential({name: whole[name] for name in mine})
+    return nn.Sequential(OrderedDict((name, whole[name]) for name in mine))
 
 
 def main() -> None:

@@ -13,8 +13,12 @@ import sys
 import time
 from pathlib import Path
 
-import sklearn.datasets  # noqa: F401  # for the attempts
-import torch  # noqa: F401  # as above
+# For the attempts: what the first optimizer step and the first save would import.
+import sklearn.datasets  # noqa: F401
+import torch._dynamo
+import torch.nn.parallel  # noqa: F401
+
+import toolkit.training.session  # noqa: F401
 
 TIMES = 20
 
@@ -47,7 +51,7 @@ def steps(root: Path, name: str) -> int:
 
 def disturb(root: Path, restart: int, draw: random.Random) -> None:
     child = attempt(root, "2", restart)
-    wanted = steps(root, "2") + draw.randint(2, 25)
+    wanted = steps(root, "2") + draw.randint(2, 15)
     while steps(root, "2") < wanted:
         if os.waitpid(child, os.WNOHANG) != (0, 0):
             raise SystemExit(f"attempt {restart} ended by itself")
