@@ -132,29 +132,33 @@ class VerifiedReader(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: Any) -> int:
+        """Fill the buffer but for what is behind the end: torch takes a short read for damage."""
         target = memoryview(buffer).cast("B")
-        number, offset = divmod(self._position, BLOCK)
-        if not len(target) or self._position >= self._entry.size:
-            return 0
-        if number != self._held:
-            self._block = _read_block(self._folder, self._entry, self._stream.fileno(), number)
-            self._held = number
-        piece = memoryview(self._block)[offset : offset + len(target)]
-        target[: len(piece)] = piece
-        self._position += len(piece)
-        return len(piece)
+        wanted = min(len(target), max(0, self._entry.size - self._position))
+        done = 0
+        while done < wanted:
+            number, offset = divmod(self._position, BLOCK)
+            piece = memoryview(self._hold(number))[offset : offset + wanted - done]
+            target[done : done + len(piece)] = piece
+            done += len(piece)
+            self._position += len(piece)
+        return done
 
     def read(self, size: int = -1) -> bytes:
         left = max(0, self._entry.size - self._position)
         content = bytearray(left if size is None or size < 0 else min(size, left))
-        view, done = memoryview(content), 0
-        while done < len(content):
-            done += self.readinto(view[done:])
+        self.readinto(content)
         return bytes(content)
 
     def close(self) -> None:
         self._stream.close()
         super().close()
+
+    def _hold(self, number: int) -> bytes:
+        if number != self._held:
+            self._block = _read_block(self._folder, self._entry, self._stream.fileno(), number)
+            self._held = number
+        return self._block
 
 
 def read_file(folder: Path, entry: FileEntry) -> bytes:

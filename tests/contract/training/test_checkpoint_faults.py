@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from tests.fakes import disk
-from toolkit.training import shard
+from toolkit.training import manifest, shard
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.state import TorchCodec
 from toolkit.training.world import Solo
@@ -161,8 +161,6 @@ def test_a_file_that_changes_between_the_check_and_the_read_is_not_read(
     """As where another machine's view of the filesystem is not the one that was checked."""
     root, truth = saved
     shutil.copytree(root, tmp_path / "copy")
-    from toolkit.training import manifest
-
     checked = manifest.verify
 
     def damaged_after(folder, **options):
@@ -204,6 +202,16 @@ def test_a_copy_in_memory_is_used_again_and_is_always_the_newest_state(tmp_path,
         train(found)
         checkpoints.settle()
         assert load(tmp_path, kind) == (step, truth)
+
+
+def test_state_of_many_blocks_comes_back(tmp_path, kind, monkeypatch):
+    for module in (shard, manifest):
+        monkeypatch.setattr(module, "BLOCK", 1000)
+    found = parts()
+    train(found)
+    truth = numbers(found)
+    Checkpointer(tmp_path, Solo(), codec=codec(kind)).save(found, step=1, facts={})
+    assert load(tmp_path, kind) == (1, truth)
 
 
 def test_files_of_many_blocks_are_hashed_alike_however_they_are_written(tmp_path, monkeypatch):
