@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import subprocess
 import sys
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,12 +116,23 @@ def cache(_options: argparse.Namespace, say: Callable[[str], None]) -> dict[str,
     return found
 
 
+def checkpoints(_options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+    say("\nA checkpoint of one rank: medians of 5, seconds; bare dcp.save fsyncs as ours does\n")
+    with tempfile.TemporaryDirectory() as folder:
+        argv = [sys.executable, "-m", "tests.bench.checkpoints", f"{folder}/run"]
+        done = subprocess.run(argv, check=True, capture_output=True, text=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    say(report.table(("", "seconds"), [[name, str(value)] for name, value in found.items()]))
+    return found
+
+
 OTHERS: dict[str, Callable[[argparse.Namespace, Callable[[str], None]], dict[str, Any]]] = {
     "hop": hop,
     "start": start,
     "reconcile": reconcile,
     "suspend": suspend,
     "cache": cache,
+    "checkpoints": checkpoints,
 }
 
 

@@ -8,25 +8,23 @@ last, not furthest: after a fall-back the run goes on from an earlier step. Ever
 collective, and a failure on one rank is raised on all of them: no rank is left waiting.
 """
 
-import re
 import shutil
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from toolkit.training import manifest
-from toolkit.training.manifest import Corrupt
+from toolkit.training.agreement import CheckpointFailed, everywhere, everywhere_own, on_rank_0
+from toolkit.training.files import fsync_directory, write_atomic
+from toolkit.training.flight import Flight
+from toolkit.training.manifest import MANIFEST
 from toolkit.training.state import Codec, Parts, TorchCodec
+from toolkit.training.tiers import NAME, Tier, number
 from toolkit.training.world import World
 
-_NAME = re.compile(r"step-\d{8,}\.(\d{6,})")
-
-T = TypeVar("T")
-
-
-class CheckpointFailed(Exception):  # noqa: N818  # says what happened
-    """A save or load failed on at least one rank; raised on all, with every rank's reason."""
+__all__ = ["CheckpointFailed", "Checkpointer", "Loaded", "Saved"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,36 +36,76 @@ class Loaded:
     rejected: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A committed checkpoint, and what it took."""
+
+    name: str
+    step: int
+    stall_seconds: float  # that training stood still
+    seconds: float  # from the beginning to the commit
+    bytes: int
+    problems: tuple[str, ...] = ()  # copies to further tiers that failed; the checkpoint is good
+
+
 class Checkpointer:
-    """Saves and loads the state of a run under `root`, keeping the newest `keep` good ones."""
+    """Saves and loads the state of a run under `root`, keeping the newest `keep` good ones.
+
+    `root` must be one folder for all ranks. `tiers` are filled from it after the commit.
+    """
 
     def __init__(
-        self, root: Path, world: World, *, keep: int = 2, codec: Codec | None = None
+        self,
+        root: Path,
+        world: World,
+        *,
+        keep: int = 2,
+        codec: Codec | None = None,
+        tiers: Sequence[Tier] = (),
+        background: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if keep < 2:  # noqa: PLR2004  # the one that turns out bad, and the one to fall back to
             raise ValueError(f"keep at least 2 checkpoints, not {keep}")
         self._root, self._world, self._keep = root, world, keep
         self._codec = codec or TorchCodec()
+        self._tiers, self._clock = tuple(tiers), clock
         self._distrusted: set[str] = set()
+        self._behind = world.fork() if background else None
+        self._flight: Flight[Saved] | None = None
 
-    def save(self, parts: Parts, *, step: int, facts: Mapping[str, Any]) -> str:
+    def save(
+        self, parts: Parts, *, step: int, facts: Mapping[str, Any], urgent: bool = False
+    ) -> Saved:
         """Write the parts and every rank's RNG; on return the checkpoint is durable and committed.
 
         Raises CheckpointFailed on every rank when it is not; the older ones are then untouched.
+        `urgent`: the machine goes. Nothing is read back and nothing pruned, which can be done by
+        the next attempt, and of the tiers only those are waited for that outlive the notice.
         """
-        folder = self._root / self._on_rank_0(lambda: self._new_folder(step))
+        self._none_in_flight()
+        begun = self._clock()
+        staged = self._stage(parts, copy=False)
         stated = {**facts, "step": step, "world_size": self._world.size}
-        try:
-            shares = self._everywhere(
-                lambda: self._codec.write(folder, parts, rank=self._world.rank)
-            )
-            files = [entry for share in shares for entry in share]
-            self._on_rank_0(lambda: self._finish(folder, files, stated))
-        except CheckpointFailed:
-            if self._world.rank == 0 and not manifest.is_committed(folder):
-                shutil.rmtree(folder, ignore_errors=True)  # a full disk needs the space back
-            raise
-        return folder.name
+        return self._write(self._world, staged, stated, begun, None, urgent=urgent)
+
+    def begin(self, parts: Parts, *, step: int, facts: Mapping[str, Any]) -> None:
+        """Copy the state to memory and return; `settle` tells how writing and committing ended."""
+        if self._behind is None:
+            raise RuntimeError("Checkpointer(background=True) saves in the background")
+        self._none_in_flight()
+        behind, begun = self._behind, self._clock()
+        staged = self._stage(parts, copy=True)
+        stated = {**facts, "step": step, "world_size": self._world.size}
+        stall = self._clock() - begun
+        self._flight = Flight(
+            lambda: self._write(behind, staged, stated, begun, stall, urgent=False)
+        )
+
+    def settle(self) -> Saved | None:
+        """Wait for the save that `begin` began, if there is one. Raises what `save` would."""
+        flight, self._flight = self._flight, None
+        return flight.land() if flight else None
 
     def load(self, parts: Parts) -> Loaded | None:
         """Put the newest checkpoint that every rank can verify into the parts; None: there is none.
@@ -75,48 +113,104 @@ class Checkpointer:
         Raises CheckpointFailed when there are committed checkpoints and not one is good: starting
         from nothing must be a person's decision.
         """
-        names: list[str] = self._on_rank_0(lambda: [folder.name for folder in self.committed()])
+        names: list[str] = on_rank_0(self._world, self._known)
         rejected: list[str] = []
         for name in names:
             try:
-                ready = self._everywhere_own(lambda name=name: self._read(name, parts))  # type: ignore[misc]  # mypy can't infer a default
+                facts = self._load(name, parts)
             except CheckpointFailed as error:
                 rejected.append(str(error))
                 self._distrusted.add(name)
                 continue
-            found, apply = ready
-            apply()
-            return Loaded(name, found.facts, tuple(rejected))
+            return Loaded(name, facts, tuple(rejected))
         if rejected:
             raise CheckpointFailed("no checkpoint can be trusted: " + "; ".join(rejected))
         return None
 
     def committed(self) -> list[Path]:
-        """The committed folders, the last one saved first."""
-        return [folder for _, folder in self._folders() if manifest.is_committed(folder)]
+        """The committed folders under `root`, the last one saved first."""
+        return [folder for folder in self._folders() if manifest.is_committed(folder)]
+
+    # -- saving -----------------------------------------------------------------------------------
+
+    def _none_in_flight(self) -> None:
+        if self._flight is not None:
+            raise RuntimeError("a save is in flight: settle() it first")
+
+    def _stage(self, parts: Parts, *, copy: bool) -> Any:
+        return everywhere_own(self._world, lambda: self._codec.stage(parts, self._world, copy=copy))
+
+    def _write(
+        self,
+        world: World,
+        staged: Any,
+        facts: Mapping[str, Any],
+        begun: float,
+        stall: float | None,
+        *,
+        urgent: bool,
+    ) -> Saved:
+        folder = self._root / on_rank_0(world, lambda: self._new_folder(facts["step"]))
+        try:
+            shares = everywhere(world, lambda: self._codec.write(folder, staged, world))
+            files = [entry for share in shares for entry in share]
+            on_rank_0(world, lambda: manifest.commit(folder, files, facts))
+        except CheckpointFailed:
+            if world.rank == 0 and not manifest.is_committed(folder):
+                shutil.rmtree(folder, ignore_errors=True)  # a full disk needs the space back
+            raise
+        took = self._clock() - begun
+        if not urgent:
+            self._confirm(world, folder)
+        problems = self._push(world, folder, urgent=urgent)
+        if not urgent:
+            on_rank_0(world, self._prune)
+        size = sum(entry.size for entry in files)
+        return Saved(
+            folder.name, facts["step"], took if stall is None else stall, took, size, problems
+        )
 
     def _new_folder(self, step: int) -> str:
-        last = max((number for number, _ in self._folders()), default=0)
+        elsewhere = [name for tier in self._tiers for name in _names(tier)]
+        here = [folder.name for folder in self._folders()]
+        last = max((number(name) for name in (*here, *elsewhere)), default=0)
         folder = self._root / f"step-{step:08d}.{last + 1:06d}"
         folder.mkdir(parents=True)
         return folder.name
 
-    def _read(self, name: str, parts: Parts) -> tuple[manifest.Manifest, Callable[[], None]]:
-        folder = self._root / name
-        # Rank 0 looks at every file, also at those of ranks that are no longer there.
-        found = manifest.verify(folder) if self._world.rank == 0 else manifest.read(folder)
-        return found, self._codec.read(folder, found, parts, rank=self._world.rank)
-
-    def _finish(
-        self, folder: Path, files: list[manifest.FileEntry], facts: Mapping[str, Any]
-    ) -> None:
-        manifest.commit(folder, files, facts)
+    def _confirm(self, world: World, folder: Path) -> None:
+        """Read back what was written, before anything older may go."""
         try:
-            manifest.verify(folder)
-        except Corrupt:
-            manifest.remove(folder)
+            everywhere_own(world, lambda: manifest.verify(folder, part=world.rank, of=world.size))
+        except CheckpointFailed:
+            if world.rank == 0:
+                manifest.remove(folder)
             raise
-        self._prune()
+
+    def _push(self, world: World, folder: Path, *, urgent: bool) -> tuple[str, ...]:
+        """Fill the tiers. A tier that fails costs its copy, not the checkpoint."""
+        problems = []
+        for tier in self._tiers:
+            if urgent and not tier.outlives_notice:
+                continue
+            try:
+                everywhere(world, lambda tier=tier: self._push_part(world, folder, tier))  # type: ignore[misc]  # mypy can't infer a default
+                on_rank_0(world, lambda tier=tier: tier.commit(folder))  # type: ignore[misc]  # as above
+                if not urgent:
+                    on_rank_0(world, lambda tier=tier: self._prune_tier(tier))  # type: ignore[misc]  # as above
+            except CheckpointFailed as error:
+                problems.append(f"{folder.name} is not in {type(tier).__name__}: {error}")
+        return tuple(problems)
+
+    def _push_part(self, world: World, folder: Path, tier: Tier) -> None:
+        tier.push(folder, manifest.read(folder).files[world.rank :: world.size])
+
+    def _prune_tier(self, tier: Tier) -> None:
+        names = sorted(tier.names(), key=number)
+        trusted = [name for name in names if name not in self._distrusted][-self._keep :]
+        for name in names:
+            if name not in trusted:
+                tier.remove(name)
 
     def _prune(self) -> None:
         """Delete all but the newest `keep`; the newest has just been verified.
@@ -125,49 +219,81 @@ class Checkpointer:
         must not cost the run.
         """
         trusted = [folder for folder in self.committed() if folder.name not in self._distrusted]
-        for _, folder in self._folders():
+        for folder in self._folders():
             if folder not in trusted[: self._keep]:
                 manifest.remove(folder, rmtree=lambda path: shutil.rmtree(path, ignore_errors=True))
 
-    def _folders(self) -> list[tuple[int, Path]]:
+    # -- loading ----------------------------------------------------------------------------------
+
+    def _known(self) -> list[str]:
+        """Every committed checkpoint, here or in a tier, the last one saved first.
+
+        A tier that is away raises only where nothing is known without it.
+        """
+        names = {folder.name for folder in self.committed()}
+        for tier in self._tiers:
+            try:
+                names.update(tier.names())
+            except Exception:
+                if not names:
+                    raise
+        return sorted(names, key=number, reverse=True)
+
+    def _load(self, name: str, parts: Parts) -> Mapping[str, Any]:
+        """From `root`, or else from the first tier that has a good copy."""
+        problems = []
+        for tier in (None, *self._tiers):
+            try:
+                if tier is not None and not self._fetch(name, tier):
+                    continue
+                found, apply = everywhere_own(self._world, lambda: self._read(name, parts))
+                everywhere(self._world, apply)
+            except CheckpointFailed as error:
+                problems.append(str(error))
+            else:
+                return found.facts
+        raise CheckpointFailed("; ".join(problems))
+
+    def _read(self, name: str, parts: Parts) -> tuple[manifest.Manifest, Callable[[], None]]:
+        folder, world = self._root / name, self._world
+        # Every file is looked at by some rank, also those of ranks that are no longer there.
+        found = manifest.verify(folder, part=world.rank, of=world.size)
+        return found, self._codec.read(folder, found, parts, world)
+
+    def _fetch(self, name: str, tier: Tier) -> bool:
+        """Have `root` hold the copy that `tier` has; False: it has none."""
+        if not on_rank_0(self._world, lambda: name in tier.names()):
+            return False
+        folder, world = self._root / name, self._world
+        content = on_rank_0(world, lambda: self._clear_for(tier, folder))
+        files = manifest.parse(name, content).files
+        everywhere(world, lambda: tier.fetch(name, files[world.rank :: world.size], folder))
+        on_rank_0(world, lambda: _commit_copy(folder, content))
+        return True
+
+    def _clear_for(self, tier: Tier, folder: Path) -> bytes:
+        _, content = tier.manifest(folder.name)
+        if folder.exists():
+            manifest.remove(folder)
+        folder.mkdir(parents=True)
+        return content
+
+    def _folders(self) -> list[Path]:
         """Every folder a save has begun, newest first."""
         paths = self._root.iterdir() if self._root.is_dir() else ()
-        found = [(int(match[1]), path) for path in paths if (match := _NAME.fullmatch(path.name))]
-        return sorted(found, reverse=True)
-
-    def _on_rank_0(self, work: Callable[[], T]) -> T:
-        """Do it on rank 0; its result, or its failure, is everyone's."""
-        outcome: tuple[Any, str | None] = (None, None)
-        if self._world.rank == 0:
-            outcome = _attempt(work)
-        result, problem = self._world.broadcast(outcome)
-        if problem is not None:
-            raise CheckpointFailed(problem)
-        return result  # type: ignore[no-any-return]
-
-    def _everywhere(self, work: Callable[[], T]) -> list[T]:
-        """Do it on every rank; all the results, or one failure for all."""
-        outcomes = self._world.gather(_attempt(work))
-        _raise_any([problem for _, problem in outcomes])
-        return [result for result, _ in outcomes]
-
-    def _everywhere_own(self, work: Callable[[], T]) -> T:
-        """As `_everywhere`, for results that don't travel: each rank keeps its own."""
-        result, problem = _attempt(work)
-        _raise_any(self._world.gather(problem))
-        return result  # type: ignore[return-value]  # there is one when there is no problem
+        found = [path for path in paths if NAME.fullmatch(path.name)]
+        return sorted(found, key=lambda path: (number(path.name), path.name), reverse=True)
 
 
-def _attempt(work: Callable[[], T]) -> tuple[T | None, str | None]:
-    # Everything is caught: a rank that raised alone would leave the others waiting for it.
+def _names(tier: Tier) -> list[str]:
     try:
-        return work(), None
-    except Exception as error:  # noqa: BLE001  # told to every rank and raised there
-        text = str(error) if isinstance(error, Corrupt) else f"{type(error).__name__}: {error}"
-        return None, text
+        return tier.names()
+    except Exception:  # noqa: BLE001  # a tier that is away must not keep a checkpoint from being
+        return []
 
 
-def _raise_any(problems: list[str | None]) -> None:
-    found = sorted({problem for problem in problems if problem is not None})
-    if found:
-        raise CheckpointFailed("; ".join(found))
+def _commit_copy(folder: Path, content: bytes) -> None:
+    fsync_directory(folder)
+    write_atomic(folder / MANIFEST, content)
+    fsync_directory(folder.parent)
+    manifest.seal(folder, content)

@@ -6,8 +6,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from toolkit.training import goodput, gpus, hardware, job_remark, ledger, steplog, timings, verdict
+from toolkit.training import (
+    goodput,
+    gpus,
+    hardware,
+    job_remark,
+    ledger,
+    pace,
+    steplog,
+    timings,
+    verdict,
+)
 from toolkit.training.attempt import Attempt, instance_facts
+from toolkit.training.data import Batch
 from toolkit.training.files import write_json
 from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.run import RunDir
@@ -104,19 +115,31 @@ class Books:
         self._tag(self._totals())
         return not ledger.stalled(earlier, self._attempt.job_id, step)
 
-    def step(self, record: StepRecord) -> None:
-        self._steps.step(record)
-        metrics = {**record.metrics, **self._speed.step(record.at, record.samples)}
-        self._tracker.add(Record(record.at, step=record.step, metrics=metrics))
+    def step(
+        self, batch: Batch, samples: int, prints: int, at: float, metrics: Mapping[str, float]
+    ) -> None:
+        """Note a step, and what all ranks say that they took in it."""
+        number = self.record.attempt
+        span = (batch.step, batch.epoch, batch.start, batch.stop)
+        self._steps.step(StepRecord(number, *span, samples, prints, at, metrics))
+        speed = self._speed.step(at, samples)
+        self._tracker.add(Record(at, step=batch.step, metrics={**metrics, **speed}))
 
-    def saved(self, step: int, seconds: float) -> None:
-        """Note a checkpoint, and how long training stood still: what its interval is chosen by."""
+    def mtti(self, site: Mapping[str, Any]) -> float:
+        """Seconds until something takes one of the machines, as far as this run can know."""
+        known = site.get("interruptions_per_machine_hour")
+        rate = float(known) if isinstance(known, int | float) and known > 0 else None
+        machines = len(self.record.nodes)
+        return pace.mtti(self._ledger.attempts(), machines, per_machine_hour=rate)
+
+    def saved(self, step: int, stall: float, seconds: float) -> None:
+        """Note a checkpoint, how long training stood still for it, and until it was committed."""
         if self._remark:
             self._remark.checkpoint(self._clock())
-        self._pause("save", step, seconds)
-        self._speed.pause(seconds)
+        self._pause("save", step, stall)
+        self._speed.pause(stall)
         found = gpus.metrics(self._run_dir.path, self._attempt.key)
-        found["toolkit.save_seconds"] = seconds
+        found |= {"toolkit.save_seconds": seconds, "toolkit.save_stall_seconds": stall}
         self._tracker.add(Record(self._clock(), step=step, metrics=found))
 
     def sync(self) -> None:

@@ -6,23 +6,24 @@ not wait for it.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from toolkit.training import cancelling, dossier, faults, gpus, verdict
-from toolkit.training.attempt import Attempt, current
-from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
+from toolkit.training.attempt import Attempt, current, site_facts
+from toolkit.training.checkpoint import Checkpointer, Saved
 from toolkit.training.data import Batch, SampleOrder, fingerprint
 from toolkit.training.files import write_json
 from toolkit.training.mlflow_server import flat, tracker_for
 from toolkit.training.record import Books, Host, TrackerLike, read_verdict, say
 from toolkit.training.run import RunDir
+from toolkit.training.saver import Every, Saver
 from toolkit.training.state import Codec
-from toolkit.training.steplog import StepRecord
 from toolkit.training.stop import StopFiles, StopRequest
 from toolkit.training.termination import OnTerminate, Terminated
+from toolkit.training.tiers import Tier
 from toolkit.training.tracking import Status, numbers
 from toolkit.training.verdict import Verdict
 from toolkit.training.world import World, join
@@ -47,7 +48,10 @@ class Run:
         *,
         params: Mapping[str, Any],
         seed: int,
-        checkpoint_every: int = 100,
+        checkpoint_every: Every = 100,
+        checkpoint_bounds: tuple[float, float] = (30.0, 3600.0),
+        background: bool = False,
+        tiers: Sequence[Tier] = (),
         print_every: int = 50,
         keep: int = 2,
         flops_per_sample: float | None = None,
@@ -63,11 +67,27 @@ class Run:
         self.step_count = 0  # steps done; the number of the next one
         self._position = 0  # samples taken since the run began, over all ranks
         self._params, self._seed, self._clock, self._flops = params, seed, clock, flops_per_sample
-        self._save_every, self._print_every = checkpoint_every, print_every
+        self._print_every = print_every
         self._stop = StopFiles(self.attempt.stop_files, clock=clock)
-        self._checkpoints = Checkpointer(self.dir.checkpoints, self.world, keep=keep, codec=codec)
+        self._checkpoints = Checkpointer(
+            self.dir.checkpoints,
+            self.world,
+            keep=keep,
+            codec=codec,
+            tiers=tiers,
+            background=background,
+        )
+        self._saver = Saver(
+            self._checkpoints,
+            every=checkpoint_every,
+            background=background,
+            bounds=checkpoint_bounds,
+            clock=clock,
+            warn=self._warn,
+            done=self._saved,
+        )
         self._parts: Mapping[str, Any] = {}
-        self._saved_step: int | None = None
+        self._save_agreed = False
         self._pending: Callable[[], bool] | None = None
         self._ended = False
         self._books: Books | None = None  # rank 0's
@@ -98,10 +118,12 @@ class Run:
         loaded = self._checkpoints.load(parts)
         seconds = self._clock() - begun if loaded else 0.0
         if loaded:
-            self.step_count = self._saved_step = int(loaded.facts["step"])
+            self.step_count = int(loaded.facts["step"])
             self._position = int(loaded.facts["position"])
             for problem in loaded.rejected if self.world.rank == 0 else ():
                 say(f"checkpoint not used: {problem}")
+        mtti = self._books.mtti(site_facts()) if self._books else 0.0
+        self._saver.resumed(self.step_count if loaded else None, mtti=mtti)
         useful = self._books.resumed(self.step_count, seconds) if self._books else True
         if self._books:
             what = f"resumed from {loaded.name}" if loaded else "from the beginning"
@@ -131,13 +153,13 @@ class Run:
         stop = self._settle()
         self.step_count, self._position = batch.step + 1, batch.stop
         self._pending = self._start_sum(batch, metrics)
-        due = self.step_count % self._save_every == 0
+        due = self._saver.due(self.step_count) or self._save_agreed
         if stop or due:
             stop = self._settle() or stop
         if stop:
             self._leave()
         if due:
-            self._save_or_go_on()
+            self._save()
 
     def check(self) -> None:
         """The step boundary of a loop that does not train (evaluation, warm-up): leave if asked."""
@@ -148,7 +170,7 @@ class Run:
     def finish(self, **results: Any) -> None:
         """The training is over: save, write result.json, close the books."""
         self._settle()
-        self._save_or_go_on()
+        self._save(last=True)
         self.world.gather(None)  # every rank is here: nobody can fail any more
         if self._books:
             result = {
@@ -201,11 +223,13 @@ class Run:
     def _start_sum(self, batch: Batch, metrics: Mapping[str, Any]) -> Callable[[], bool]:
         """Tell all ranks what this one took, and whether it has seen a stop request."""
         asked = int(self._stop.poll() if self.world.local_rank == 0 else False)
-        total = self.world.start_sum([asked, len(batch.mine), fingerprint(batch.mine)])
+        late = int(self._saver.overdue() if self.world.rank == 0 else False)
+        total = self.world.start_sum([asked, late, len(batch.mine), fingerprint(batch.mine)])
         at = self._clock()
 
         def settle() -> bool:
-            stop, samples, prints = total()
+            stop, save, samples, prints = total()
+            self._save_agreed |= save > 0
             if self._books:
                 self._record(batch, samples, prints, at, numbers(metrics))
             return stop > 0
@@ -221,62 +245,42 @@ class Run:
         self, batch: Batch, samples: int, prints: int, at: float, metrics: Mapping[str, float]
     ) -> None:
         assert self._books  # noqa: S101  # for mypy: only rank 0 comes here
-        number = self._books.record.attempt
-        self._books.step(
-            StepRecord(
-                number,
-                batch.step,
-                batch.epoch,
-                batch.start,
-                batch.stop,
-                samples,
-                prints,
-                at,
-                metrics,
-            )
-        )
+        self._books.step(batch, samples, prints, at, metrics)
         if batch.step % self._print_every == 0:
             values = " ".join(f"{name} {value:.4f}" for name, value in metrics.items())
             say(f"step {batch.step} epoch {batch.epoch} {values}")
 
-    def _save(self) -> None:
-        """Save the state as it is, unless that is what was saved or loaded last. Raises."""
-        if self._saved_step == self.step_count:
-            return
-        begun = self._clock()
+    def _save(self, *, last: bool = False, urgent: bool = False) -> str:
+        """Save the state as it is; what went wrong, which the checkpoint before it makes good."""
         if self._books:
             self._books.sync()
+        self._save_agreed = False
         facts = {"position": self._position, "attempt": self.attempt.key, "seed": self._seed}
-        self._checkpoints.save(self._parts, step=self.step_count, facts=facts)
-        self._saved_step = self.step_count
-        if self._books:
-            self._books.saved(self.step_count, self._clock() - begun)
+        return self._saver.save(self._parts, self.step_count, facts, last=last, urgent=urgent)
 
-    def _save_or_go_on(self) -> str:
-        """Save; a save that fails costs a warning: the checkpoint before it is still there."""
-        try:
-            self._save()
-        except CheckpointFailed as error:
-            if self.world.rank == 0:
-                say(f"NOT SAVED at step {self.step_count}: {error}")
-            return str(error)
-        return ""
+    def _saved(self, saved: Saved) -> None:
+        if self._books:
+            self._books.saved(saved.step, saved.stall_seconds, saved.seconds)
+
+    def _warn(self, message: str) -> None:
+        if self.world.rank == 0:
+            say(message)
 
     def _leave(self) -> None:
         """All ranks are at the same step and at least one was asked to stop: save, and be gone."""
         asked = [request for request in self.world.gather(self._stop.request) if request]
         request = min(asked, key=_deadline)
-        problem = self._save_or_go_on()
+        problem = self._save(last=True, urgent=True)
         if self.world.rank == 0:
             say(f"stopping after {self.step_count} steps: {request.cause} {request.node}")
-        self._end(verdict.resume(self._saved_step or 0, request.cause, problem), None)
+        self._end(verdict.resume(self._saver.step or 0, request.cause, problem), None)
 
     def _end(self, word: Verdict, status: Status | None) -> None:
         self._close(word, status, [], _PATIENCE_STOP)
         raise Stopped(word)
 
     def _fail(self, error: BaseException) -> None:
-        word = faults.verdict_of(error, self._saved_step or 0)
+        word = faults.verdict_of(error, self._saver.step or 0)
         if self.world.rank != 0:
             word.write_first(self.attempt.verdict_file)
             return

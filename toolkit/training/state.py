@@ -1,54 +1,73 @@
 """What a checkpoint holds, in torch's terms: parts that have a state_dict, and every rank's RNG.
 
 `TorchCodec` has rank 0 write one file of shared state and every rank a file of its own. Sharded
-state (torch.distributed.checkpoint, DeepSpeed) is another codec behind the same two methods.
+state is other codecs' behind the same three methods: `dcp` (FSDP2), `zero` (DeepSpeed).
 """
 
-import io
 import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from toolkit.training.manifest import Corrupt, FileEntry, HashingWriter, Manifest, read_file
+from toolkit.training.manifest import Manifest
+from toolkit.training.shard import Corrupt, FileEntry, HashingWriter, VerifiedReader
+from toolkit.training.staging import Staging
+from toolkit.training.world import World
 
 Parts = Mapping[str, Any]  # name → something with state_dict() and load_state_dict()
 
 
 class Codec(Protocol):
-    """How the parts of one rank become files and come back."""
+    """How the parts of one rank become files and come back. Every rank makes the same calls."""
 
-    def write(self, folder: Path, parts: Parts, *, rank: int) -> list[FileEntry]:
+    def stage(self, parts: Parts, world: World, *, copy: bool) -> Any:
+        """This rank's share of the state; a copy, if training will go on before it is written.
+
+        With `copy` what the call before this one returned is used again, and must be written.
+        """
+        ...
+
+    def write(self, folder: Path, staged: Any, world: World) -> list[FileEntry]:
         """Write this rank's files, each durable on return."""
         ...
 
     def read(
-        self, folder: Path, manifest: Manifest, parts: Parts, *, rank: int
+        self, folder: Path, manifest: Manifest, parts: Parts, world: World
     ) -> Callable[[], None]:
-        """Read and check this rank's share. Nothing changes until the returned call is made."""
+        """Read this rank's share as far as is possible without changing a part.
+
+        The returned call changes them; where it raises, they are good for nothing but another
+        `read`. No byte goes into a part that differs from what was written.
+        """
         ...
 
 
 class TorchCodec:
     """For parts that are whole on every rank, as with DDP."""
 
-    def write(self, folder: Path, parts: Parts, *, rank: int) -> list[FileEntry]:
-        entries = [_save(folder / _rank_file(rank), {"rng": capture_rng()})]
-        if rank == 0:
-            state = {name: _whole(part).state_dict() for name, part in parts.items()}
-            entries.append(_save(folder / "shared.pt", state))
+    def __init__(self) -> None:
+        self._staging = Staging()
+
+    def stage(self, parts: Parts, world: World, *, copy: bool) -> Any:
+        state: dict[str, Any] = {"rng": capture_rng()}
+        if world.rank == 0:
+            state["parts"] = {name: _whole(part).state_dict() for name, part in parts.items()}
+        return self._staging.copy(state) if copy else state
+
+    def write(self, folder: Path, staged: Any, world: World) -> list[FileEntry]:
+        entries = [save_file(folder / rank_file(world.rank), {"rng": staged["rng"]})]
+        if world.rank == 0:
+            entries.append(save_file(folder / "shared.pt", staged["parts"]))
         return entries
 
     def read(
-        self, folder: Path, manifest: Manifest, parts: Parts, *, rank: int
+        self, folder: Path, manifest: Manifest, parts: Parts, world: World
     ) -> Callable[[], None]:
-        shared = _load(folder, manifest, "shared.pt")
+        shared = load_file(folder, manifest, "shared.pt")
         missing = [name for name in parts if name not in shared]
         if missing:
             raise Corrupt(f"{folder.name}: holds no {', '.join(missing)}")
-        own = None
-        if manifest.entry(_rank_file(rank)):  # a rank that is new has no RNG state to take up
-            own = _load(folder, manifest, _rank_file(rank))
+        own = load_own(folder, manifest, world.rank)
 
         def apply() -> None:
             for name, part in parts.items():
@@ -90,7 +109,8 @@ def restore_rng(state: Mapping[str, Any]) -> None:
         torch.cuda.set_rng_state(state["cuda"])
 
 
-def _save(path: Path, value: Any) -> FileEntry:
+def save_file(path: Path, value: Any) -> FileEntry:
+    """torch.save, hashed and durable."""
     import torch
 
     with HashingWriter(path) as writer:
@@ -98,15 +118,26 @@ def _save(path: Path, value: Any) -> FileEntry:
     return writer.entry()
 
 
-def _load(folder: Path, manifest: Manifest, name: str) -> Any:
+def load_file(folder: Path, manifest: Manifest, name: str) -> Any:
+    """What `save_file` saved; no byte of it that is not as it was written. Raises Corrupt."""
     import torch
 
     entry = manifest.entry(name)
     if entry is None:
         raise Corrupt(f"{folder.name}: has no {name}")
-    content = io.BytesIO(read_file(folder, entry))
-    # weights_only: a checkpoint is data. Nothing in it may run.
-    return torch.load(content, map_location="cpu", weights_only=True)
+    with VerifiedReader(folder, entry) as stream:
+        # weights_only: a checkpoint is data. Nothing in it may run.
+        return torch.load(stream, map_location="cpu", weights_only=True)
+
+
+def load_own(folder: Path, manifest: Manifest, rank: int) -> Any:
+    """What this rank saved for itself; None for a rank that is new in the run."""
+    name = rank_file(rank)
+    return load_file(folder, manifest, name) if manifest.entry(name) else None
+
+
+def rank_file(rank: int) -> str:
+    return f"rank-{rank:05d}.pt"
 
 
 def _whole(part: Any) -> Any:
@@ -114,7 +145,3 @@ def _whole(part: Any) -> Any:
     from torch.nn.parallel import DistributedDataParallel
 
     return part.module if isinstance(part, DistributedDataParallel) else part
-
-
-def _rank_file(rank: int) -> str:
-    return f"rank-{rank:05d}.pt"

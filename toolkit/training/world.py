@@ -6,6 +6,7 @@ what is agreed here never waits for a GPU and never mixes with the gradients.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -21,6 +22,14 @@ class World(Protocol):
     def size(self) -> int: ...
     @property
     def local_rank(self) -> int: ...
+    @property
+    def group(self) -> Any:
+        """The torch.distributed group these ranks agree on; None for a world without one."""
+        ...
+
+    def fork(self) -> "World":
+        """The same ranks on a channel of their own, for another thread to agree on."""
+        ...
 
     def broadcast(self, value: Any) -> Any:
         """Rank 0's value, on every rank."""
@@ -43,6 +52,10 @@ class Solo:
     rank = 0
     size = 1
     local_rank = 0
+    group = None
+
+    def fork(self) -> World:
+        return self
 
     def broadcast(self, value: Any) -> Any:
         return value
@@ -66,26 +79,32 @@ class TorchWorld:
         import torch.distributed as dist
 
         self.rank, self.size, self.local_rank = rank, size, local_rank
+        self._timeout = timeout
         gpu = torch.cuda.is_available() and local_rank < torch.cuda.device_count()
         if gpu:
             torch.cuda.set_device(local_rank)
         dist.init_process_group("nccl" if gpu else "gloo", timeout=timeout)
-        self._group = dist.new_group(backend="gloo", timeout=timeout)
+        self.group = dist.new_group(backend="gloo", timeout=timeout)
         self._dist, self._torch = dist, torch
+
+    def fork(self) -> World:
+        other = copy(self)
+        other.group = self._dist.new_group(backend="gloo", timeout=self._timeout)
+        return other
 
     def broadcast(self, value: Any) -> Any:
         box = [value]
-        self._dist.broadcast_object_list(box, src=0, group=self._group)
+        self._dist.broadcast_object_list(box, src=0, group=self.group)
         return box[0]
 
     def gather(self, value: Any) -> list[Any]:
         values: list[Any] = [None] * self.size
-        self._dist.all_gather_object(values, value, group=self._group)
+        self._dist.all_gather_object(values, value, group=self.group)
         return values
 
     def start_sum(self, values: Sequence[int]) -> Callable[[], Numbers]:
         tensor = self._torch.tensor(list(values), dtype=self._torch.int64)
-        work = self._dist.all_reduce(tensor, group=self._group, async_op=True)
+        work = self._dist.all_reduce(tensor, group=self.group, async_op=True)
 
         def finish() -> Numbers:
             work.wait()

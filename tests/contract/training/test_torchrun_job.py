@@ -46,7 +46,7 @@ class Cluster:
         (self.root / "env" / "bin").symlink_to(Path(sys.executable).parent)
         (self.root / "stop").mkdir()
 
-    def submit(self, job, restart, *arguments, script=None, ranks=None, **more):
+    def submit(self, job, restart, *arguments, script=None, ranks=None, batch="torchrun", **more):
         environment = {
             "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}:/usr/sbin",
             "TOOLKIT_RUNS": str(self.root / "runs"),
@@ -67,7 +67,7 @@ class Cluster:
         process = subprocess.Popen(
             [
                 "bash",
-                str(REPO / "jobscripts" / "torchrun.sbatch"),
+                str(REPO / "jobscripts" / f"{batch}.sbatch"),
                 str(script or REPO / "jobscripts" / "digits" / "train.py"),
                 *arguments,
             ],
@@ -198,6 +198,30 @@ def test_a_run_goes_on_on_three_ranks_and_on_one(cluster):
     assert (found.ok, found.steps, found.repeated) == (True, STEPS, ())
     assert found.epochs_complete == 30
     assert result(cluster, 3)["accuracy"] > 0.95
+
+
+EXAMPLES = {
+    "fsdp": ("--sequences", "256", "--length", "16", "--width", "32", "--layers", "2"),
+    "deepspeed": ("--epochs", "3", "--hidden", "64", "--stage", "3"),
+    "pipeline": ("--epochs", "3", "--hidden", "64"),
+}
+
+
+@pytest.mark.parametrize("batch", EXAMPLES)
+def test_every_jobscripts_example_trains(cluster, batch):
+    script = REPO / "jobscripts" / batch / "train.py"
+    assert cluster.run(8, 0, *EXAMPLES[batch], script=script, batch=batch) == 0, cluster.log(8)
+    assert audit(cluster.run_dir(8)).ok
+
+
+def test_a_pipeline_comes_back_in_fewer_stages(cluster):
+    script = REPO / "jobscripts" / "pipeline" / "train.py"
+    job = {"script": script, "batch": "pipeline"}
+    (cluster.root / "stop" / "9.0.json").write_text('{"cause": "spot-interruption"}')
+    assert cluster.run(9, 0, *EXAMPLES["pipeline"], **job) == 85, cluster.log(9)
+    assert cluster.run(9, 1, *EXAMPLES["pipeline"], ranks=1, **job) == 0, cluster.log(9)
+    found = audit(cluster.run_dir(9))
+    assert (found.ok, found.repeated, len(found.attempts)) == (True, (), 2), found.problems
 
 
 @pytest.mark.parametrize("name", ["it's $(touch pwned);é.py", "-x.py"])

@@ -9,7 +9,7 @@ import pytest
 
 from toolkit.training.attempt import Attempt
 from toolkit.training.files import encode, read_json
-from toolkit.training.manifest import HashingWriter, read_file
+from toolkit.training.shard import HashingWriter, read_file
 from toolkit.training.tracking import Record
 
 
@@ -29,17 +29,18 @@ class Part:
 class JsonCodec:
     """Rank 0 writes the parts, every rank a file of its own."""
 
-    def write(self, folder: Path, parts, *, rank: int):
-        entries = [self._save(folder / f"rank-{rank}.json", {"rank": rank})]
-        if rank == 0:
-            state = {name: part.state_dict() for name, part in parts.items()}
-            entries.append(self._save(folder / "shared.json", state))
+    def stage(self, parts, world, *, copy):
+        return {name: part.state_dict() for name, part in parts.items()}
+
+    def write(self, folder: Path, staged, world):
+        entries = [self._save(folder / f"rank-{world.rank}.json", {"rank": world.rank})]
+        if world.rank == 0:
+            entries.append(self._save(folder / "shared.json", staged))
         return entries
 
-    def read(self, folder: Path, manifest, parts, *, rank: int):
+    def read(self, folder: Path, manifest, parts, world):
         content = read_file(folder, manifest.entry("shared.json"))
-        beside = folder / "shared.json"
-        state = read_json(beside)
+        state = read_json(folder / "shared.json")
         assert encode(state) == content
 
         def apply():
@@ -62,6 +63,9 @@ class Meeting:
         self.barrier = threading.Barrier(size, timeout=30)
         self.values: list[Any] = [None] * size
 
+    def fork(self, rank: int) -> "Meeting":
+        return self.exchange(rank, Meeting(self.size) if rank == 0 else None)[0]
+
     def exchange(self, rank: int, value: Any) -> list[Any]:
         self.barrier.wait()
         self.values[rank] = value
@@ -83,6 +87,13 @@ class ThreadWorld:
     @property
     def local_rank(self):
         return self.rank
+
+    @property
+    def group(self):
+        return None
+
+    def fork(self):
+        return ThreadWorld(self.rank, self.meeting.fork(self.rank))
 
     def broadcast(self, value):
         return self.meeting.exchange(self.rank, value)[0]

@@ -1,0 +1,84 @@
+"""The digits with DeepSpeed: ZeRO 1, 2 or 3, on GPUs or, to try it out, on CPUs.
+
+sbatch /shared/jobscripts/deepspeed.sbatch /shared/jobscripts/deepspeed/train.py --stage 3
+"""
+
+import argparse
+
+import deepspeed
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from toolkit.training import Run, SampleOrder, content_hash
+from toolkit.training.zero import DeepSpeedCodec
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--batch", type=int, default=96, help="samples a step, over all ranks")
+    parser.add_argument("--hidden", type=int, default=1024)
+    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--stage", type=int, default=2, choices=(1, 2, 3))
+    parser.add_argument(
+        "--offload", action="store_true", help="optimizer state in the CPU's memory"
+    )
+    return parser.parse_args()
+
+
+def settings(args: argparse.Namespace, device: torch.device) -> dict[str, object]:
+    """DeepSpeed's configuration. Batches are the run's to make: its batch size says nothing."""
+    zero: dict[str, object] = {"stage": args.stage}
+    if args.offload:
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": device.type == "cuda"}
+    return {
+        "train_micro_batch_size_per_gpu": 1,
+        "zero_optimization": zero,
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "bf16": {"enabled": device.type == "cuda"},
+    }
+
+
+def main() -> None:
+    args = parse()
+    with Run(
+        params=vars(args), seed=args.seed, checkpoint_every=100, codec=DeepSpeedCodec()
+    ) as run:
+        if run.device.type == "cpu":
+            deepspeed.ops.__compatible_ops__.clear()  # it would compile some first; gloo will do
+        found = load_digits()
+        images = torch.tensor(found.data, dtype=torch.float32) / 16
+        labels = torch.tensor(found.target, dtype=torch.int64)
+        run.describe(data_hash=content_hash(images, labels))
+        torch.manual_seed(args.seed)
+        model = nn.Sequential(
+            nn.Linear(64, args.hidden), nn.ReLU(),
+            nn.Linear(args.hidden, args.hidden), nn.ReLU(),
+            nn.Linear(args.hidden, 10),
+        )  # fmt: skip
+        optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate)
+        engine, *_ = deepspeed.initialize(
+            model=model, optimizer=optimizer, config=settings(args, run.device)
+        )
+        run.resume(engine=engine)
+
+        order = SampleOrder(len(labels), args.batch, args.seed)
+        kind = next(engine.module.parameters()).dtype
+        right = 0
+        for batch in run.batches(order, args.epochs):
+            logits = engine(images[batch.mine].to(engine.device, kind)).float()
+            wanted = labels[batch.mine].to(engine.device)
+            loss = cross_entropy(logits, wanted, reduction="sum") * batch.weight
+            engine.backward(loss)
+            engine.step()
+            right = int((logits.argmax(dim=1) == wanted).sum())
+            run.step(batch, loss=loss.detach())
+        run.finish(accuracy=round(sum(run.world.gather(right)) / len(batch.ids), 4))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""A transformer on Python's own source text, sharded over the ranks by FSDP2.
+
+sbatch /shared/jobscripts/fsdp.sbatch /shared/jobscripts/fsdp/train.py --epochs 2
+"""
+
+import argparse
+import math
+import sysconfig
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.functional import cross_entropy
+
+from toolkit.training import Run, SampleOrder, content_hash
+from toolkit.training.dcp import DcpCodec
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=32, help="sequences a step, over all ranks")
+    parser.add_argument("--length", type=int, default=128, help="bytes a sequence")
+    parser.add_argument("--sequences", type=int, default=2048)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args()
+
+
+def text(count: int, length: int) -> torch.Tensor:
+    """Sequences of bytes from the standard library: data that every machine has."""
+    wanted = count * (length + 1)
+    found = b""
+    for path in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py")):
+        found += path.read_bytes()
+        if len(found) >= wanted:
+            break
+    return torch.frombuffer(bytearray(found[:wanted]), dtype=torch.uint8).view(-1, length + 1)
+
+
+class Model(nn.Module):
+    """Bytes in, the next byte's odds out."""
+
+    def __init__(self, width: int, layers: int, length: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(256, width)
+        self.place = nn.Parameter(torch.randn(length, width) / math.sqrt(width))
+        self.blocks = nn.ModuleList(
+            nn.TransformerEncoderLayer(width, 4, 4 * width, 0.0, batch_first=True, norm_first=True)
+            for _ in range(layers)
+        )
+        self.head = nn.Linear(width, 256)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        hidden = self.embed(tokens) + self.place
+        mask = nn.Transformer.generate_square_subsequent_mask(tokens.shape[1], hidden.device)
+        for block in self.blocks:
+            hidden = block(hidden, src_mask=mask, is_causal=True)
+        return self.head(hidden)
+
+
+def main() -> None:
+    args = parse()
+    with Run(
+        params=vars(args),
+        seed=args.seed,
+        checkpoint_every="auto",
+        background=True,
+        codec=DcpCodec(),
+    ) as run:
+        data = text(args.sequences, args.length)
+        run.describe(data_hash=content_hash(data))
+        torch.manual_seed(args.seed)
+        model = Model(args.width, args.layers, args.length).to(run.device)
+        mesh = init_device_mesh(run.device.type, (run.world.size,))
+        for block in model.blocks:
+            fully_shard(block, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate)
+        run.resume(model=model, optimizer=optimizer)
+
+        order = SampleOrder(len(data), args.batch, args.seed)
+        for batch in run.batches(order, args.epochs):
+            tokens = data[batch.mine].to(run.device, torch.int64)
+            logits = model(tokens[:, :-1]).flatten(0, 1)
+            loss = cross_entropy(logits, tokens[:, 1:].flatten(), reduction="sum") / args.length
+            optimizer.zero_grad()
+            (loss * batch.weight).backward()
+            optimizer.step()
+            run.step(batch, loss=loss.detach() * batch.weight)
+        run.finish(bits_per_byte=round(float(loss.detach()) * batch.weight / math.log(2), 4))
+
+
+if __name__ == "__main__":
+    main()

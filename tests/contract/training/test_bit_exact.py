@@ -1,0 +1,52 @@
+"""Interrupted twenty times, by notice and by kill -9, a run ends with the same weights."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from toolkit.training.audit import audit
+from toolkit.training.checkpoint import Checkpointer
+from toolkit.training.world import Solo
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.timeout(200)
+
+HERE = Path(__file__).resolve().parent
+REPO = HERE.parents[2]
+ARGUMENTS = ("--epochs", "40", "--hidden", "64", "--checkpoint-every", "10")
+
+
+def weights(run_dir):
+    newest = Checkpointer(run_dir / "checkpoints", Solo()).committed()[0]
+    return torch.load(newest / "shared.pt", weights_only=True)["model"]
+
+
+@pytest.fixture
+def root(tmp_path):
+    """In memory, where there is such a place: hundreds of checkpoints, and no power fails."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as folder:
+        yield Path(folder)
+
+
+def test_interrupted_twenty_times_the_digits_run_ends_with_the_same_bits(root):
+    script = REPO / "jobscripts" / "digits" / "train.py"
+    done = subprocess.run(
+        [sys.executable, str(HERE / "interrupted.py"), str(root), str(script), *ARGUMENTS],
+        env=os.environ | {"PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+    )
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    found = audit(root / "2")
+    assert (found.ok, found.steps, found.epochs_complete) == (True, 40 * 15, 40), found.problems
+    assert len(found.attempts) == 21
+    assert {a["cause"] for a in found.attempts} == {"spot-interruption", "lost", "finished"}
+    whole, interrupted = weights(root / "1"), weights(root / "2")
+    assert all(torch.equal(interrupted[name], value) for name, value in whole.items())

@@ -1,0 +1,230 @@
+"""The fault matrix with real tensors: the last good state or a clear error, never wrong numbers."""
+
+import contextlib
+import os
+import random
+import shutil
+
+import pytest
+
+from tests.fakes import checkpoint_disk as disk
+from toolkit.training import manifest, shard
+from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
+from toolkit.training.state import TorchCodec
+from toolkit.training.world import Solo
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+
+
+@pytest.fixture(autouse=True)
+def quick_disk(monkeypatch):
+    """Faults are put where an fsync is; waiting for it proves nothing."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def parts():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    return {
+        "model": model,
+        "optimizer": optimizer,
+        "scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 1),
+    }
+
+
+def train(found):
+    found["optimizer"].zero_grad()
+    found["model"](torch.randn(5, 4)).sum().backward()
+    found["optimizer"].step()
+    found["scheduler"].step()
+
+
+def numbers(found):
+    """All that a checkpoint must bring back, as one flat list."""
+    state = found["optimizer"].state_dict()["state"]
+    tensors = [*found["model"].state_dict().values()]
+    tensors += [value for values in state.values() for value in values.values()]
+    return [value for tensor in tensors for value in tensor.flatten().tolist()] + [
+        *found["scheduler"].get_last_lr(),
+        *torch.get_rng_state().tolist(),
+    ]
+
+
+def codec(name):
+    if name == "torch":
+        return TorchCodec()
+    from toolkit.training.dcp import DcpCodec
+
+    return DcpCodec()
+
+
+@pytest.fixture(scope="module", params=["torch", "dcp"])
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def saved(kind, tmp_path_factory):
+    """A folder with two checkpoints, and what they hold."""
+    root = tmp_path_factory.mktemp(kind)
+    found, truth = parts(), {}
+    for step in (1, 2):
+        train(found)
+        truth[step] = numbers(found)
+        Checkpointer(root, Solo(), codec=codec(kind)).save(found, step=step, facts={})
+    return root, truth
+
+
+def load(root, kind):
+    """The step that was loaded; its numbers are then exactly those that were saved."""
+    found = parts()
+    loaded = Checkpointer(root, Solo(), codec=codec(kind)).load(found)
+    return loaded.facts["step"], numbers(found)
+
+
+def files(root):
+    return sorted(path for path in (root / "step-00000002.000002").iterdir())
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "grow", "missing", "zeros", "swap"])
+def test_damage_anywhere_in_any_file_is_found_and_the_one_before_is_loaded(
+    tmp_path, saved, kind, damage
+):
+    root, truth = saved
+    draw = random.Random(f"{damage}{kind}")  # noqa: S311  # the same places every time
+    for number, path in enumerate(files(root)):
+        copy = tmp_path / str(number)
+        shutil.copytree(root, copy)
+        target = copy / path.relative_to(root)
+        content = bytearray(target.read_bytes())
+        at = draw.randrange(len(content))
+        if damage == "flip":
+            content[at] ^= 1 << draw.randrange(8)
+        elif damage == "cut":
+            del content[at:]
+        elif damage == "grow":
+            content += b"\0"
+        elif damage == "zeros":
+            content[at : at + 512] = bytes(len(content[at : at + 512]))
+        elif damage == "swap":  # an older file of the same name, as a stale cache would give
+            older = copy / "step-00000001.000001" / target.name
+            content = bytearray(older.read_bytes())
+        if damage == "missing":
+            target.unlink()
+        else:
+            target.write_bytes(content)
+        step, found = load(copy, kind)
+        assert found == truth[step], target.name
+        if bytes(content) != path.read_bytes() or damage == "missing":
+            assert step == 1, f"{damage} in {target.name} was not found"
+
+
+@pytest.mark.parametrize("fault", [disk.kill, disk.tear, disk.fill])
+def test_a_fault_at_any_file_operation_of_a_save_leaves_a_good_checkpoint(
+    tmp_path, saved, kind, fault
+):
+    root, truth = saved
+    steps = []
+    # DCP writes a tensor in hundreds of pieces; the odd stride meets every kind of operation.
+    for number in range(1, 2000, 41 if kind == "dcp" else 5):
+        copy = tmp_path / str(number)
+        shutil.copytree(root, copy)
+        found = parts()
+        checkpoints = Checkpointer(copy, Solo(), codec=codec(kind))
+        checkpoints.load(found)
+        train(found)
+        truth[3] = numbers(found)
+        with disk.strike(number, fault) as met, contextlib.suppress(disk.Killed, CheckpointFailed):
+            checkpoints.save(found, step=3, facts={})
+        step, loaded = load(copy, kind)
+        assert loaded == truth[step]
+        steps.append(step)
+        if len(met) < number:
+            break
+    assert (len(steps) > 5, set(steps), steps) == (True, {2, 3}, sorted(steps))
+
+
+def test_nothing_good_left_is_an_error(tmp_path, saved, kind):
+    shutil.copytree(saved[0], tmp_path / "copy")
+    for path in (tmp_path / "copy").rglob("*"):
+        if path.is_file() and path.name not in ("COMMITTED", "manifest.json"):
+            path.write_bytes(b"")
+    with pytest.raises(CheckpointFailed, match="no checkpoint can be trusted"):
+        load(tmp_path / "copy", kind)
+
+
+def test_a_file_that_changes_between_the_check_and_the_read_is_not_read(
+    tmp_path, saved, kind, monkeypatch
+):
+    """As where another machine's view of the filesystem is not the one that was checked."""
+    root, truth = saved
+    shutil.copytree(root, tmp_path / "copy")
+    checked = manifest.verify
+
+    def damaged_after(folder, **options):
+        found = checked(folder, **options)
+        if folder.name == "step-00000002.000002":
+            for path in folder.iterdir():
+                if path.suffix in (".pt", ".distcp"):
+                    content = bytearray(path.read_bytes())
+                    content[len(content) // 2] ^= 1
+                    path.write_bytes(content)
+        return found
+
+    monkeypatch.setattr(manifest, "verify", damaged_after)
+    assert load(tmp_path / "copy", kind) == (1, truth[1])
+
+
+def test_an_optimizer_that_has_made_no_step_comes_back_as_one(tmp_path, kind):
+    found = parts()
+    Checkpointer(tmp_path, Solo(), codec=codec(kind)).save(found, step=0, facts={})
+    train(found)
+    other = parts()
+    train(other)
+    Checkpointer(tmp_path, Solo(), codec=codec(kind)).load(other)
+    assert other["optimizer"].state_dict()["state"] == {}
+    train(other)
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(found["model"].parameters(), other["model"].parameters(), strict=True)
+    )
+
+
+def test_a_copy_in_memory_is_used_again_and_is_always_the_newest_state(tmp_path, kind):
+    found = parts()
+    train(found)
+    checkpoints = Checkpointer(tmp_path, Solo(), codec=codec(kind), background=True)
+    for step in (1, 2, 3):
+        truth = numbers(found)
+        checkpoints.begin(found, step=step, facts={})
+        train(found)
+        checkpoints.settle()
+        assert load(tmp_path, kind) == (step, truth)
+
+
+def test_state_of_many_blocks_comes_back(tmp_path, kind, monkeypatch):
+    for module in (shard, manifest):
+        monkeypatch.setattr(module, "BLOCK", 1000)
+    found = parts()
+    train(found)
+    truth = numbers(found)
+    Checkpointer(tmp_path, Solo(), codec=codec(kind)).save(found, step=1, facts={})
+    assert load(tmp_path, kind) == (1, truth)
+
+
+def test_files_of_many_blocks_are_hashed_alike_however_they_are_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(shard, "BLOCK", 1000)
+    monkeypatch.setattr(shard, "_ALONE", 300)
+    content = os.urandom(12_345)
+    entries = []
+    for name, size in (("a", 1), ("b", 250), ("c", 999), ("d", 1000), ("e", 5000), ("f", 12_345)):
+        with shard.HashingWriter(tmp_path / name) as writer:
+            for start in range(0, len(content), size):
+                writer.write(content[start : start + size])
+        entries.append(writer.entry())
+        assert shard.read_file(tmp_path, entries[-1]) == content
+        assert b"".join(shard.blocks(tmp_path, entries[-1])) == content
+    assert len({entry.sha256 for entry in entries}) == 1
+    assert len(entries[0].blocks) == 13

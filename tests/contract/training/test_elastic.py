@@ -1,0 +1,68 @@
+"""A run goes on with more and with fewer ranks, however its model is spread over them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolkit.training.audit import audit
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.timeout(300)
+
+HERE = Path(__file__).resolve().parent
+KINDS = ("ddp", "fsdp2", "fsdp2-background", "zero1", "zero2", "zero3")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """Every kind on 2 ranks, then on 1, then on 3."""
+    root = tmp_path_factory.mktemp("elastic")
+    done = subprocess.run(
+        [sys.executable, str(HERE / "elastic_worker.py"), str(root), *KINDS],
+        env=os.environ
+        | {"PYTHONPATH": str(HERE.parents[2]), "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=250,
+    )
+    assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-6000:]}"
+    return root
+
+
+def weights(folder):
+    return torch.load(folder / "weights.pt", weights_only=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_from_two_ranks_to_one_to_three_every_sample_is_taken_once_an_epoch(root, kind):
+    found = audit(root / kind)
+    assert (found.ok, found.steps, found.repeated) == (True, 16, ()), found.problems
+    assert (found.samples, found.epochs_complete, len(found.resumed_at)) == (160, 4, 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_from_two_ranks_to_one_to_three_the_weights_are_those_of_a_run_undisturbed(root, kind):
+    """But for the order in which numbers add up."""
+    whole, elastic = weights(root / f"{kind}.whole"), weights(root / kind)
+    assert whole.keys() == elastic.keys()
+    for name, value in whole.items():
+        torch.testing.assert_close(elastic[name], value, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stopped_and_resumed_on_the_same_ranks_the_weights_are_the_same_bits(root, kind):
+    whole, same = weights(root / f"{kind}.whole"), weights(root / f"{kind}.same")
+    assert all(torch.equal(same[name], value) for name, value in whole.items())
+
+
+def test_the_files_are_an_ordinary_dcp_checkpoint(root):
+    from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+    newest = max((root / "fsdp2" / "checkpoints").iterdir())
+    dcp_to_torch_save(newest, root / "plain.pt")
+    plain = torch.load(root / "plain.pt", weights_only=True)
+    assert all(torch.equal(plain["model"][k], v) for k, v in weights(root / "fsdp2").items())

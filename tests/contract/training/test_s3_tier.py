@@ -1,0 +1,128 @@
+"""Checkpoints in S3, as moto plays it: whole, checked, and gone on with after a kill."""
+
+import os
+import shutil
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from toolkit.training import manifest
+from toolkit.training.checkpoint import Checkpointer
+from toolkit.training.s3 import S3Tier
+from toolkit.training.shard import BLOCK, HashingWriter, read_file
+from toolkit.training.world import Solo
+
+SIZE = 2 * BLOCK + 1000  # three parts
+
+
+class Weights:
+    """A part that is bytes."""
+
+    def __init__(self, content=b"") -> None:
+        self.content = content
+
+
+class BytesCodec:
+    def stage(self, parts, world, *, copy):
+        return parts["model"].content
+
+    def write(self, folder, staged, world):
+        with HashingWriter(folder / "weights.bin") as writer:
+            writer.write(staged)
+        return [writer.entry()]
+
+    def read(self, folder, found, parts, world):
+        content = read_file(folder, found.entry("weights.bin"))
+        return lambda: setattr(parts["model"], "content", content)
+
+
+class Cut(Exception):  # noqa: N818  # says what happened
+    """The process ends here."""
+
+
+class CutShort:
+    """A client that stops answering after so many parts."""
+
+    def __init__(self, client, parts) -> None:
+        self._client, self._left, self.sent = client, parts, 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._client, name)
+
+    def upload_part(self, **arguments):
+        if self._left == 0:
+            raise Cut
+        self._left -= 1
+        self.sent += 1
+        return self._client.upload_part(**arguments)
+
+
+@pytest.fixture
+def client(monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    with mock_aws():
+        made = boto3.client("s3", region_name="us-east-1")
+        made.create_bucket(Bucket="checkpoints")
+        yield made
+
+
+@pytest.fixture
+def content():
+    return os.urandom(SIZE)
+
+
+def checkpointer(root, client):
+    tiers = (S3Tier("checkpoints", "runs/7", client=client),)
+    return Checkpointer(root, Solo(), codec=BytesCodec(), tiers=tiers)
+
+
+def test_what_is_in_s3_comes_back_when_the_disk_is_gone(tmp_path, client, content):
+    found = checkpointer(tmp_path / "a", client).save({"model": Weights(content)}, step=1, facts={})
+    assert found.problems == ()
+    model = Weights()
+    loaded = checkpointer(tmp_path / "b", client).load({"model": model})
+    assert (loaded.name, model.content == content) == (found.name, True)
+
+
+def test_an_upload_that_was_cut_short_goes_on_with_the_parts_that_are_missing(
+    tmp_path, client, content
+):
+    checkpoints = checkpointer(tmp_path, CutShort(client, 2))
+    found = checkpoints.save({"model": Weights(content)}, step=1, facts={})
+    assert "Cut" in found.problems[0]
+    tier, folder = S3Tier("checkpoints", "runs/7", client=client), tmp_path / found.name
+    assert tier.names() == []
+    again = CutShort(client, 9)
+    second = S3Tier("checkpoints", "runs/7", client=again)
+    second.push(folder, manifest.read(folder).files)
+    second.commit(folder)
+    assert again.sent == 1
+    assert tier.names() == [found.name]
+    shutil.rmtree(folder)
+    model = Weights()
+    checkpointer(tmp_path, client).load({"model": model})
+    assert model.content == content
+
+
+def test_other_bytes_in_s3_are_never_loaded(tmp_path, client, content):
+    checkpoints = checkpointer(tmp_path, client)
+    for step in (1, 2):
+        found = checkpoints.save({"model": Weights(content + bytes([step]))}, step=step, facts={})
+    shutil.rmtree(tmp_path)
+    client.put_object(
+        Bucket="checkpoints", Key=f"runs/7/{found.name}/weights.bin", Body=content + b"\x03"
+    )
+    model = Weights()
+    loaded = checkpointer(tmp_path, client).load({"model": model})
+    assert (loaded.facts["step"], model.content[-1]) == (1, 1)
+    assert "S3 has other bytes" in loaded.rejected[0]
+
+
+def test_only_the_newest_are_kept_and_nothing_is_left_of_the_others(tmp_path, client):
+    checkpoints = checkpointer(tmp_path, client)
+    for step in (1, 2, 3, 4):
+        checkpoints.save({"model": Weights(b"small")}, step=step, facts={})
+    keys = [item["Key"] for item in client.list_objects_v2(Bucket="checkpoints")["Contents"]]
+    assert {key.split("/")[2] for key in keys} == {"step-00000003.000003", "step-00000004.000004"}

@@ -1,0 +1,79 @@
+"""A save behind the training is the same save: whole, or said to have failed."""
+
+import threading
+
+import pytest
+
+from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
+from toolkit.training.world import Solo
+
+
+@pytest.fixture
+def slow(json_codec):
+    """A codec that writes only when it is let."""
+
+    class Slow(type(json_codec)):
+        gate = threading.Event()
+
+        def write(self, folder, staged, world):
+            assert self.gate.wait(20)
+            return super().write(folder, staged, world)
+
+    return Slow()
+
+
+def step_in(root, codec, part):
+    model = part()
+    found = Checkpointer(root, Solo(), codec=codec).load({"model": model})
+    return found and model.value["step"]
+
+
+def test_what_is_saved_is_the_state_at_the_time_of_begin(tmp_path, slow, json_codec, part):
+    checkpoints = Checkpointer(tmp_path, Solo(), codec=slow, background=True)
+    model = part({"step": 1})
+    checkpoints.begin({"model": model}, step=1, facts={})
+    model.value["step"] = 2
+    assert checkpoints.committed() == []
+    slow.gate.set()
+    assert checkpoints.settle().step == 1
+    assert step_in(tmp_path, json_codec, part) == 1
+
+
+def test_two_saves_are_never_in_flight(tmp_path, slow, part):
+    checkpoints = Checkpointer(tmp_path, Solo(), codec=slow, background=True)
+    checkpoints.begin({"model": part({"step": 1})}, step=1, facts={})
+    for another in (checkpoints.begin, checkpoints.save):
+        with pytest.raises(RuntimeError, match="in flight"):
+            another({"model": part({"step": 2})}, step=2, facts={})
+    slow.gate.set()
+    assert checkpoints.settle()
+    assert checkpoints.settle() is None
+
+
+def test_a_failure_is_raised_when_it_is_waited_for_on_every_rank(tmp_path, json_codec, part, ranks):
+    class Full(type(json_codec)):
+        def write(self, folder, staged, world):
+            if world.rank == 1:
+                raise OSError(28, "No space left on device")
+            return super().write(folder, staged, world)
+
+    def one(world):
+        checkpoints = Checkpointer(tmp_path, world, codec=Full(), background=True)
+        checkpoints.begin({"model": part({"step": 1})}, step=1, facts={})
+        world.gather("training goes on")
+        return checkpoints.settle()
+
+    results = ranks(2, one)
+    assert [type(result) for result in results] == [CheckpointFailed] * 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_stall_is_told_apart_from_the_save(tmp_path, slow, part):
+    now = [0.0]
+    checkpoints = Checkpointer(tmp_path, Solo(), codec=slow, background=True, clock=lambda: now[0])
+    checkpoints.begin({"model": part({"step": 1})}, step=1, facts={})
+    now[0] = 7.0
+    slow.gate.set()
+    saved = checkpoints.settle()
+    assert (saved.stall_seconds, saved.seconds) == (0.0, 7.0)
+    assert saved.bytes > 0

@@ -1,0 +1,153 @@
+"""A copy in another place is as good as the first, or it is no checkpoint."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
+from toolkit.training.tiers import FolderTier
+from toolkit.training.world import Solo
+
+
+@pytest.fixture
+def near(tmp_path):
+    return tmp_path / "nvme"
+
+
+@pytest.fixture
+def far(tmp_path):
+    return tmp_path / "shared"
+
+
+@pytest.fixture
+def checkpointer(near, far, json_codec):
+    def make(world=None, **options):
+        tiers = options.pop("tiers", (FolderTier(far),))
+        return Checkpointer(near, world or Solo(), codec=json_codec, tiers=tiers, **options)
+
+    return make
+
+
+@pytest.fixture
+def saved(checkpointer, part):
+    def save(*steps):
+        for step in steps:
+            found = checkpointer().save({"model": part({"step": step})}, step=step, facts={})
+        return found
+
+    return save
+
+
+def loaded_step(checkpointer, part):
+    model = part()
+    found = checkpointer().load({"model": model})
+    return found and model.value["step"]
+
+
+def test_a_machine_that_is_gone_with_its_disk_costs_nothing(near, checkpointer, part, saved):
+    saved(1, 2)
+    shutil.rmtree(near)
+    assert loaded_step(checkpointer, part) == 2
+
+
+def test_after_the_disk_is_gone_no_number_is_given_twice(near, saved):
+    saved(1, 2)
+    shutil.rmtree(near)
+    assert saved(2).name == "step-00000002.000003"
+
+
+def test_a_near_copy_that_went_bad_is_mended_from_the_far_one(near, checkpointer, part, saved):
+    saved(1, 2)
+    (near / "step-00000002.000002" / "shared.json").write_bytes(b"{}")
+    assert loaded_step(checkpointer, part) == 2
+    shutil.rmtree(near.parent / "shared")
+    assert loaded_step(checkpointer, part) == 2
+
+
+def test_both_copies_bad_is_the_one_before(near, far, checkpointer, part, saved):
+    saved(1, 2)
+    for root in (near, far):
+        path = root / "step-00000002.000002" / "shared.json"
+        path.write_bytes(path.read_bytes().replace(b"2", b"3"))
+    assert loaded_step(checkpointer, part) == 1
+
+
+def test_a_tier_keeps_as_many_as_the_first_place(near, far, saved):
+    saved(1, 2, 3, 4)
+    assert {p.name for p in near.iterdir()} == {p.name for p in far.iterdir()}
+    assert len(list(far.iterdir())) == 2
+
+
+class Away(FolderTier):
+    """A tier that can't be reached."""
+
+    def names(self):
+        raise OSError(112, "Host is down")
+
+    push = commit = lambda *_: (_ for _ in ()).throw(OSError(112, "Host is down"))
+
+
+def test_a_tier_that_is_away_costs_its_copy_and_says_so(far, checkpointer, part):
+    checkpoints = checkpointer(tiers=(Away(far),))
+    found = checkpoints.save({"model": part({"step": 1})}, step=1, facts={})
+    assert "Host is down" in found.problems[0]
+    assert [path.name for path in checkpoints.committed()] == [found.name]
+
+
+def test_a_tier_that_is_away_is_no_reason_to_begin_anew(far, checkpointer, part, saved):
+    with pytest.raises(CheckpointFailed, match="Host is down"):
+        loaded_step(lambda: checkpointer(tiers=(Away(far),)), part)
+    saved(1)
+    assert loaded_step(lambda: checkpointer(tiers=(Away(far),)), part) == 1
+
+
+def test_a_stop_waits_only_for_tiers_that_outlive_the_notice(tmp_path, far, checkpointer, part):
+    slow = FolderTier(tmp_path / "slow", outlives_notice=False)
+    checkpoints = checkpointer(tiers=(FolderTier(far), slow))
+    checkpoints.save({"model": part({"step": 1})}, step=1, facts={}, urgent=True)
+    assert FolderTier(far).names() == ["step-00000001.000001"]
+    assert slow.names() == []
+
+
+def test_a_copy_that_was_cut_short_is_gone_on_with(near, far, saved):
+    name = saved(1).name
+    (far / name / "COMMITTED").unlink()
+    (far / name / "shared.json").write_bytes(b"{")
+    before = (far / name / "rank-0.json").stat().st_ino
+    tier, folder = FolderTier(far), near / name
+    assert tier.names() == []
+    from toolkit.training import manifest
+
+    tier.push(folder, manifest.read(folder).files)
+    tier.commit(folder)
+    assert tier.names() == [name]
+    assert (far / name / "rank-0.json").stat().st_ino == before  # not copied again
+    manifest.verify(far / name)
+
+
+def test_ranks_share_the_copying_and_the_fetching(near, far, json_codec, part, ranks):
+    def save(world):
+        checkpoints = Checkpointer(near, world, codec=json_codec, tiers=(FolderTier(far),))
+        return checkpoints.save({"model": part({"step": 1})}, step=1, facts={})
+
+    def load(world):
+        model = part()
+        Checkpointer(near, world, codec=json_codec, tiers=(FolderTier(far),)).load({"model": model})
+        return model.value["step"]
+
+    ranks(3, save)
+    shutil.rmtree(near)
+    assert ranks(2, load) == [1, 1]
+
+
+def test_a_folder_that_only_one_rank_sees_is_an_error_on_all(tmp_path, json_codec, part, ranks):
+    """Each machine's own disk is no place that all ranks share."""
+
+    def save(world):
+        root = tmp_path / f"nvme-{world.rank}"
+        checkpoints = Checkpointer(root, world, codec=json_codec)
+        return checkpoints.save({"model": part({"step": 1})}, step=1, facts={})
+
+    assert [type(result) for result in ranks(2, save)] == [CheckpointFailed] * 2
+    assert not list(Path(tmp_path).rglob("COMMITTED"))

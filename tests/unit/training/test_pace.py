@@ -1,0 +1,94 @@
+"""How often a run saves, and whether stopping fits the notice."""
+
+import math
+
+import pytest
+
+from toolkit.training import pace
+from toolkit.training.ledger import AttemptRecord
+
+
+def attempt(cause, hours, machines=1):
+    return AttemptRecord(
+        attempt=0,
+        job_id="1",
+        restart_count=0,
+        started_at=0.0,
+        ended_at=hours * 3600,
+        seconds=hours * 3600,
+        cause=cause,
+        step_start=0,
+        step_end=0,
+        world_size=machines,
+        nodes=tuple(f"n{i}" for i in range(machines)),
+        instances=(),
+        cost_usd=None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("cost", "hours", "minutes"),
+    [(60, 8, 30.3), (6, 8, 9.7), (1, 24, 6.9)],
+)
+def test_the_interval_is_young_and_dalys(cost, hours, minutes):
+    found = pace.interval(cost, hours * 3600, floor=0, ceiling=math.inf)
+    assert found / 60 == pytest.approx(minutes, abs=0.1)
+
+
+@pytest.mark.parametrize("cost", [1, 10, 60, 300])
+def test_no_other_interval_loses_less(cost):
+    """To saves, and to work done again: half an interval and a save, on average."""
+    mtti = 6 * 3600
+
+    def lost(seconds):
+        return cost / seconds + (seconds / 2 + cost) / mtti
+
+    best = pace.interval(cost, mtti, floor=0, ceiling=math.inf)
+    assert lost(best) < 1.01 * min(lost(best * factor) for factor in (0.5, 0.8, 1.25, 2))
+
+
+def test_the_interval_stays_within_its_bounds():
+    assert pace.interval(0.001, 3600, floor=30, ceiling=60) == 30
+    assert pace.interval(600, 1e9, floor=30, ceiling=3600) == 3600
+    assert pace.interval(100, 10, floor=0, ceiling=math.inf) == 10
+
+
+def test_more_machines_are_interrupted_sooner_and_a_quiet_past_counts():
+    one = pace.mtti((), 1)
+    assert pace.mtti((), 8) == one / 8
+    assert pace.mtti([attempt("finished", 100)], 1) > one
+    assert pace.mtti([attempt("spot-interruption", 1)] * 3, 1) < one
+
+
+def test_what_a_run_ends_by_itself_is_no_interruption():
+    quiet = pace.mtti([attempt("finished", 5)], 1)
+    for cause in ("error", "time-limit", "no-progress"):
+        assert pace.mtti([attempt(cause, 5)], 1) == quiet
+    for cause in ("spot-interruption", "lost", "peer-lost", "terminated"):
+        assert pace.mtti([attempt(cause, 5)], 1) < quiet
+
+
+def test_a_known_rate_is_begun_with():
+    assert pace.mtti((), 2, per_machine_hour=0.5) == 3600
+
+
+@pytest.mark.parametrize(
+    ("step", "save", "background", "says"),
+    [
+        (0.5, 10, False, None),
+        (0.5, 40, True, None),
+        (0.5, 110, False, "Write faster than 1000 MiB/s: a filesystem"),
+        (0.5, 60, True, "or save without background=True"),
+        (60, 5, False, "Take fewer samples a step"),
+    ],
+)
+def test_a_stop_that_does_not_fit_the_notice_is_told_with_what_to_change(
+    step, save, background, says
+):
+    found = pace.forecast(
+        step_seconds=step,
+        save_seconds=save,
+        saved_bytes=save * 1000 * 2**20,
+        background=background,
+    ).warning()
+    assert (found is None) if says is None else (says in found)

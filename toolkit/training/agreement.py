@@ -1,0 +1,56 @@
+"""Work that one rank or every rank does, and whose failure is everyone's: no rank is left waiting.
+
+Every function is collective.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from toolkit.training.shard import Corrupt
+from toolkit.training.world import World
+
+T = TypeVar("T")
+
+
+class CheckpointFailed(Exception):  # noqa: N818  # says what happened
+    """A save or load failed on at least one rank; raised on all, with every rank's reason."""
+
+
+def on_rank_0(world: World, work: Callable[[], T]) -> T:
+    """Do it on rank 0; its result, or its failure, is everyone's."""
+    outcome: tuple[Any, str | None] = (None, None)
+    if world.rank == 0:
+        outcome = _attempt(work)
+    result, problem = world.broadcast(outcome)
+    if problem is not None:
+        raise CheckpointFailed(problem)
+    return result  # type: ignore[no-any-return]
+
+
+def everywhere(world: World, work: Callable[[], T]) -> list[T]:
+    """Do it on every rank; all the results, or one failure for all."""
+    outcomes = world.gather(_attempt(work))
+    _raise_any([problem for _, problem in outcomes])
+    return [result for result, _ in outcomes]
+
+
+def everywhere_own(world: World, work: Callable[[], T]) -> T:
+    """As `everywhere`, for results that don't travel: each rank keeps its own."""
+    result, problem = _attempt(work)
+    _raise_any(world.gather(problem))
+    return result  # type: ignore[return-value]  # there is one when there is no problem
+
+
+def _attempt(work: Callable[[], T]) -> tuple[T | None, str | None]:
+    # Everything is caught: a rank that raised alone would leave the others waiting for it.
+    try:
+        return work(), None
+    except Exception as error:  # noqa: BLE001  # told to every rank and raised there
+        text = str(error) if isinstance(error, Corrupt) else f"{type(error).__name__}: {error}"
+        return None, text
+
+
+def _raise_any(problems: list[str | None]) -> None:
+    found = sorted({problem for problem in problems if problem is not None})
+    if found:
+        raise CheckpointFailed("; ".join(found))

@@ -1,0 +1,104 @@
+"""How often to save, and whether stopping fits into the time that a notice gives. Only arithmetic.
+
+Young and Daly: with `cost` seconds lost by a save and `mtti` seconds between interruptions, saving
+every sqrt(2 · cost · mtti) seconds loses least, to saves and to work done again together.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from toolkit.training.ledger import RUNNING, AttemptRecord
+
+NOTICE = 120.0  # what EC2 gives before it takes a spot machine
+NOTICED = 5.2  # until the workers know: the node agent looks every 5 s, they look every 0.2
+LEAVING = 12.0  # the record's last words (10 s at most), the exit, the filesystem's last flush
+_OWN_WILL = frozenset({"finished", "error", "time-limit", "no-progress", RUNNING})
+
+# Before a run has seen any: one interruption in a machine's day. Spot machines are mostly left
+# alone for longer; to save a little too often costs less than to save too seldom.
+_EXPECTED_HOURS = 24.0
+
+
+def interval(cost: float, mtti: float, *, floor: float, ceiling: float) -> float:
+    """Seconds from one save to the next, by Daly's higher-order estimate, within the bounds."""
+    if cost >= 2 * mtti:  # interrupted before it has paid off, whatever the interval
+        best = mtti
+    else:
+        share = math.sqrt(cost / (2 * mtti))
+        best = math.sqrt(2 * cost * mtti) * (1 + share / 3 + share * share / 9) - cost
+    return min(max(best, floor), ceiling)
+
+
+def mtti(
+    attempts: Sequence[AttemptRecord], machines: int, *, per_machine_hour: float | None = None
+) -> float:
+    """Seconds until something takes one of the machines, as this run's attempts let one expect.
+
+    `per_machine_hour` is the rate to begin with where one is known; what the run has seen so far
+    counts beside one interruption at that rate.
+    """
+    taken = [attempt for attempt in attempts if attempt.cause not in _OWN_WILL]
+    hours = sum((attempt.seconds or 0) / 3600 * len(attempt.nodes) for attempt in attempts)
+    expected = 1 / per_machine_hour if per_machine_hour else _EXPECTED_HOURS
+    rate = (1 + len(taken)) / (expected + hours)
+    return 3600 / (rate * max(1, machines))
+
+
+@dataclass(frozen=True, slots=True)
+class StopForecast:
+    """Where the seconds between a notice and the exit would go, at worst."""
+
+    noticing: float
+    steps: float  # the step that sees the request, and the one after, in which all agree
+    in_flight: float  # a save in the background that has just begun
+    saving: float
+    leaving: float
+    bytes: int
+
+    @property
+    def seconds(self) -> float:
+        return self.noticing + self.steps + self.in_flight + self.saving + self.leaving
+
+    def warning(self, notice: float = NOTICE) -> str | None:
+        """None where it fits; else what does not, and what to change."""
+        if self.seconds <= notice:
+            return None
+        saves = self.saving + self.in_flight
+        text = (
+            f"a stop would take {self.seconds:.0f} s and a spot notice gives {notice:.0f}:"
+            f" {self.steps:.0f} s for two steps, {saves:.0f} s for saving"
+            f" {self.bytes / 2**30:.1f} GiB. "
+        )
+        if self.steps > saves:
+            return text + (
+                "Take fewer samples a step (accumulate gradients over several run.step calls)"
+            )
+        speed = self.bytes / 2**20 / max(self.saving, 1e-9)
+        change = f"Write faster than {speed:.0f} MiB/s"
+        if self.in_flight and self.seconds - self.in_flight <= notice:
+            return (
+                text + change + ", or save without background=True: then at most one is waited for"
+            )
+        return (
+            text
+            + change
+            + (
+                ": a filesystem with more throughput, codec=DcpCodec() so that every rank writes"
+                " its share, or machines with more network"
+            )
+        )
+
+
+def forecast(
+    *, step_seconds: float, save_seconds: float, saved_bytes: int, background: bool
+) -> StopForecast:
+    """What a stop would take with steps and saves as they were measured."""
+    return StopForecast(
+        noticing=NOTICED,
+        steps=2 * step_seconds,
+        in_flight=save_seconds if background else 0.0,
+        saving=save_seconds,
+        leaving=LEAVING,
+        bytes=saved_bytes,
+    )

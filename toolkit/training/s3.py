@@ -1,0 +1,169 @@
+"""Checkpoints in S3: uploads that go on after a kill, every part held to the hash of its block.
+
+    s3://bucket/prefix/step-00000120.000007/{…, manifest.json, COMMITTED}
+
+A file's parts are its blocks, so S3 itself checks each against the hash that was made while
+training wrote it. A key's content never changes (a folder is written once), so parts that are there
+already, of an upload that was cut short, count.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from toolkit.training import manifest
+from toolkit.training.manifest import COMMITTED, MANIFEST, Manifest
+from toolkit.training.shard import BLOCK, Corrupt, FileEntry, HashingWriter, VerifiedReader
+from toolkit.training.tiers import NAME
+
+_AT_ONCE = 4  # parts under way: 64 MiB of memory, and enough to fill most machines' network
+
+
+class S3Tier:
+    """A prefix in a bucket. A stop does not wait for it: the next attempt's save fills it again."""
+
+    outlives_notice = False
+
+    def __init__(self, bucket: str, prefix: str, *, client: Any = None) -> None:
+        self._bucket, self._prefix = bucket, prefix.strip("/")
+        self._made = client
+
+    def names(self) -> list[str]:
+        pages = self._s3.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=f"{self._prefix}/"
+        )
+        keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
+        folders = [key.split("/")[-2] for key in keys if key.endswith(f"/{COMMITTED}")]
+        return [name for name in folders if NAME.fullmatch(name)]
+
+    def push(self, folder: Path, entries: Iterable[FileEntry]) -> None:
+        for entry in entries:
+            if self._size(folder.name, entry.name) == entry.size:
+                continue  # an object appears whole or not at all
+            if len(entry.blocks) <= 1:
+                with VerifiedReader(folder, entry) as stream:
+                    self._put(folder.name, entry.name, stream.read())
+            else:
+                self._upload(folder, entry)
+
+    def commit(self, folder: Path) -> None:
+        for name in (MANIFEST, COMMITTED):
+            self._put(folder.name, name, (folder / name).read_bytes())
+
+    def manifest(self, name: str) -> tuple[Manifest, bytes]:
+        proof = json.loads(self._get(name, COMMITTED).read())
+        content: bytes = self._get(name, MANIFEST).read()
+        if hashlib.sha256(content).hexdigest() != proof["manifest_sha256"]:
+            raise Corrupt(f"{name}: {MANIFEST} in S3 is not the one that was committed")
+        return manifest.parse(name, content), content
+
+    def fetch(self, name: str, entries: Iterable[FileEntry], folder: Path) -> None:
+        for entry in entries:
+            body = self._get(name, entry.name)
+            with HashingWriter(folder / entry.name) as writer:
+                while block := body.read(BLOCK):
+                    writer.write(block)
+            if writer.entry() != entry:
+                raise Corrupt(f"{name}/{entry.name}: S3 has other bytes than were written")
+
+    def remove(self, name: str) -> None:
+        self._s3.delete_object(Bucket=self._bucket, Key=self._key(name, COMMITTED))
+        prefix = self._key(name, "")
+        for upload in self._uploads(prefix):
+            self._s3.abort_multipart_upload(
+                Bucket=self._bucket, Key=upload["Key"], UploadId=upload["UploadId"]
+            )
+        pages = self._s3.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=prefix
+        )
+        for page in pages:
+            for item in page.get("Contents", []):
+                self._s3.delete_object(Bucket=self._bucket, Key=item["Key"])
+
+    def _upload(self, folder: Path, entry: FileEntry) -> None:
+        key = self._key(folder.name, entry.name)
+        upload, parts = self._begun(key)
+
+        def send(number: int) -> None:
+            with VerifiedReader(folder, entry) as stream:
+                stream.seek(number * BLOCK)
+                content = stream.read(entry.block_size(number))
+            answer = self._s3.upload_part(
+                Bucket=self._bucket,
+                Key=key,
+                UploadId=upload,
+                PartNumber=number + 1,
+                Body=content,
+                ChecksumSHA256=_base64(entry.blocks[number]),
+            )
+            parts[number] = answer["ETag"]
+
+        missing = [number for number in range(len(entry.blocks)) if number not in parts]
+        with ThreadPoolExecutor(_AT_ONCE) as senders:
+            list(senders.map(send, missing))
+        told = [
+            {"PartNumber": n + 1, "ETag": parts[n], "ChecksumSHA256": _base64(entry.blocks[n])}
+            for n in range(len(entry.blocks))
+        ]
+        self._s3.complete_multipart_upload(
+            Bucket=self._bucket, Key=key, UploadId=upload, MultipartUpload={"Parts": told}
+        )
+
+    def _begun(self, key: str) -> tuple[str, dict[int, str]]:
+        """The upload of this key that was cut short, with its parts; or a new one."""
+        for upload in self._uploads(key):
+            if upload["Key"] != key:
+                continue
+            known = {"Bucket": self._bucket, "Key": key, "UploadId": upload["UploadId"]}
+            pages = self._s3.get_paginator("list_parts").paginate(**known)
+            parts = [part for page in pages for part in page.get("Parts", [])]
+            return upload["UploadId"], {p["PartNumber"] - 1: p["ETag"] for p in parts}
+        made = self._s3.create_multipart_upload(
+            Bucket=self._bucket, Key=key, ChecksumAlgorithm="SHA256"
+        )
+        return made["UploadId"], {}
+
+    def _uploads(self, prefix: str) -> list[dict[str, Any]]:
+        pages = self._s3.get_paginator("list_multipart_uploads").paginate(
+            Bucket=self._bucket, Prefix=prefix
+        )
+        return [upload for page in pages for upload in page.get("Uploads", [])]
+
+    def _put(self, name: str, file: str, content: bytes) -> None:
+        checksum = _base64(hashlib.sha256(content).hexdigest())
+        self._s3.put_object(
+            Bucket=self._bucket, Key=self._key(name, file), Body=content, ChecksumSHA256=checksum
+        )
+
+    def _get(self, name: str, file: str) -> Any:
+        return self._s3.get_object(Bucket=self._bucket, Key=self._key(name, file))["Body"]
+
+    def _size(self, name: str, file: str) -> int | None:
+        from botocore.exceptions import ClientError
+
+        try:
+            found = self._s3.head_object(Bucket=self._bucket, Key=self._key(name, file))
+        except ClientError as error:
+            if error.response["Error"]["Code"] in ("404", "NoSuchKey"):
+                return None
+            raise
+        return int(found["ContentLength"])
+
+    def _key(self, name: str, file: str) -> str:
+        return f"{self._prefix}/{name}/{file}"
+
+    @property
+    def _s3(self) -> Any:
+        if self._made is None:
+            import boto3
+
+            self._made = boto3.client("s3")
+        return self._made
+
+
+def _base64(digest: str) -> str:
+    return base64.b64encode(bytes.fromhex(digest)).decode()

@@ -1,0 +1,111 @@
+"""When a run saves, and what came of it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from toolkit.training import pace
+from toolkit.training.checkpoint import Checkpointer, CheckpointFailed, Saved
+from toolkit.training.state import Parts
+
+Every = int | Literal["auto"]
+
+
+class Saver:
+    """Saves every so many steps, or as often as pays off; a save that fails costs a warning."""
+
+    def __init__(
+        self,
+        checkpoints: Checkpointer,
+        *,
+        every: Every,
+        background: bool,
+        bounds: tuple[float, float],
+        clock: Callable[[], float],
+        warn: Callable[[str], None],
+        done: Callable[[Saved], None],
+    ) -> None:
+        if every != "auto" and every < 1:
+            raise ValueError(f"checkpoint_every is a number of steps or 'auto', not {every}")
+        self._checkpoints, self._every, self._background = checkpoints, every, background
+        self._floor, self._ceiling = bounds
+        self._clock, self._warn, self._done = clock, warn, done
+        self._mtti = float("inf")
+        self._wait = self._floor  # until a save was measured
+        self._begun_at = self._started_at = clock()
+        self._started_step = 0
+        self._in_flight: int | None = None
+        self._forecast_made = False
+        self.step: int | None = None  # the step of the last checkpoint, saved or loaded
+
+    def resumed(self, step: int | None, *, mtti: float) -> None:
+        """The run begins at a checkpoint of `step`, or at no checkpoint."""
+        self.step, self._mtti = step, mtti
+        self._started_step = step or 0
+        self._begun_at = self._started_at = self._clock()
+
+    def due(self, step: int) -> bool:
+        """Whether a save was ordered for this step: the same on all ranks."""
+        return self._every != "auto" and step % self._every == 0
+
+    def overdue(self) -> bool:
+        """Whether by this rank's clock it is time: for the ranks to agree on."""
+        return self._every == "auto" and self._clock() - self._begun_at >= self._wait
+
+    def save(
+        self, parts: Parts, step: int, facts: Mapping[str, Any], *, last: bool, urgent: bool = False
+    ) -> str:
+        """Save, in the background unless this is the `last` of the attempt; what went wrong."""
+        waited = self.settle(step)
+        if self.step == step:  # it is what was saved or loaded last
+            return ""
+        self._begun_at = self._clock()
+        try:
+            if self._background and not last:
+                self._checkpoints.begin(parts, step=step, facts=facts)
+                self._in_flight = step
+            else:
+                self._saved(
+                    self._checkpoints.save(parts, step=step, facts=facts, urgent=urgent), step
+                )
+        except CheckpointFailed as error:
+            self._warn(f"NOT SAVED at step {step}: {error}")
+            return str(error)
+        return waited
+
+    def settle(self, step: int) -> str:
+        """See the save in the background through; what went wrong with it."""
+        begun, self._in_flight = self._in_flight, None
+        try:
+            saved = self._checkpoints.settle()
+        except CheckpointFailed as error:
+            self._warn(f"NOT SAVED at step {begun}: {error}")
+            return str(error)
+        if saved:
+            self._saved(saved, step)
+        return ""
+
+    def _saved(self, saved: Saved, step: int) -> None:
+        self.step = saved.step
+        for problem in saved.problems:
+            self._warn(problem)
+        self._done(saved)
+        # The next one must not begin before this one would be done.
+        floor = max(self._floor, 2 * saved.seconds)
+        self._wait = pace.interval(
+            saved.stall_seconds, self._mtti, floor=floor, ceiling=max(floor, self._ceiling)
+        )
+        if not self._forecast_made:
+            self._forecast_made = True
+            self._forecast(saved, step)
+
+    def _forecast(self, saved: Saved, step: int) -> None:
+        trained = max(0.0, self._clock() - self._started_at - saved.stall_seconds)
+        forecast = pace.forecast(
+            step_seconds=trained / max(1, step - self._started_step),
+            save_seconds=saved.seconds,
+            saved_bytes=saved.bytes,
+            background=self._background,
+        )
+        warning = forecast.warning()
+        if warning:
+            self._warn(f"WARNING: {warning}")

@@ -1,0 +1,118 @@
+"""Further places where checkpoints are kept: a copy each, as trustworthy as the first.
+
+A checkpoint is saved in one folder that all ranks share (`Checkpointer`'s root), and copied from
+there to every tier in turn: a shared filesystem behind a machine's own NVMe, S3 behind that. The
+blocks are checked against the manifest as they are copied, so a tier never holds more than was
+written; one last step commits the copy; what a kill left half done is gone on with.
+"""
+
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from toolkit.training import manifest
+from toolkit.training.files import fsync_directory, write_atomic
+from toolkit.training.manifest import MANIFEST, Manifest
+from toolkit.training.shard import Corrupt, FileEntry, HashingWriter, blocks, verify_file
+
+NAME = re.compile(r"step-\d{8,}\.(\d{6,})")
+
+
+def number(name: str) -> int:
+    """How many saves the run had made with this one."""
+    match = NAME.fullmatch(name)
+    if not match:
+        raise ValueError(f"not a checkpoint's name: {name!r}")
+    return int(match[1])
+
+
+class Tier(Protocol):
+    """Another place for checkpoints. `push` and `fetch` are for every rank's part of the files."""
+
+    @property
+    def outlives_notice(self) -> bool:
+        """Whether a job that has to stop waits for its copy here."""
+        ...
+
+    def names(self) -> list[str]:
+        """The checkpoints committed here, in no order."""
+        ...
+
+    def push(self, folder: Path, entries: Iterable[FileEntry]) -> None:
+        """Copy files of a committed folder. Done again after a kill, it copies what is missing."""
+        ...
+
+    def commit(self, folder: Path) -> None:
+        """All files are here: make the copy a checkpoint."""
+        ...
+
+    def manifest(self, name: str) -> tuple[Manifest, bytes]:
+        """What a checkpoint here consists of, and the bytes that say so. Raises Corrupt."""
+        ...
+
+    def fetch(self, name: str, entries: Iterable[FileEntry], folder: Path) -> None:
+        """Copy files to `folder`, each durable on return. Raises Corrupt."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Delete a checkpoint so that, stopped at any point, it is none any more."""
+        ...
+
+
+class FolderTier:
+    """A folder on another filesystem."""
+
+    def __init__(self, root: Path, *, outlives_notice: bool = True) -> None:
+        self._root, self.outlives_notice = root, outlives_notice
+
+    def names(self) -> list[str]:
+        paths = self._root.iterdir() if self._root.is_dir() else ()
+        return [p.name for p in paths if NAME.fullmatch(p.name) and manifest.is_committed(p)]
+
+    def push(self, folder: Path, entries: Iterable[FileEntry]) -> None:
+        target = self._root / folder.name
+        target.mkdir(parents=True, exist_ok=True)
+        for entry in entries:
+            if not _is_there(target, entry):
+                copy_file(folder, entry, target)
+
+    def commit(self, folder: Path) -> None:
+        target = self._root / folder.name
+        content = (folder / MANIFEST).read_bytes()
+        fsync_directory(target)
+        write_atomic(target / MANIFEST, content)
+        fsync_directory(self._root)
+        manifest.seal(target, content)
+
+    def manifest(self, name: str) -> tuple[Manifest, bytes]:
+        found = manifest.read(self._root / name)
+        return found, (self._root / name / MANIFEST).read_bytes()
+
+    def fetch(self, name: str, entries: Iterable[FileEntry], folder: Path) -> None:
+        for entry in entries:
+            copy_file(self._root / name, entry, folder)
+
+    def remove(self, name: str) -> None:
+        manifest.remove(self._root / name, rmtree=_rmtree)
+
+
+def copy_file(source: Path, entry: FileEntry, target: Path) -> None:
+    """Copy one file, checked on the way; on disk on return. Raises Corrupt."""
+    (target / entry.name).unlink(missing_ok=True)
+    with HashingWriter(target / entry.name) as writer:
+        for block in blocks(source, entry):
+            writer.write(block)
+
+
+def _is_there(folder: Path, entry: FileEntry) -> bool:
+    try:
+        verify_file(folder, entry)
+    except Corrupt:
+        return False
+    return True
+
+
+def _rmtree(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)
