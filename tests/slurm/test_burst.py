@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmplugins import tags
+from slurmplugins import names, tags
 from slurmplugins.cloud import spec
 from tests.slurm.waiting import until
 from toolkit.config import load
@@ -115,19 +115,25 @@ def test_twenty_nodes_start_though_spot_runs_out_and_slurmctld_restarts(
 def test_a_quarter_of_the_machines_is_taken_and_every_job_ends_well(cluster, burst, gate):
     spot = [item for item in machines(cluster, "running") if item.get("InstanceLifecycle")]
     taken = spot[: sum(SIZES) // 4]
+    nodes = {str(spec.instance(item).node) for item in taken}
+    hit = [
+        number
+        for number, job in jobs(cluster, burst).items()
+        if nodes & {str(node) for node in names.expand(job["nodes"])}
+    ]
     for item in taken:
         local("interrupt", item["InstanceId"], "--notice", str(NOTICE))
-    lost = {item["InstanceId"] for item in taken}
-    until("the machines gone", lambda: not lost & ids(machines(cluster, *LIVE)))
 
-    def running_elsewhere() -> bool:
+    def came_back() -> bool:
         one_machine_each(machines(cluster, *LIVE))
-        return states(cluster, burst)["RUNNING"] == len(SIZES)
+        now = jobs(cluster, burst)
+        running = states(cluster, burst)["RUNNING"] == len(SIZES)
+        return running and all(now[number]["restart_cnt"] for number in hit)
 
-    until("every job running again", running_elsewhere, 300)
-    came_back = [job for job in jobs(cluster, burst).values() if job["restart_cnt"]]
-    assert came_back
-    assert len(ids(machines(cluster, "running"))) == sum(SIZES)
+    until("every job that lost a machine running again", came_back, 300)
+    found = machines(cluster, "running")
+    assert not ids(taken) & ids(found)
+    assert len(found) == sum(SIZES)
 
     gate()
     until("every job completed", lambda: states(cluster, burst)["COMPLETED"] == len(SIZES))
