@@ -7,12 +7,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import torch
 
 from toolkit.training.audit import audit
 from toolkit.training.checkpoint import Checkpointer
 from toolkit.training.world import Solo
 
-torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.timeout(200)
 
 HERE = Path(__file__).resolve().parent

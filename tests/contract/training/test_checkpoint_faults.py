@@ -6,6 +6,7 @@ import random
 import shutil
 
 import pytest
+import torch
 
 from tests.fakes import checkpoint_disk as disk
 from toolkit.training import manifest, shard
@@ -13,7 +14,6 @@ from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.state import TorchCodec
 from toolkit.training.world import Solo
 
-torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
 

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from toolkit.training.audit import audit
 
-torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.timeout(300)
 
 HERE = Path(__file__).resolve().parent

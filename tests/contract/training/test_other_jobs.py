@@ -131,7 +131,6 @@ def test_a_warm_up_of_nothing_is_refused(node):
 
 
 def test_the_smoke_job_has_the_ranks_meet(node):
-    pytest.importorskip("torch")
     for name in ("python", "torchrun"):
         (node / "env" / "bin" / name).symlink_to(Path(sys.executable).parent / name)
     said = output(start(node, "smoke.sbatch", SLURM_GPUS_ON_NODE="2"), 0)

@@ -9,13 +9,12 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import optuna
 import pytest
 
 from toolkit.training.audit import audit
 from toolkit.training.sweeps import status, store, trials
 
-pytest.importorskip("torch")
-optuna = pytest.importorskip("optuna")
 pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning"),

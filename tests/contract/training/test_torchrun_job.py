@@ -19,7 +19,6 @@ from toolkit.training.audit import audit
 from toolkit.training.checkpoint import Checkpointer
 from toolkit.training.world import Solo
 
-pytest.importorskip("torch")
 pytestmark = pytest.mark.timeout(300)
 
 REPO = Path(__file__).resolve().parents[3]

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass, replace
 
+import optuna
 import pytest
 
 from toolkit.training.session import Stopped
@@ -12,7 +13,6 @@ from toolkit.training.termination import Terminated
 from toolkit.training.verdict import hold, resume
 from toolkit.training.world import Solo
 
-optuna = pytest.importorskip("optuna")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 NOW = 10_000.0
 EVERYTHING = frozenset({"5_0", "5_1", "5_2"})
