@@ -160,10 +160,18 @@ def _end(files: StateFiles, running: Running) -> None:
             return
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
-            if files.running() is None:
+            if files.running() is None and _ended(running.pid):
                 return
             time.sleep(_POLL)
     raise LocalError(f"process {running.pid} survives SIGKILL")
+
+
+def _ended(pid: int) -> bool:
+    """The daemon lets go of its lock a moment before it is gone; its parent may collect it late."""
+    try:
+        return ") Z " in Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return True
 
 
 def _clean(layout: Layout) -> cleanup.Removed:
