@@ -1,0 +1,148 @@
+"""Stand-ins without torch and without sockets: state that is JSON, ranks that are threads."""
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from toolkit.training.files import encode, read_json
+from toolkit.training.shard import HashingWriter, read_file
+from toolkit.training.tracking import Record
+
+
+@dataclass
+class Part:
+    """Something with a state."""
+
+    value: dict[str, Any] = field(default_factory=dict)
+
+    def state_dict(self):
+        return dict(self.value)
+
+    def load_state_dict(self, state):
+        self.value = dict(state)
+
+
+class JsonCodec:
+    """Rank 0 writes the parts, every rank a file of its own."""
+
+    def stage(self, parts, world, *, copy):
+        return {name: part.state_dict() for name, part in parts.items()}
+
+    def write(self, folder: Path, staged, world):
+        entries = [self._save(folder / f"rank-{world.rank}.json", {"rank": world.rank})]
+        if world.rank == 0:
+            entries.append(self._save(folder / "shared.json", staged))
+        return entries
+
+    def read(self, folder: Path, manifest, parts, world):
+        content = read_file(folder, manifest.entry("shared.json"))
+        state = read_json(folder / "shared.json")
+        assert encode(state) == content
+
+        def apply():
+            for name, part in parts.items():
+                part.load_state_dict(state[name])
+
+        return apply
+
+    def _save(self, path: Path, value):
+        with HashingWriter(path) as writer:
+            writer.write(encode(value))
+        return writer.entry()
+
+
+class Meeting:
+    """Where the ranks of a threaded world exchange values; a rank that dies breaks it for all."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.barrier = threading.Barrier(size, timeout=30)
+        self.values: list[Any] = [None] * size
+
+    def fork(self, rank: int) -> "Meeting":
+        return self.exchange(rank, Meeting(self.size) if rank == 0 else None)[0]
+
+    def exchange(self, rank: int, value: Any) -> list[Any]:
+        self.barrier.wait()
+        self.values[rank] = value
+        self.barrier.wait()
+        result = list(self.values)
+        self.barrier.wait()
+        return result
+
+
+@dataclass
+class ThreadWorld:
+    rank: int
+    meeting: Meeting
+
+    @property
+    def size(self):
+        return self.meeting.size
+
+    @property
+    def local_rank(self):
+        return self.rank
+
+    @property
+    def group(self):
+        return None
+
+    def fork(self):
+        return ThreadWorld(self.rank, self.meeting.fork(self.rank))
+
+    def broadcast(self, value):
+        return self.meeting.exchange(self.rank, value)[0]
+
+    def gather(self, value):
+        return self.meeting.exchange(self.rank, value)
+
+    def start_sum(self, values):
+        columns = zip(*self.meeting.exchange(self.rank, tuple(values)), strict=True)
+        result = tuple(sum(column) for column in columns)
+        return lambda: result
+
+    def close(self):
+        return
+
+
+def run_ranks(size: int, work):
+    """`work(world)` on every rank; results in order, exceptions as results."""
+    meeting = Meeting(size)
+    results: list[Any] = [None] * size
+
+    def one(rank: int) -> None:
+        try:
+            results[rank] = work(ThreadWorld(rank, meeting))
+        except BaseException as error:  # noqa: BLE001  # SystemExit is one of the results looked at
+            results[rank] = error
+
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+@dataclass
+class MemoryTracker:
+    records: list[Record] = field(default_factory=list)
+    closed: bool = False
+
+    def add(self, record):
+        assert not self.closed
+        self.records.append(record)
+
+    def close(self, timeout):
+        self.closed = True
+        return True
+
+    @property
+    def tags(self):
+        return {name: value for record in self.records for name, value in record.tags.items()}
+
+    @property
+    def statuses(self):
+        return [record.status for record in self.records if record.status]
