@@ -57,7 +57,7 @@ def study(storage: Any, name: str, direction: Direction) -> Any:
 
 
 def _be_quiet() -> None:
-    """The proxy warns of being experimental in every task's log; ADR 0015 has weighed that."""
+    """The proxy warns of being experimental in every task's log; ADR 0012 has weighed that."""
     import warnings
 
     from optuna.exceptions import ExperimentalWarning
