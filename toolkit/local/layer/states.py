@@ -35,6 +35,7 @@ class States:
         self._tables = tables
         self._on_end = on_end
         self._moto_terminate: Any = None
+        self._moto_exist: Any = None
 
     def install(self, patches: Patches) -> None:
         """Put this in place of moto's immediate state changes."""
@@ -59,6 +60,7 @@ class States:
             life = states._tables.lives.get(instance_id)
             return life.instance if life else None
 
+        self._moto_exist = patches.replace(EC2Backend, "do_resources_exist", self._exist())
         self._moto_terminate = patches.replace(Instance, "terminate", terminate)
         patches.replace(Instance, "stop", stop)
         patches.replace(Instance, "start", start)
@@ -69,6 +71,18 @@ class States:
         patches.replace(TaggedEC2Resource, "get_tags", _get_tags)
         for name in _ADDRESSES:
             patches.replace(Instance, name, property(_address(name, getattr(Instance, name).fget)))
+
+    def _exist(self) -> Callable[[Any, list[str]], bool]:
+        """What moto asks before it tags; it takes any instance's id for an instance."""
+
+        def do_resources_exist(backend: Any, ids: list[str]) -> bool:
+            for instance_id in ids:
+                if instance_id.startswith("i-"):
+                    self.life(instance_id)
+            exist: bool = self._moto_exist(backend, ids)
+            return exist
+
+        return do_resources_exist
 
     def life(self, instance_id: str) -> Life:
         """Return the instance's row, or refuse as EC2 does."""
