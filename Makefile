@@ -2,8 +2,6 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-# Rewriting the assertions of two thousand tests takes longer than most of them; bytecode keeps it.
-unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -35,17 +33,28 @@ lint: setup-test ## ruff, import-linter, ansible-lint, cfn-lint, shellcheck
 types: setup-test ## mypy strict
 	@$(BIN)/mypy
 
+# Two halves at once, not xdist: its workers would each collect all of them, which takes the longest.
+UNIT_HALF := tests/unit/engine tests/unit/deploy tests/unit/config tests/unit/explain
+PURE := --disable-socket --allow-unix-socket -q
+
 unit: setup-test ## Pure code, no sockets, random order
-	@$(PYTEST) tests/unit -n auto --disable-socket --allow-unix-socket -q
+	@$(MAKE) --no-print-directory --output-sync -j2 unit-half unit-rest
+
+.PHONY: unit-half unit-rest
+unit-half:
+	@$(PYTEST) $(UNIT_HALF) $(PURE)
+
+unit-rest:
+	@$(PYTEST) tests/unit $(UNIT_HALF:%=--ignore=%) $(PURE)
 
 property: setup-test ## Laws, by hypothesis
-	@$(PYTEST) tests/property -n auto --disable-socket --allow-unix-socket -q
+	@$(PYTEST) tests/property -n auto $(PURE)
 
 contract: setup-test ## One suite against the fake EC2, moto and the local cloud; torchrun on loopback
 	@$(PYTEST) tests/contract -q
 
 golden: setup-test ## Rendered slurm.conf, stack, user data
-	@$(PYTEST) tests/golden --disable-socket --allow-unix-socket -q
+	@$(PYTEST) tests/golden $(PURE)
 
 slurm: setup-test ## Real machines, real Slurm, real torchrun (needs root)
 	@TOOLKIT_LOCAL_DIR=$(TEST_STATE) scripts/with-cleanup $(PYTEST) tests/slurm -q -p no:randomly
