@@ -17,9 +17,7 @@ pytestmark = pytest.mark.timeout(200)
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[2]
-EPOCHS = (
-    120  # of 15 steps: a notice is seen a quarter of a second later, on a quick machine 80 steps
-)
+EPOCHS = 120  # of 15 steps; before a notice is seen, a quick machine does eighty
 ARGUMENTS = ("--epochs", str(EPOCHS), "--hidden", "64", "--checkpoint-every", "20")
 
 
