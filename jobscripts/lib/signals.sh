@@ -33,6 +33,14 @@ wait_for_step() {
   done
 }
 
+# Run the training script on every node, in the container that preflight found if there is one, and
+# wait until it is over. Sets step_code.
+run_workers() {
+  srun --export=ALL --kill-on-bad-exit=1 ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
+    "${CONTAINER[@]}" bash "$TOOLKIT_JOBSCRIPTS/lib/node.sh" "$@" &
+  wait_for_step "$!"
+}
+
 # End the job. torchrun's code is 1 for everything, so what became of the attempt is put together
 # from the workers' verdict, Slurm, the nodes and the log (toolkit.training.ending): 85 brings the job
 # back (RequeueExit in slurm.conf), 93 does not, and a job that waits or is held was requeued already.
