@@ -119,7 +119,7 @@ class MlflowRest:
             {"Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310  # the same
                 found = json.load(answer)
         except (URLError, OSError, ValueError) as error:
             raise TrackingError(f"MLflow, {path}: {error}") from error

@@ -73,7 +73,9 @@ def measure(root: Path, mib: int) -> dict[str, float]:
         checkpoints = Checkpointer(ours, Solo(), codec=DcpCodec())
         return checkpoints.save(parts, step=1, facts={}, **options)
 
-    clear = lambda: shutil.rmtree(ours, ignore_errors=True)  # noqa: E731
+    def clear() -> None:
+        shutil.rmtree(ours, ignore_errors=True)
+
     found = {"mib": float(mib), "dcp.save": median(bare)}
     found["save, on a notice"] = median(lambda: save(urgent=True), clear)
     found["save, read back and pruned"] = median(save, clear)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from toolkit.training.files import encode, read_json
 from toolkit.training.shard import HashingWriter, read_file
 from toolkit.training.tracking import Record
@@ -146,3 +148,18 @@ class MemoryTracker:
     @property
     def statuses(self):
         return [record.status for record in self.records if record.status]
+
+
+@pytest.fixture
+def part():
+    return Part
+
+
+@pytest.fixture
+def json_codec():
+    return JsonCodec()
+
+
+@pytest.fixture
+def ranks():
+    return run_ranks

@@ -21,7 +21,7 @@ from toolkit.training.record import Books, Host, TrackerLike, read_verdict, say
 from toolkit.training.run import RunDir
 from toolkit.training.saver import Every, Saver
 from toolkit.training.state import Codec
-from toolkit.training.stop import StopFiles, StopRequest
+from toolkit.training.stop import StopFiles
 from toolkit.training.termination import OnTerminate, Terminated
 from toolkit.training.tiers import Tier
 from toolkit.training.tracking import Status, numbers
@@ -269,7 +269,7 @@ class Run:
     def _leave(self) -> None:
         """All ranks are at the same step and at least one was asked to stop: save, and be gone."""
         asked = [request for request in self.world.gather(self._stop.request) if request]
-        request = min(asked, key=_deadline)
+        request = min(asked, key=lambda each: each.due)
         problem = self._save(last=True, urgent=True)
         if self.world.rank == 0:
             say(f"stopping after {self.step_count} steps: {request.cause} {request.node}")
@@ -297,7 +297,3 @@ class Run:
             self._gpus.stop()
         if self._books:
             self._books.end(word, status=status, artifacts=artifacts, patience=patience)
-
-
-def _deadline(request: StopRequest) -> float:
-    return request.deadline if request.deadline is not None else float("inf")

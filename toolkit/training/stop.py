@@ -21,6 +21,11 @@ class StopRequest:
     deadline: float | None
     node: str
 
+    @property
+    def due(self) -> float:
+        """The deadline; infinity where there is none."""
+        return float("inf") if self.deadline is None else self.deadline
+
 
 class StopFiles:
     """Polls the stop files of one attempt. Once one is seen the answer stays yes."""

@@ -2,23 +2,10 @@
 
 import pytest
 
-from tests.fakes.training import JsonCodec, MemoryTracker, Part, run_ranks
+from tests.fakes.training import MemoryTracker, json_codec, part, ranks
 from toolkit.training.attempt import Attempt
 
-
-@pytest.fixture
-def part():
-    return Part
-
-
-@pytest.fixture
-def json_codec():
-    return JsonCodec()
-
-
-@pytest.fixture
-def ranks():
-    return run_ranks
+__all__ = ["json_codec", "part", "ranks"]
 
 
 @pytest.fixture

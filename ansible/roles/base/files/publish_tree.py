@@ -75,7 +75,7 @@ def publish(source: Path, dest: Path, *, compiled: bool) -> None:
         check=True,
     )
     for directory, _, _ in os.walk(fresh):
-        os.chmod(directory, 0o755)  # noqa: PTH101  # as private as its source it would shut readers out
+        Path(directory).chmod(0o755)  # as private as its source it would shut readers out
     if compiled:
         compileall.compile_dir(fresh, quiet=2, stripdir=str(fresh), prependdir=str(dest))
     if dest.exists():
