@@ -7,7 +7,8 @@
 #   TOOLKIT_CONTAINER=/shared/bundle@sha256:…      where it has oci.conf: a bundle that umoci unpacked
 #
 # container_options sets the array CONTAINER (for srun) and exports TOOLKIT_CONTAINER_DIGEST, or ends
-# the job with 93. The image needs bash and iproute2; TOOLKIT_ENV is where its torchrun is.
+# the job with 93. /shared is in the container, and TOOLKIT_MOUNTS (SOURCE:DESTINATION[:ro],…) as well.
+# The image needs bash and iproute2; its torchrun is the one in TOOLKIT_CONTAINER_ENV, or in TOOLKIT_ENV.
 
 # shellcheck disable=SC2034 # the batch script reads it
 CONTAINER=()
@@ -47,13 +48,13 @@ _pyxis_options() {
   )
 }
 
-# What is mounted is in the bundle's own config.json.
+# The job's own bundle: the pinned one's files, and what the machine gives every step.
 _oci_options() {
-  [[ -r $1/config.json ]] || refuse "$1 is no OCI bundle: it has no config.json"
-  grep -qs "\"$2\"" "$1/umoci.json" ||
-    refuse "the bundle $1 is not of the image that was pinned, or doesn't say (no umoci.json)"
+  local bundle=$TOOLKIT_RUN_DIR/container.$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0} mounts=()
+  IFS=, read -ra mounts <<<"/shared:/shared,/run/slurm-toolkit:/run/slurm-toolkit:ro${TOOLKIT_MOUNTS:+,$TOOLKIT_MOUNTS}"
+  "$TOOLKIT_ENV/bin/python" -m toolkit.training.container "$1" "$2" "$bundle" "${mounts[@]}" || exit 93
   # shellcheck disable=SC2034 # as above
-  CONTAINER=("--container=$1")
+  CONTAINER=("--container=$bundle")
 }
 
 _has_oci() {

@@ -19,7 +19,8 @@ shift
 
 # static: the first node's address is all anyone needs. c10d would have every node look names up.
 # No restarts inside an attempt: what failed is told apart between attempts.
-exec "$TOOLKIT_ENV/bin/torchrun" \
+environment=${TOOLKIT_CONTAINER:+${TOOLKIT_CONTAINER_ENV:-}}
+exec "${environment:-$TOOLKIT_ENV}/bin/torchrun" \
   --nnodes="$SLURM_JOB_NUM_NODES" --node-rank="$SLURM_NODEID" --nproc-per-node="$processes" \
   --rdzv-backend=static --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" \
   --local-addr="$address" --rdzv-id="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}" \

@@ -32,10 +32,10 @@ preflight() {
   [[ -r $1 ]] || refuse "the training script '$1' can't be read from $PWD on $(uname -n):" \
     "submit from, and keep it in, a folder that all nodes have (under /shared)"
   SUBMITTED=("$@")
-  container_options
   [[ -n ${TOOLKIT_CONTAINER:-} || -x $TOOLKIT_ENV/bin/torchrun ]] || refuse "no torchrun in the Python environment $TOOLKIT_ENV:" \
     "set TOOLKIT_ENV to one that has torch, or ask for it to be installed"
   prepare
+  container_options
 }
 
 # What a job needs that trains nothing: the environment and a run folder with room in it.

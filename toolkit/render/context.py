@@ -78,8 +78,8 @@ class PartitionLine:
 
 @dataclass(frozen=True, slots=True)
 class SlurmContext:
-    """Everything slurm.conf, gres.conf and cgroup.conf are made of. `static`: nodes that always
-    have a machine, as a hostlist.
+    """Everything slurm.conf and the files beside it are made of. `static`: nodes that always have
+    a machine, as a hostlist.
     """
 
     cluster: str

@@ -1,4 +1,4 @@
-"""slurm.conf, gres.conf and cgroup.conf."""
+"""slurm.conf, gres.conf, cgroup.conf and oci.conf."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def slurm_files(context: SlurmContext, templates: Path) -> dict[str, str]:
         ),
         "gres.conf": render(jinja, "gres.conf.j2", rows=gres_rows(context), **shared),
         "cgroup.conf": render(jinja, "cgroup.conf.j2", **shared),
+        "oci.conf": render(jinja, "oci.conf.j2", **shared),
     }
 
 

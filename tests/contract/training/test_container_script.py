@@ -1,8 +1,10 @@
 """A container is pinned by its digest, or the job doesn't start."""
 
 import hashlib
+import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,11 @@ def options(tmp_path):
         environment = {
             "PATH": f"{tmp_path}:{os.environ['PATH']}",
             "SLURM_CONF": str(tmp_path / "slurm.conf"),
+            "TOOLKIT_ENV": str(Path(sys.executable).parents[1]),
+            "TOOLKIT_RUN_DIR": str(tmp_path / "run"),
+            "SLURM_JOB_ID": "7",
+            "TOOLKIT_MOUNTS": "/no/such:/here:ro",
+            "PYTHONPATH": str(LIBRARY.parents[1]),
             **({"TOOLKIT_CONTAINER": container} if container else {}),
         }
         argv = ["bash", "-c", PROGRAM]
@@ -79,14 +86,17 @@ def test_an_image_file_is_checked_against_its_pin(options, tmp_path):
 
 
 def test_a_bundle_must_be_of_the_image_that_was_pinned(options, tmp_path):
+    """What is to be mounted is not here, so that is what a bundle of the right image ends with."""
     bundle = tmp_path / "bundle"
     bundle.mkdir()
     assert options(f"{bundle}@{DIGEST}", has="oci")[0] == 93  # no bundle at all
-    (bundle / "config.json").write_text("{}")
-    assert options(f"{bundle}@{DIGEST}", has="oci")[0] == 93  # of no known image
-    (bundle / "umoci.json").write_text(f'{{"digest": "{DIGEST}"}}')
+    (bundle / "config.json").write_text('{"root": {"path": "rootfs"}}')
     code, said = options(f"{bundle}@{DIGEST}", has="oci")
-    assert (code, f"option --container={bundle}\n" in said) == (0, True)
+    assert (code, "not of the image that was pinned" in said) == (93, True)
+    walk = {"from_descriptor_path": {"descriptor_walk": [{"digest": DIGEST}]}}
+    (bundle / "umoci.json").write_text(json.dumps(walk))
+    code, said = options(f"{bundle}@{DIGEST}", has="oci")
+    assert (code, "nothing to mount at" in said, "/no/such" in said) == (93, True, True)
 
 
 def test_a_cluster_without_containers_says_so(options):

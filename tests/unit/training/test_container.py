@@ -1,0 +1,87 @@
+"""A job's OCI bundle is the pinned image's files with what the machine gives every step."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from toolkit.training.container import BundleRefusedError, Mount, job_config, main
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+OTHER = "sha256:" + "f" * 64
+UMOCI = {"from_descriptor_path": {"descriptor_walk": [{"digest": OTHER}, {"digest": DIGEST}]}}
+IMAGE = {
+    "ociVersion": "1.0.2",
+    "root": {"path": "rootfs"},
+    "process": {"env": ["PATH=/opt/conda/bin:/bin"], "capabilities": {"bounding": ["CAP_KILL"]}},
+    "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"}],
+    "linux": {"namespaces": [{"type": "pid"}, {"type": "network"}]},
+}
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    folder = tmp_path / "bundle"
+    (folder / "rootfs").mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(IMAGE))
+    (folder / "umoci.json").write_text(json.dumps(UMOCI))
+    return folder
+
+
+def test_a_step_keeps_its_user_its_processes_and_its_network(bundle):
+    made = job_config(IMAGE, bundle, [], uid=2001, gid=2002)
+    assert made["process"]["user"] == {"uid": 2001, "gid": 2002}
+    assert {space["type"] for space in made["linux"]["namespaces"]} == {"user", "mount"}
+    assert made["linux"]["uidMappings"] == [{"containerID": 2001, "hostID": 2001, "size": 1}]
+    assert "capabilities" not in made["process"]
+    assert made["process"]["env"] == ["PATH=/opt/conda/bin:/bin"]
+
+
+def test_the_images_files_can_be_read_and_not_written(bundle):
+    root = job_config(IMAGE, bundle, [], uid=1, gid=1)["root"]
+    assert root == {"path": f"{bundle}/rootfs", "readonly": True}
+
+
+def test_what_is_mounted_is_whole_and_in_order(bundle):
+    mounts = [Mount.parse("/shared:/shared"), Mount.parse("/data:/in:ro")]
+    made = job_config(IMAGE, bundle, mounts, uid=1, gid=1)["mounts"]
+    assert [(one["source"], one["destination"], one["options"]) for one in made] == [
+        ("/shared", "/shared", ["rbind"]),
+        ("/data", "/in", ["rbind", "ro"]),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "/a", "a:/b", "/a:b", "/a:/b:exec", "/a:/b:ro:"])
+def test_a_mount_that_is_not_two_absolute_paths_is_refused(text):
+    with pytest.raises(BundleRefusedError, match="is not SOURCE:DESTINATION"):
+        Mount.parse(text)
+
+
+def test_the_program_writes_a_bundle_that_names_this_user(bundle, tmp_path):
+    assert main([str(bundle), DIGEST, str(tmp_path / "job"), f"{tmp_path}:/here"]) == 0
+    made = json.loads((tmp_path / "job/config.json").read_text())
+    assert made["process"]["user"] == {"uid": os.getuid(), "gid": os.getgid()}
+    assert made["mounts"][-1]["destination"] == "/here"
+
+
+def test_what_is_not_there_is_not_mounted_but_said(bundle, tmp_path, capsys):
+    assert main([str(bundle), DIGEST, str(tmp_path / "job"), "/no/such:/here"]) == 93
+    assert "nothing to mount at /no/such" in capsys.readouterr().err
+    assert not (tmp_path / "job").exists()
+
+
+@pytest.mark.parametrize("said", [None, "", "{}", "[]", '{"from_descriptor_path": {}}'])
+def test_a_bundle_that_does_not_say_which_image_it_is_of_is_refused(bundle, tmp_path, capsys, said):
+    (bundle / "umoci.json").unlink()
+    if said is not None:
+        (bundle / "umoci.json").write_text(said)
+    assert main([str(bundle), DIGEST, str(tmp_path / "job")]) == 93
+    assert "not of the image that was pinned" in capsys.readouterr().err
+
+
+def test_a_folder_without_a_config_is_no_bundle(bundle, tmp_path, capsys):
+    (bundle / "config.json").unlink()
+    assert main([str(bundle), DIGEST, str(tmp_path / "job")]) == 93
+    assert "is no OCI bundle" in capsys.readouterr().err
