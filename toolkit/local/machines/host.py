@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import tempfile
+import time
 from typing import TYPE_CHECKING, Protocol
 
 from toolkit.local.machines.driver import Completed
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 TIMED_OUT = 124  # what timeout(1) returns
 _SHOWN = 2000  # bytes of an error message worth showing
+_LOOK = 1.0  # seconds
 
 
 class Host(Protocol):
@@ -70,16 +72,28 @@ class RealHost:
 
 
 def _wait(process: subprocess.Popen[bytes], timeout: float) -> int:
+    """The exit code, or TIMED_OUT once the whole group has been killed.
+
+    nsenter stops itself when its child is stopped, and systemd stops everything in a machine for a
+    moment before it shuts down. What it wakes afterwards is in the machine alone.
+    """
+    deadline = time.monotonic() + timeout
     try:
-        return process.wait(timeout)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        return TIMED_OUT
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                return process.wait(min(left, _LOOK))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGCONT)
     except BaseException:  # a KeyboardInterrupt must not leave the child behind
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        _kill(process)
         raise
+    _kill(process)
+    return TIMED_OUT
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def must(host: Host, argv: Sequence[str], *, timeout: float = 30) -> bytes:

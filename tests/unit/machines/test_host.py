@@ -1,0 +1,38 @@
+"""Commands on the host end, whatever happens to their processes meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolkit.local.machines.host import RealHost
+
+LONG = 60.0
+
+
+@pytest.fixture
+def host():
+    return RealHost()
+
+
+def test_output_errors_and_code_come_back(host):
+    done = host.run(["sh", "-c", "cat; echo wrong >&2; exit 3"], stdin=b"given", timeout=LONG)
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"given", b"wrong\n")
+
+
+def test_a_command_that_is_stopped_goes_on(host):
+    done = host.run(["sh", "-c", "kill -STOP $$; echo on"], timeout=LONG)
+    assert (done.returncode, done.stdout) == (0, b"on\n")
+
+
+def test_a_command_that_takes_too_long_is_ended_with_its_children(host):
+    done = host.run(["sh", "-c", "sleep 1000 & sleep 1000"], timeout=0.2)
+    assert done.returncode == 124
+
+
+def test_a_child_in_the_background_keeps_nobody_waiting(host):
+    assert host.run(["sh", "-c", "sleep 5 & echo up"], timeout=LONG).stdout == b"up\n"
+
+
+def test_what_is_not_installed_says_so(host):
+    done = host.run(["no-such-program-here"])
+    assert (done.returncode, done.stderr) == (127, b"no-such-program-here: not installed")
