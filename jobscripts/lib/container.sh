@@ -8,7 +8,7 @@
 #
 # container_options sets the array CONTAINER (for srun) and exports TOOLKIT_CONTAINER_DIGEST, or ends
 # the job with 93. /shared is in the container, and TOOLKIT_MOUNTS (SOURCE:DESTINATION[:ro],…) as well.
-# The image needs bash and iproute2; its torchrun is the one in TOOLKIT_CONTAINER_ENV, or in TOOLKIT_ENV.
+# The image needs bash, awk and iproute2; its torchrun is the one in TOOLKIT_CONTAINER_ENV, or in TOOLKIT_ENV.
 
 # shellcheck disable=SC2034 # the batch script reads it
 CONTAINER=()

@@ -71,7 +71,8 @@ _HARDWARE = (
 
 _MEMORY = (
     _rule("memory-killed", Cause.MEMORY, "log",
-          r"(?i)oom[-_ ]kill|Out of memory: Killed process|task \d+(?:-\d+)?: Out Of Memory"
+          r"(?i)oom[-_ ]kill(?! count)|Out of memory: Killed process"
+          r"|task \d+(?:-\d+)?: Out Of Memory"
           r"|exceeded (?:job|step) memory limit|Some of your processes may have been killed"),
     _rule("gpu-memory", Cause.MEMORY, "log",
           r"CUDA out of memory|CUDA error: out of memory|OutOfMemoryError|HIP out of memory"

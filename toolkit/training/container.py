@@ -12,15 +12,16 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
 from toolkit.training.files import read_json, write_json
 
 MACHINE: Final = ("/proc", "/sys", "/dev", "/tmp")  # noqa: S108 - the machine's own, as outside
-READ_ONLY: Final = ("/etc/passwd", "/etc/group", "/etc/hosts", "/etc/resolv.conf")
+READ_ONLY: Final = ("/etc/hosts", "/etc/resolv.conf")
 REFUSED: Final = 93
+_HELD: Final = (("nosuid", os.ST_NOSUID), ("nodev", os.ST_NODEV), ("noexec", os.ST_NOEXEC))
 
 
 class BundleRefusedError(Exception):
@@ -34,6 +35,7 @@ class Mount:
     source: str
     destination: str
     read_only: bool = False
+    held: tuple[str, ...] = ()  # what the source is mounted with, and must be in there as well
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -51,8 +53,15 @@ class Mount:
             "destination": self.destination,
             "type": "none",
             "source": self.source,
-            "options": ["rbind", "ro"] if self.read_only else ["rbind"],
+            "options": ["rbind", "ro", *self.held] if self.read_only else ["rbind"],
         }
+
+    def found(self) -> Self:
+        """With what its source is mounted with: without privilege none of it can be dropped, and
+        making a mount read only states all of it anew. OSError where there is no source.
+        """
+        flags = os.statvfs(self.source).f_flag
+        return replace(self, held=tuple(word for word, flag in _HELD if flags & flag))
 
 
 def check_pin(bundle: Path, digest: str) -> None:
@@ -69,11 +78,18 @@ def check_pin(bundle: Path, digest: str) -> None:
 
 
 def job_config(
-    config: Mapping[str, Any], bundle: Path, mounts: Iterable[Mount], *, uid: int, gid: int
+    config: Mapping[str, Any],
+    bundle: Path,
+    mounts: Iterable[Mount],
+    *,
+    cwd: str,
+    uid: int,
+    gid: int,
 ) -> dict[str, Any]:
     """The image's config.json, made fit for a step of a job. Pure.
 
-    The user is who they are outside. Namespaces: users and mounts alone, so that Slurm sees the
+    Root in there is the user out here, with the user's rights: without newuidmap one id can be
+    mapped, and runc wants it to be 0. Namespaces: users and mounts alone, so that Slurm sees the
     processes, and ranks reach each other over the machine's network.
     """
     process = config.get("process") or {}
@@ -83,17 +99,17 @@ def job_config(
         "root": {"path": str(bundle / root), "readonly": True},
         "process": {
             "terminal": False,
-            "user": {"uid": uid, "gid": gid},
+            "user": {"uid": 0, "gid": 0},
             "args": ["/bin/true"],  # Slurm puts the step's own here
             "env": process.get("env") or [],
-            "cwd": "/",
+            "cwd": cwd,
             "noNewPrivileges": True,
         },
         "mounts": [mount.spec() for mount in mounts],
         "linux": {
             "namespaces": [{"type": "user"}, {"type": "mount"}],
-            "uidMappings": [{"containerID": uid, "hostID": uid, "size": 1}],
-            "gidMappings": [{"containerID": gid, "hostID": gid, "size": 1}],
+            "uidMappings": [{"containerID": 0, "hostID": uid, "size": 1}],
+            "gidMappings": [{"containerID": 0, "hostID": gid, "size": 1}],
         },
     }
 
@@ -112,9 +128,10 @@ def make(bundle: Path, digest: str, folder: Path, mounts: Iterable[Mount]) -> No
     missing = [mount.source for mount in wanted if not Path(mount.source).exists()]
     if missing:
         raise BundleRefusedError(f"there is nothing to mount at {', '.join(missing)}")
+    wanted = [mount.found() for mount in wanted]
     config = read_json(bundle / "config.json") or {}
     folder.mkdir(parents=True, exist_ok=True)
-    made = job_config(config, bundle, wanted, uid=os.getuid(), gid=os.getgid())
+    made = job_config(config, bundle, wanted, cwd=str(Path.cwd()), uid=os.getuid(), gid=os.getgid())
     write_json(folder / "config.json", made)
 
 

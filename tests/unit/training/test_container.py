@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -30,27 +31,36 @@ def bundle(tmp_path):
     return folder
 
 
-def test_a_step_keeps_its_user_its_processes_and_its_network(bundle):
-    made = job_config(IMAGE, bundle, [], uid=2001, gid=2002)
-    assert made["process"]["user"] == {"uid": 2001, "gid": 2002}
+def test_a_step_keeps_its_rights_its_folder_its_processes_and_its_network(bundle):
+    made = job_config(IMAGE, bundle, [], cwd="/shared/x", uid=2001, gid=2002)
+    assert made["process"]["cwd"] == "/shared/x"
+    assert made["process"]["user"] == {"uid": 0, "gid": 0}
     assert {space["type"] for space in made["linux"]["namespaces"]} == {"user", "mount"}
-    assert made["linux"]["uidMappings"] == [{"containerID": 2001, "hostID": 2001, "size": 1}]
+    assert made["linux"]["uidMappings"] == [{"containerID": 0, "hostID": 2001, "size": 1}]
     assert "capabilities" not in made["process"]
     assert made["process"]["env"] == ["PATH=/opt/conda/bin:/bin"]
 
 
 def test_the_images_files_can_be_read_and_not_written(bundle):
-    root = job_config(IMAGE, bundle, [], uid=1, gid=1)["root"]
+    root = job_config(IMAGE, bundle, [], cwd="/", uid=1, gid=1)["root"]
     assert root == {"path": f"{bundle}/rootfs", "readonly": True}
 
 
 def test_what_is_mounted_is_whole_and_in_order(bundle):
     mounts = [Mount.parse("/shared:/shared"), Mount.parse("/data:/in:ro")]
-    made = job_config(IMAGE, bundle, mounts, uid=1, gid=1)["mounts"]
+    made = job_config(IMAGE, bundle, mounts, cwd="/", uid=1, gid=1)["mounts"]
     assert [(one["source"], one["destination"], one["options"]) for one in made] == [
         ("/shared", "/shared", ["rbind"]),
         ("/data", "/in", ["rbind", "ro"]),
     ]
+
+
+def test_a_read_only_mount_keeps_what_its_source_is_mounted_with(monkeypatch):
+    """Linux lets nobody without privilege drop it: mount_namespaces(7), locked mounts."""
+    flags = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_RELATIME
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_flag=flags))
+    options = Mount.parse("/run:/run:ro").found().spec()["options"]
+    assert options == ["rbind", "ro", "nosuid", "nodev", "noexec"]
 
 
 @pytest.mark.parametrize("text", ["", "/a", "a:/b", "/a:b", "/a:/b:exec", "/a:/b:ro:"])
@@ -62,7 +72,7 @@ def test_a_mount_that_is_not_two_absolute_paths_is_refused(text):
 def test_the_program_writes_a_bundle_that_names_this_user(bundle, tmp_path):
     assert main([str(bundle), DIGEST, str(tmp_path / "job"), f"{tmp_path}:/here"]) == 0
     made = json.loads((tmp_path / "job/config.json").read_text())
-    assert made["process"]["user"] == {"uid": os.getuid(), "gid": os.getgid()}
+    assert made["linux"]["uidMappings"][0]["hostID"] == os.getuid()
     assert made["mounts"][-1]["destination"] == "/here"
 
 
