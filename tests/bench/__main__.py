@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.bench import arena, caching, converging, launching, report, scontrol, starting
+from tests.bench import arena, caching, comeback, converging, launching, report, scontrol, starting
 from tests.bench.ask import Load
 from tests.bench.contest import PEER
 
@@ -126,6 +126,23 @@ def checkpoints(_options: argparse.Namespace, say: Callable[[str], None]) -> dic
     return found
 
 
+def requeue(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+    runs = comeback.measure(options.cluster, max(options.repeat, comeback.REPEATS))
+    found = comeback.medians(runs)
+    say(
+        f"\nA spot notice to a job of two nodes on the cluster that is up: medians of {len(runs)}\n"
+    )
+    rows = [
+        ["notice to stop request (node agent)", f"{found['asked']} s"],
+        ["notice to committed checkpoint", f"{found['saved']} s"],
+        ["notice to the job's exit", f"{found['ended']} s"],
+        ["exit to the next start; Slurm alone holds a requeued job 11 s", f"{found['dead']} s"],
+        ["notice to training again", f"{found['trains']} s"],
+    ]
+    say(report.table(("", "time"), rows))
+    return {"medians": found, "runs": [asdict(run) for run in runs]}
+
+
 OTHERS: dict[str, Callable[[argparse.Namespace, Callable[[str], None]], dict[str, Any]]] = {
     "hop": hop,
     "start": start,
@@ -133,18 +150,23 @@ OTHERS: dict[str, Callable[[argparse.Namespace, Callable[[str], None]], dict[str
     "suspend": suspend,
     "cache": cache,
     "checkpoints": checkpoints,
+    "requeue": requeue,
 }
+ON_CLUSTER = frozenset({"requeue"})  # asked for by name alone: a cluster must be up
+EVERY = (*LOADS, *OTHERS)
+EXAMPLE = Path("examples/local.yaml")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join((*LOADS, *OTHERS)))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(EVERY))
     parser.add_argument("--repeat", type=int, default=1, help="runs of each; medians are shown")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds a run may take")
     parser.add_argument("--json", type=Path, help="also write the figures there")
+    parser.add_argument("--cluster", type=Path, default=EXAMPLE, help="for requeue: cluster.yaml")
     options = parser.parse_args()
-    chosen = options.names or [*LOADS, *OTHERS]
-    unknown = set(chosen) - {*LOADS, *OTHERS}
+    chosen = options.names or [name for name in EVERY if name not in ON_CLUSTER]
+    unknown = set(chosen) - {*EVERY}
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
 

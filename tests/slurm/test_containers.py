@@ -1,0 +1,66 @@
+"""Training in a container that is pinned by its digest: umoci, oci.conf and runc as they are."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.slurm.trained import DIGITS, HOME, TORCHRUN, submit
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
+LAYOUT, BUNDLE = f"{HOME}/image", f"{HOME}/bundle"
+# No registry is reached from here: the image is made on the spot. What it lacks is the machine's.
+FROM_MACHINE = ("/usr", "/opt/python", "/etc/alternatives", "/etc/ld.so.cache")
+MOUNTS = ",".join(f"{path}:{path}:ro" for path in FROM_MACHINE)
+MAKE = """
+set -eu
+umoci init --layout "$1"
+umoci new --image "$1:first"
+umoci unpack --rootless --image "$1:first" "$2"
+cd "$2/rootfs"
+mkdir -p usr etc/alternatives opt/python shared run/slurm-toolkit proc sys dev tmp
+touch etc/hosts etc/resolv.conf etc/ld.so.cache
+for name in bin sbin lib lib64; do ln -s "usr/$name" "$name"; done
+echo "of the image" >etc/marker
+umoci repack --image "$1:second" "$2"
+rm -rf "$2"
+umoci unpack --rootless --image "$1:second" "$2"
+"""
+INSIDE = f"""
+import runpy, sys
+from pathlib import Path
+assert Path("/etc/marker").read_text() == "of the image\\n"
+sys.argv = [{DIGITS!r}, "--epochs", "3"]
+runpy.run_path({DIGITS!r}, run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def pinned(cluster):
+    """BUNDLE@DIGEST of an image that ada unpacked."""
+    cluster.as_user("sh", "-c", MAKE, "sh", LAYOUT, BUNDLE)
+    said = json.loads(cluster.run("cat", f"{BUNDLE}/umoci.json"))
+    digests = [step["digest"] for step in said["from_descriptor_path"]["descriptor_walk"]]
+    yield f"{BUNDLE}@{digests[-1]}"
+    cluster.as_user("rm", "-rf", LAYOUT, BUNDLE)
+
+
+def test_ranks_train_inside_the_pinned_image_and_its_digest_is_recorded(cluster, pinned):
+    cluster.as_user("sh", "-c", 'printf %s "$2" > "$1"', "sh", f"{HOME}/inside.py", INSIDE)
+    wanted = f"--export=ALL,TOOLKIT_CONTAINER={pinned}"
+    mounts = ("env", f"TOOLKIT_MOUNTS={MOUNTS}")
+    job = submit(cluster, wanted, TORCHRUN, f"{HOME}/inside.py", before=mounts)
+    assert job.ended() == {"COMPLETED"}, job.output()
+    run = job.run()
+    assert run is not None
+    assert run["tags"]["toolkit.container"] == pinned.partition("@")[2]
+    assert run["status"] == "FINISHED"
+
+
+def test_an_image_that_is_not_the_pinned_one_is_not_started(cluster, pinned):
+    other = f"--export=ALL,TOOLKIT_CONTAINER={BUNDLE}@sha256:{'0' * 64}"
+    job = submit(cluster, other, "--nodes=1", TORCHRUN, f"{HOME}/inside.py")
+    assert job.ended() == {"FAILED"}
+    assert job.shown()["exit_code"]["return_code"]["number"] == 93
+    assert "not of the image that was pinned" in job.output()

@@ -1,0 +1,90 @@
+"""A training job on the real cluster, as a researcher submits and sees it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.slurm.waiting import until
+
+if TYPE_CHECKING:
+    from tests.slurm.conftest import Cluster
+
+HOME = "/shared/home/ada"
+TORCHRUN = "/shared/jobscripts/torchrun.sbatch"
+DIGITS = "/shared/jobscripts/digits/train.py"
+LONG = ("--epochs", "400")  # longer than any test waits
+OVER = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"})
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One job: what Slurm says of it, and what it wrote into its run folder."""
+
+    cluster: Cluster
+    number: str
+
+    def shown(self) -> dict:
+        return self.cluster.job(self.number)
+
+    def states(self) -> frozenset[str]:
+        return frozenset(self.shown()["job_state"])
+
+    def nodes(self) -> list[str]:
+        return self.cluster.run("scontrol", "show", "hostnames", self.shown()["nodes"]).split()
+
+    def steps(self) -> int:
+        """How many steps its log has."""
+        return len(self._lines("steps.jsonl"))
+
+    def attempts(self) -> list[dict]:
+        """The attempt ledger."""
+        return [json.loads(line) for line in self._lines("attempts.jsonl")]
+
+    def causes(self) -> list[str]:
+        """Why its attempts ended, the first first; an attempt under way has none."""
+        return [attempt["cause"] for attempt in self.attempts() if attempt.get("cause")]
+
+    def run(self) -> dict | None:
+        """Its newest MLflow run, as `toolkit runs` shows it."""
+        found = json.loads(self.cluster.toolkit("runs", "list", "--json").stdout)
+        mine = (run for run in found if run["tags"].get("toolkit.job_id") == self.number)
+        return next(mine, None)
+
+    def running(self) -> frozenset[str]:
+        """Wait until it runs; an early end fails at once."""
+
+        def up() -> bool:
+            states = self.states()
+            assert not states & OVER, f"job {self.number} ended early: {states}\n{self.output()}"
+            return states == {"RUNNING"}
+
+        until(f"job {self.number} running", up)
+        return self.states()
+
+    def trained(self, steps: int) -> int:
+        """Wait for so many steps; the steps it has then."""
+        until(f"{steps} steps of job {self.number}", lambda: self.steps() >= steps)
+        return self.steps()
+
+    def ended(self, seconds: float = 180.0) -> frozenset[str]:
+        """Wait for its end; the states it ended in."""
+        until(f"job {self.number}'s end", lambda: self.states() & OVER, seconds)
+        return self.states()
+
+    def output(self) -> str:
+        return "\n".join(self._file(f"{HOME}/slurm-{self.number}.out").splitlines()[-40:])
+
+    def _lines(self, name: str) -> list[str]:
+        # The last line may be under way.
+        return self._file(f"{HOME}/runs/{self.number}/{name}").split("\n")[:-1]
+
+    def _file(self, path: str) -> str:
+        return self.cluster.run("sh", "-c", 'cat -- "$1" 2>/dev/null || true', "cat", path)
+
+
+def submit(cluster: Cluster, *argv: str, before: tuple[str, ...] = ()) -> Trained:
+    """Submit as ada, with plain sbatch from her home; `before` is what stands before sbatch."""
+    number = cluster.as_user(*before, "sbatch", "--parsable", f"--chdir={HOME}", *argv)
+    return Trained(cluster, number.strip())
