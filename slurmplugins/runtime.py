@@ -11,10 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins import config, decisions, log, paths
 from slurmplugins.clock import SystemClock
-from slurmplugins.cloud.ec2 import Ec2
-from slurmplugins.cloud.paced import INSTANCES, PacedCloud, Rate
-from slurmplugins.cloud.session import client
-from slurmplugins.cloud.stores import S3Store
 from slurmplugins.crew import Crew
 from slurmplugins.errors import ConfigError, SlurmError
 from slurmplugins.journal import Journal
@@ -71,6 +67,12 @@ class Engine:
 
 def assemble(logger: Log) -> Engine:
     """The real engine of this head node; ConfigError when burst.json can't be used."""
+    # Only now: what can be refused without a cloud is refused without loading one.
+    from slurmplugins.cloud.ec2 import Ec2
+    from slurmplugins.cloud.paced import INSTANCES, PacedCloud, Rate
+    from slurmplugins.cloud.session import client
+    from slurmplugins.cloud.stores import S3Store
+
     clock = SystemClock()
     settings = config.load(paths.BURST)
     check_cluster(settings.cluster, paths.SLURM_CONF)
