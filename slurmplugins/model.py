@@ -32,12 +32,13 @@ class InstanceState(StrEnum):
     @property
     def live(self) -> bool:
         """It is, or is about to be, a working machine."""
-        return self in {InstanceState.PENDING, InstanceState.RUNNING}
+        # Not looked up in a set: a member's hash is Python code, and nothing is asked more often.
+        return self is InstanceState.PENDING or self is InstanceState.RUNNING
 
     @property
     def over(self) -> bool:
         """Someone has ended it for good; it may still be shutting down."""
-        return self in {InstanceState.SHUTTING_DOWN, InstanceState.TERMINATED}
+        return self is InstanceState.SHUTTING_DOWN or self is InstanceState.TERMINATED
 
 
 class EndCause(StrEnum):
