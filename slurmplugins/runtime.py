@@ -13,11 +13,7 @@ from slurmplugins import config, decisions, log, paths
 from slurmplugins.clock import SystemClock
 from slurmplugins.crew import Crew
 from slurmplugins.errors import ConfigError, SlurmError
-from slurmplugins.journal import Journal
 from slurmplugins.model import REASON_PREFIX
-from slurmplugins.offerings import OfferingMemory
-from slurmplugins.runner import SystemRunner
-from slurmplugins.slurm import ScontrolSlurm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,8 +24,10 @@ if TYPE_CHECKING:
     from slurmplugins.config import BurstConfig
     from slurmplugins.errors import EngineError
     from slurmplugins.executor import Executor
+    from slurmplugins.journal import Journal
     from slurmplugins.log import Log
     from slurmplugins.model import JobAsk
+    from slurmplugins.offerings import OfferingMemory
     from slurmplugins.slurm import Slurm
 
 
@@ -67,15 +65,19 @@ class Engine:
 
 def assemble(logger: Log) -> Engine:
     """The real engine of this head node; ConfigError when burst.json can't be used."""
-    # Only now: what can be refused without a cloud is refused without loading one.
+    settings = config.load(paths.BURST)
+    check_cluster(settings.cluster, paths.SLURM_CONF)
+    # Only now: what is refused above is refused before any of it is loaded.
     from slurmplugins.cloud.ec2 import Ec2
     from slurmplugins.cloud.paced import INSTANCES, PacedCloud, Rate
     from slurmplugins.cloud.session import client
     from slurmplugins.cloud.stores import S3Store
+    from slurmplugins.journal import Journal
+    from slurmplugins.offerings import OfferingMemory
+    from slurmplugins.runner import SystemRunner
+    from slurmplugins.slurm import ScontrolSlurm
 
     clock = SystemClock()
-    settings = config.load(paths.BURST)
-    check_cluster(settings.cluster, paths.SLURM_CONF)
     region, endpoint = settings.region, settings.endpoint_url
     return Engine(
         config=settings,

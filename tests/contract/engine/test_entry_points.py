@@ -62,11 +62,11 @@ def test_before_it_forks_resume_imports_next_to_nothing():
 def test_before_the_ask_is_understood_neither_boto3_nor_the_cloud_is_imported():
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); import slurmplugins.runtime,"
-        " slurmplugins.bursting, slurmplugins.resume_file; print(' '.join(sys.modules))"
+        " slurmplugins.resume_file; print(' '.join(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
     )
     loaded = set(done.stdout.split())
     assert not {name for name in loaded if name.startswith(("boto", "slurmplugins.cloud."))}
-    assert not loaded & {"subprocess", "logging", "slurmplugins.planner", "slurmplugins.comeback"}
+    assert not loaded & {"subprocess", "logging", "slurmplugins.journal", "slurmplugins.slurm"}
