@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import names
 from slurmplugins.errors import BadName
-from slurmplugins.model import JobAsk
+from slurmplugins.wanted import JobAsk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

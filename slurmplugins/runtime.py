@@ -13,7 +13,6 @@ from slurmplugins import config, decisions, log, paths
 from slurmplugins.clock import SystemClock
 from slurmplugins.crew import Crew
 from slurmplugins.errors import ConfigError, SlurmError
-from slurmplugins.model import REASON_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -113,6 +112,8 @@ def check_cluster(cluster: str, slurm_conf: Path) -> None:
 
 def refuse(slurm: Slurm, logger: Log, asks: Sequence[JobAsk], error: EngineError) -> None:
     """Give the nodes back with the reason why there is no engine to launch them."""
+    from slurmplugins.model import REASON_PREFIX
+
     nodes = [node for ask in asks for node in ask.nodes]
     reason = f"{REASON_PREFIX} {error.slug}"
     calls: list[Callable[[], None]] = [
