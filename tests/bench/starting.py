@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,7 +23,7 @@ def spent():
 
 class AtBoto3:
     def find_spec(self, name, path=None, target=None):
-        if name == "boto3":
+        if name in {{"boto3", "botocore"}}:
             spent()
 
 sys.meta_path.insert(0, AtBoto3())
@@ -45,8 +44,8 @@ RETURNS = "import sys; sys.path.insert(0, {root!r}); import slurmplugins.resume 
 SPENT = "\nimport time; print(time.process_time())"
 
 
-def costs() -> dict[str, float]:
-    """Milliseconds, medians: CPU to parsed, for the peer CPU to imported, wall until returned."""
+def costs() -> dict[str, list[float]]:
+    """Milliseconds: CPU to parsed and to boto3, for the peer CPU to imported, wall to returned."""
     load = ask.Load(500, 8)
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
@@ -70,7 +69,7 @@ def costs() -> dict[str, float]:
             for name, argv in programs.items():
                 taken[name].append(_cpu(argv, environment))
             taken["returns"].append(_returns(here, hostlist, environment))
-        return {name: statistics.median(times) for name, times in taken.items()}
+        return taken
 
 
 def _cpu(argv: list[str], environment: dict[str, str]) -> float:
