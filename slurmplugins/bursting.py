@@ -9,6 +9,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from slurmplugins import names
 from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
 from slurmplugins.journal import SETTLE_SECONDS
 from slurmplugins.model import EndCause, Failure
@@ -47,7 +48,7 @@ def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
                 adopt=len(plan.adopt),
                 launch=sum(len(ask.nodes) for job in plan.launches for ask in job.asks),
                 replace=len(plan.replace),
-                busy=plan.busy,
+                busy=names.compress(plan.busy),
             )
             _carry_out(engine, run, plan)
             engine.log.info("done", run=run)
@@ -67,8 +68,8 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
     listed = engine.cloud.instances()
     states = {node.name: node for node in engine.slurm.nodes()}
     plan = planner.suspend(wanted, listed, states, cause)
-    kept = sorted(set(wanted) - {item.instance.node for item in plan if item.instance.node})
-    engine.log.info("planned", terminate=len(plan), without=kept)
+    without = set(wanted) - {item.instance.node for item in plan if item.instance.node}
+    engine.log.info("planned", terminate=len(plan), without=names.compress(without))
     engine.executor.run(plan)
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import names
 from slurmplugins.errors import BadName, ConfigError
-from slurmplugins.model import Lifecycle, Offering, Pool
 from slurmplugins.policy import Policy, Preference
+from slurmplugins.wanted import Lifecycle, Offering, Pool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from slurmplugins.log import to_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 EVENTS: Final = frozenset(
@@ -58,12 +58,21 @@ def recorder(path: Path, write: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def about(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> tuple[dict[str, Any], ...]:
-    """The latest decisions that `wanted` says yes to, oldest first."""
+    """The latest decisions that `wanted` says yes to, oldest first; of one that fills several lines
+    the first of these.
+    """
     found: deque[dict[str, Any]] = deque(maxlen=RECENT)
     for record in _records(path):
-        if wanted(record):
+        if wanted(record) and not (found and _same(found[-1], record)):
             found.append(record)
     return tuple(found)
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """They are parts of one decision."""
+    if "part" not in one or one["part"] >= other.get("part", 0):
+        return False
+    return all(one.get(key) == other.get(key) for key in ("at", "pid", "event", "attempt", "job"))
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:

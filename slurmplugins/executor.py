@@ -6,6 +6,7 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from slurmplugins import names
 from slurmplugins.actions import (
     Drain,
     MarkDown,
@@ -91,7 +92,7 @@ class Executor:
             self._log.warning(
                 "nodes given back",
                 job=failure.job,
-                nodes=failure.nodes,
+                nodes=names.compress(failure.nodes),
                 slug=failure.slug,
                 code=failure.code,
                 message=failure.message,

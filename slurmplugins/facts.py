@@ -144,7 +144,7 @@ def concerns(decision: Mapping[str, Any], subject: Subject) -> bool:
 
 
 def _words(value: object) -> frozenset[str]:
-    """The members of a list, also of one that a long log line turned into text."""
+    """The members of a list, also of one that an older log has as text."""
     if isinstance(value, list | tuple):
         return frozenset(map(str, value))
     return frozenset(str(value).strip("[]()").replace("'", "").replace(",", " ").split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import tags
@@ -35,6 +36,7 @@ class LedgerEntry:
 
 
 _NAMES: Final = tuple(item.name for item in fields(LedgerEntry))
+_values = itemgetter(*_NAMES)
 
 
 def key(instance_id: str) -> str:
@@ -91,7 +93,7 @@ def from_json(value: Mapping[str, Any] | None) -> LedgerEntry | None:
     if value is None:
         return None
     try:
-        return LedgerEntry(**{name: value[name] for name in _NAMES})
+        return LedgerEntry(*_values(value))
     except KeyError:
         return None
 

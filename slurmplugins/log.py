@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import sys
 from typing import TYPE_CHECKING, Final
+
+from slurmplugins import log_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 _SECRET_WORDS: Final = ("secret", "password", "token", "credential", "slurm_key")
 MOST_BYTES: Final = 16 * 1024 * 1024
 """Of one log file; the one before it is kept too."""
-
-_LONGEST: Final = 4000
-"""A line stays below what one append writes at once, so that processes don't mix their lines."""
 
 
 class Log:
@@ -48,11 +46,8 @@ class Log:
         record = {"at": round(self._clock.now(), 3), "level": level, "event": event}
         for key, value in {**self._fields, **fields}.items():
             record[key] = "[redacted]" if _secret(key) else value
-        line = json.dumps(record, default=str, separators=(",", ":"))
-        if len(line) > _LONGEST:
-            record = {key: str(value)[:400] for key, value in record.items()}
-            line = json.dumps(record, separators=(",", ":"))[: _LONGEST * 2]
-        self._write(line + "\n")
+        for line in log_lines.of(record):
+            self._write(line + "\n")
 
 
 def to_file(path: Path, *, limit: int = MOST_BYTES) -> Callable[[str], None]:

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from slurmplugins.wanted import JobAsk, Lifecycle, Offering, Pool
 
+if TYPE_CHECKING:
     from slurmplugins.errors import CloudError
     from slurmplugins.names import NodeName
 
+__all__ = [
+    "REASON_PREFIX",
+    "Assignment",
+    "EndCause",
+    "Failure",
+    "Instance",
+    "InstanceState",
+    "Job",
+    "JobAsk",
+    "LaunchRequest",
+    "Launched",
+    "Lifecycle",
+    "Node",
+    "Offering",
+    "Pool",
+    "Refusal",
+]
+
 REASON_PREFIX: Final = "toolkit:"
 """Marks the node reasons that are ours. A node whose reason lacks it is an admin's: hands off."""
-
-
-class Lifecycle(StrEnum):
-    SPOT = "spot"
-    ON_DEMAND = "on-demand"
 
 
 class InstanceState(StrEnum):
@@ -32,12 +45,13 @@ class InstanceState(StrEnum):
     @property
     def live(self) -> bool:
         """It is, or is about to be, a working machine."""
-        return self in {InstanceState.PENDING, InstanceState.RUNNING}
+        # Not looked up in a set: a member's hash is Python code, and nothing is asked more often.
+        return self is InstanceState.PENDING or self is InstanceState.RUNNING
 
     @property
     def over(self) -> bool:
         """Someone has ended it for good; it may still be shutting down."""
-        return self in {InstanceState.SHUTTING_DOWN, InstanceState.TERMINATED}
+        return self is InstanceState.SHUTTING_DOWN or self is InstanceState.TERMINATED
 
 
 class EndCause(StrEnum):
@@ -51,47 +65,6 @@ class EndCause(StrEnum):
     """It never came up as a node."""
     ORPHAN = "orphan"
     UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Offering:
-    """Where a node's shape can be had. `price` is USD an hour, as last known; "0" is not known.
-
-    `reservation` is the capacity reservation that the machine is to use, and `block` says that it
-    is a capacity block, which EC2 sells through a market of its own.
-    """
-
-    type: str
-    lifecycle: Lifecycle
-    zone: str
-    price: str
-    reservation: str = ""
-    block: bool = False
-
-    @property
-    def key(self) -> str:
-        kind = self.reservation or self.lifecycle
-        return f"{kind}:{self.type}:{self.zone}"
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """Slurm nodes of one shape, and the offerings that fill them, in order of preference.
-
-    `one_by_one`: instance types are tried in their order and never left to EC2 to choose from.
-    `zone_templates` maps zones to launch templates that say the subnet themselves (placement
-    groups, EFA). `max_spot_share` bounds spot's share of what the pool costs an hour.
-    """
-
-    name: str
-    nodes: tuple[NodeName, ...]
-    partition: str
-    launch_template: str
-    subnets: Mapping[str, str]
-    offerings: tuple[Offering, ...]
-    one_by_one: bool = False
-    zone_templates: Mapping[str, str] = field(default_factory=dict)
-    max_spot_share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,17 +175,6 @@ class Job:
     @property
     def running(self) -> bool:
         return "RUNNING" in self.flags
-
-
-@dataclass(frozen=True, slots=True)
-class JobAsk:
-    """The nodes one job waits for. `job` is None for nodes that no job is known to want, and
-    `partition` is empty where Slurm did not say it.
-    """
-
-    job: int | None
-    nodes: tuple[NodeName, ...]
-    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, NewType
+from typing import TYPE_CHECKING, Final, NewType, cast
 
 from slurmplugins.errors import BadName
 
@@ -40,10 +40,9 @@ def expand(hostlist: str, *, limit: int = MAX_EXPANSION) -> tuple[NodeName, ...]
         return ()
     out: list[NodeName] = []
     for part in _split(hostlist):
-        for name in _expand_part(part):
-            out.append(name)
-            if len(out) > limit:
-                raise BadName(f"hostlist names more than {limit} nodes")
+        out += _expand_part(part, limit - len(out))
+        if len(out) > limit:
+            raise BadName(f"hostlist names more than {limit} nodes")
     return tuple(out)
 
 
@@ -82,30 +81,40 @@ def hostlists(names: Iterable[NodeName], *, characters: int) -> tuple[str, ...]:
 
 
 def _split(hostlist: str) -> Iterator[str]:
-    depth, start = 0, 0
-    for index, char in enumerate(hostlist):
-        depth += (char == "[") - (char == "]")
-        if char == "," and depth == 0:
-            yield hostlist[start:index]
-            start = index + 1
-    yield hostlist[start:]
+    """What is between the commas that are in no bracket."""
+    pieces: list[str] = []
+    depth = 0
+    for piece in hostlist.split(","):
+        pieces.append(piece)
+        depth += piece.count("[") - piece.count("]")
+        if depth == 0:
+            yield ",".join(pieces)
+            pieces.clear()
+    if pieces:
+        yield ",".join(pieces)
 
 
-def _expand_part(part: str) -> Iterator[NodeName]:
+def _expand_part(part: str, room: int) -> list[NodeName]:
+    """Its names; no more than one range of them too many where there are more than `room`."""
     group = _GROUP.fullmatch(part)
     if group is None:
-        yield parse(part)
-        return
+        return [parse(part)]
     prefix, body = group.groups()
+    out: list[NodeName] = []
     for item in body.split(","):
         bounds = _RANGE.fullmatch(item)
         if bounds is None:
             raise BadName(f"not a range in a hostlist: {item[:80]!r}")
-        first, last = bounds.group(1), bounds.group(2) or bounds.group(1)
-        if int(last) < int(first):
+        first, last = int(bounds[1]), int(bounds[2] or bounds[1])
+        if last < first:
             raise BadName(f"a range runs backwards: {item!r}")
-        for number in range(int(first), int(last) + 1):
-            yield NodeName(f"{prefix}{number:0{len(first)}d}")
+        last = min(last, first + room - len(out))
+        # The quickest way there is: ResumeProgram expands every name three times.
+        width, numbers = len(bounds[1]), map(str, range(first, last + 1))
+        out += cast("list[NodeName]", [prefix + number.rjust(width, "0") for number in numbers])
+        if len(out) > room:
+            break
+    return out
 
 
 def _prefix_width(name: NodeName) -> tuple[str, int]:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from slurmplugins.model import Lifecycle, Offering
+from slurmplugins.wanted import Lifecycle, Offering
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from decimal import Decimal
 
-    from slurmplugins.model import Pool
+    from slurmplugins.wanted import Pool
 
 Rung = tuple[Offering, ...]
 """Offerings of one lifecycle in one zone, any of which will do: one call is made for them."""

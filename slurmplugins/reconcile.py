@@ -9,11 +9,11 @@ from __future__ import annotations
 import gc
 import json
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import boots, comeback, consoles, converge, files, ledger, protection, runtime
 from slurmplugins.actions import Drain, MarkDown, Terminate
+from slurmplugins.crew import Crew
 from slurmplugins.errors import CloudError, EngineError, SlurmError
 from slurmplugins.memory import LastPass, Memory
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from slurmplugins.protection import Record
     from slurmplugins.runtime import Engine
 
-WRITERS: Final = 8
-"""Ledger entries written at once; a burst of a thousand machines has a thousand."""
+WRITERS: Final = 10
+"""Ledger entries written at once: as many connections as boto3 keeps open."""
 
 
 def main() -> None:
@@ -69,9 +69,9 @@ def run(engine: Engine) -> None:
         entries = ledger.update(memory.ledger, world.instances, ended, world.now)
         written = _write_ledger(engine, memory, entries)
         _learn(engine, boots.observe(world))
-    Memory(dict(plan.unbacked_since), written, plan.doubted_since, dict(plan.woken)).save(
-        engine.state
-    )
+    learned = Memory(dict(plan.unbacked_since), written, plan.doubted_since, dict(plan.woken))
+    if learned != memory:
+        learned.save(engine.state)
     engine.journal.compact()
     if outcomes:
         failed = sum(1 for item in outcomes if item.error)
@@ -183,23 +183,21 @@ def _write_ledger(
     changed = {key: item for key, item in entries.items() if memory.ledger.get(key) != item}
 
     def write(instance_id: str) -> LedgerEntry | None:
-        entry = changed[instance_id]
+        entry, key = changed[instance_id], ledger.key(instance_id)
         try:
             if instance_id not in memory.ledger:
-                stored = ledger.from_json(engine.store.get(ledger.key(instance_id)))
-                entry = ledger.merge(entry, stored)
-            engine.store.put(ledger.key(instance_id), ledger.to_json(entry))
+                if engine.store.create(key, ledger.to_json(entry)):
+                    return entry
+                # Written by a pass that died before it could remember, or whose memory is lost.
+                entry = ledger.merge(entry, ledger.from_json(engine.store.get(key)))
+            engine.store.put(key, ledger.to_json(entry))
         except CloudError as error:
             engine.log.warning("ledger", instance=instance_id, message=error.message)
             return None
         return entry
 
-    if len(changed) > 1:
-        with ThreadPoolExecutor(WRITERS) as writers:
-            results = dict(zip(changed, writers.map(write, changed), strict=True))
-    else:
-        results = {key: write(key) for key in changed}
-    done = {key: item for key, item in results.items() if item is not None}
+    results = zip(changed, Crew(WRITERS).map(write, changed), strict=True)
+    done = {key: item for key, item in results if item is not None}
     now = engine.clock.now()
     return {key: item for key, item in (memory.ledger | done).items() if _worth_keeping(item, now)}
 

@@ -20,10 +20,11 @@ def main() -> None:
 
     if not detach.in_background():
         detach.leave(0)
-    from slurmplugins import bursting, resume_file, runtime
+    import gc
+
+    gc.disable()  # nothing that is loaded and read up to the first call becomes garbage
+    from slurmplugins import resume_file, runtime
     from slurmplugins.errors import ConfigError
-    from slurmplugins.runner import SystemRunner
-    from slurmplugins.slurm import ScontrolSlurm
 
     log = runtime.logger("resume")
 
@@ -33,8 +34,14 @@ def main() -> None:
         try:
             engine = runtime.assemble(log)
         except ConfigError as error:
+            from slurmplugins.runner import SystemRunner
+            from slurmplugins.slurm import ScontrolSlurm
+
             runtime.refuse(ScontrolSlurm(SystemRunner(), "/usr/bin"), log, asks, error)
             raise
+        from slurmplugins import bursting
+
+        gc.enable()
         bursting.resume(engine, asks)
 
     detach.leave(runtime.guarded(log, work))

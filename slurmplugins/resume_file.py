@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import names
 from slurmplugins.errors import BadName
-from slurmplugins.model import JobAsk
+from slurmplugins.wanted import JobAsk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,15 +36,13 @@ def asks(content: bytes | None, hostlist: str) -> tuple[JobAsk, ...]:
     unreadable or odd file therefore still gets every node launched. BadName only when the
     argument itself can't be read.
     """
-    wanted = dict.fromkeys(names.expand(hostlist)) if hostlist else {}
+    wanted = dict.fromkeys(names.expand(hostlist), True)
     found = tuple(_jobs(content))
     if not hostlist:
-        wanted = {node: None for _, nodes, _ in found for node in nodes}
+        wanted = {node: True for _, nodes, _ in found for node in nodes}
     out: list[JobAsk] = []
     for job, nodes, partition in found:
-        mine = tuple(node for node in nodes if node in wanted)
-        for node in mine:
-            del wanted[node]
+        mine = tuple([node for node in nodes if wanted.pop(node, False)])
         if mine:
             out.append(JobAsk(job, mine, partition))
     out.extend(JobAsk(None, (node,)) for node in wanted)
@@ -62,7 +60,7 @@ def _jobs(content: bytes | None) -> Iterable[tuple[int, tuple[NodeName, ...], st
         if not 0 < job < MAX_JOB_ID:
             continue
         try:
-            named = tuple(dict.fromkeys(names.expand(nodes)))
+            named = names.expand(nodes)
         except BadName:
             continue  # another tool's nodes: the argument still has those that are ours
         left -= len(named)

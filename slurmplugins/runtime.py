@@ -11,17 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins import config, decisions, log, paths
 from slurmplugins.clock import SystemClock
-from slurmplugins.cloud.ec2 import Ec2
-from slurmplugins.cloud.paced import INSTANCES, PacedCloud, Rate
-from slurmplugins.cloud.session import client
-from slurmplugins.cloud.stores import S3Store
 from slurmplugins.crew import Crew
 from slurmplugins.errors import ConfigError, SlurmError
-from slurmplugins.journal import Journal
-from slurmplugins.model import REASON_PREFIX
-from slurmplugins.offerings import OfferingMemory
-from slurmplugins.runner import SystemRunner
-from slurmplugins.slurm import ScontrolSlurm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,8 +23,10 @@ if TYPE_CHECKING:
     from slurmplugins.config import BurstConfig
     from slurmplugins.errors import EngineError
     from slurmplugins.executor import Executor
+    from slurmplugins.journal import Journal
     from slurmplugins.log import Log
     from slurmplugins.model import JobAsk
+    from slurmplugins.offerings import OfferingMemory
     from slurmplugins.slurm import Slurm
 
 
@@ -71,9 +64,19 @@ class Engine:
 
 def assemble(logger: Log) -> Engine:
     """The real engine of this head node; ConfigError when burst.json can't be used."""
-    clock = SystemClock()
     settings = config.load(paths.BURST)
     check_cluster(settings.cluster, paths.SLURM_CONF)
+    # Only now: what is refused above is refused before any of it is loaded.
+    from slurmplugins.cloud.ec2 import Ec2
+    from slurmplugins.cloud.paced import INSTANCES, PacedCloud, Rate
+    from slurmplugins.cloud.session import client
+    from slurmplugins.cloud.stores import S3Store
+    from slurmplugins.journal import Journal
+    from slurmplugins.offerings import OfferingMemory
+    from slurmplugins.runner import SystemRunner
+    from slurmplugins.slurm import ScontrolSlurm
+
+    clock = SystemClock()
     region, endpoint = settings.region, settings.endpoint_url
     return Engine(
         config=settings,
@@ -109,6 +112,8 @@ def check_cluster(cluster: str, slurm_conf: Path) -> None:
 
 def refuse(slurm: Slurm, logger: Log, asks: Sequence[JobAsk], error: EngineError) -> None:
     """Give the nodes back with the reason why there is no engine to launch them."""
+    from slurmplugins.model import REASON_PREFIX
+
     nodes = [node for ask in asks for node in ask.nodes]
     reason = f"{REASON_PREFIX} {error.slug}"
     calls: list[Callable[[], None]] = [

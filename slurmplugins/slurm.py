@@ -13,7 +13,6 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from slurmplugins import comeback
 from slurmplugins.errors import SlurmError, SlurmRefused, SlurmUnreachable
 from slurmplugins.model import REASON_PREFIX, Job, Node
 
@@ -39,11 +38,12 @@ COMMENT_LENGTH: Final = 1000
 
 _BETWEEN: Final = " | "
 
-_UNREACHABLE: Final = re.compile(
-    r"unable to contact|connect failure|connection refused|timed out|timeout|"
-    r"not responding|longer than|socket",
-    re.IGNORECASE,
-)
+_UNREACHABLE: Final = (
+    "unable to contact", "connect failure", "connection refused", "timed out", "timeout",
+    "not responding", "longer than", "socket",
+)  # fmt: skip
+"""Words, in lower case, of a scontrol that got no answer."""
+
 _TOKEN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,79}", re.ASCII)
 
 
@@ -163,6 +163,8 @@ class ScontrolSlurm:
         self._write([self._scontrol, "hold", str(job)])
 
     def ended(self) -> tuple[EndedJob, ...]:
+        from slurmplugins import comeback
+
         jobs = _list(self._read([self._scontrol, "show", "jobs", "--json"]), "jobs")
         return tuple(job for item in jobs if (job := comeback.parse(item)) is not None)
 
@@ -219,7 +221,8 @@ def appended(before: str, line: str) -> str:
 
 def _failure(argv: Sequence[str], said: str) -> SlurmError:
     message = f"{' '.join(argv[:3])[:120]}: {said.strip()[-400:]}"
-    return (SlurmUnreachable if _UNREACHABLE.search(said) else SlurmRefused)(message)
+    unreachable = any(words in said.lower() for words in _UNREACHABLE)
+    return (SlurmUnreachable if unreachable else SlurmRefused)(message)
 
 
 def _token(text: str) -> str:

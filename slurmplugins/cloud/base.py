@@ -58,6 +58,12 @@ class Cloud(Protocol):
 
 
 class ObjectStore(Protocol):
+    def create(self, key: str, value: Mapping[str, object]) -> bool:
+        """Write a JSON object where there is none yet; False, and nothing written, where there is.
+        Raises CloudError.
+        """
+        ...
+
     def put(self, key: str, value: Mapping[str, object]) -> None:
         """Write a JSON object, replacing what was there. Raises CloudError."""
         ...

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import TYPE_CHECKING, Any
 
 from slurmplugins.cloud.session import translate
-from slurmplugins.errors import NotFound
+from slurmplugins.errors import CloudError, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,10 +20,23 @@ class S3Store:
         self._bucket = bucket
         self._connect = connect
         self._client: Any = None
+        self._connecting = threading.Lock()
+
+    def create(self, key: str, value: Mapping[str, object]) -> bool:
+        try:
+            self._put(key, value, IfNoneMatch="*")
+        except CloudError as error:
+            if error.code == "PreconditionFailed":
+                return False
+            raise
+        return True
 
     def put(self, key: str, value: Mapping[str, object]) -> None:
+        self._put(key, value)
+
+    def _put(self, key: str, value: Mapping[str, object], **more: str) -> None:
         body = json.dumps(value, separators=(",", ":")).encode()
-        self._call("put_object", Key=key, Body=body, ContentType="application/json")
+        self._call("put_object", Key=key, Body=body, ContentType="application/json", **more)
 
     def put_text(self, key: str, text: str) -> None:
         self._call("put_object", Key=key, Body=text.encode(), ContentType="text/plain")
@@ -39,8 +53,9 @@ class S3Store:
 
     def _call(self, operation: str, **arguments: Any) -> Any:
         try:
-            if self._client is None:
-                self._client = self._connect()
+            with self._connecting:  # a client takes longer to make than a dozen objects to write
+                if self._client is None:
+                    self._client = self._connect()
             return getattr(self._client, operation)(Bucket=self._bucket, **arguments)
         except Exception as error:
             raise translate(error) from error

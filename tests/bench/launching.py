@@ -38,6 +38,12 @@ def ours(load: Load, limit: float) -> Figures:
         return our_resume(load, root, found, stub, limit)
 
 
+def floor(load: Load) -> float:
+    """Seconds that EC2's own rate of starting instances takes, whoever asks."""
+    at_once, per_second = arena.RAISED["RunInstances"]
+    return max(0.0, (load.nodes - at_once) / per_second)
+
+
 def our_resume(load: Load, root: Path, found: Arena, stub: scontrol.Stub, limit: float) -> Figures:
     argv = [contest.our_python(), "-I", str(contest.HERE / "ours.py"), "resume", str(root)]
     environment = contest.environment(

@@ -54,6 +54,17 @@ def ratio(ours: Sequence[Figures], peers: Sequence[Figures]) -> list[str]:
     return ["  ratio", f"{wall:.2f}", f"{cpu:.2f}", "", f"{calls:.2f}", "", "", "", ""]
 
 
+def floor(seconds: float, ours: Sequence[Figures], peers: Sequence[Figures]) -> list[list[str]]:
+    """EC2's own share of the wall time, and the ratio of what each takes above it."""
+    rest = [""] * (len(COLUMNS) - 2)
+    rows = [["  floor: EC2's rate", f"{seconds:.1f}", *rest]]
+    if all(one.done for one in (*ours, *peers)):
+        mine, theirs = _median(ours, "wall") - seconds, _median(peers, "wall") - seconds
+        said = f"{mine:.1f} : {theirs:.1f} = {mine / theirs:.2f}" if theirs > 0 else "?"
+        rows.append(["  above the floor", said, *rest])
+    return rows
+
+
 def _median(runs: Sequence[Figures], name: str) -> float:
     return statistics.median(getattr(one, name) for one in runs)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -15,57 +14,72 @@ REPEATS = 15
 BARE = "pass"
 OURS = """
 import sys; sys.path.insert(0, {root!r})
+import os, time
 from pathlib import Path
-import slurmplugins.resume, slurmplugins.detach
-from slurmplugins import bursting, config, resume_file, runtime
-config.load(Path({burst!r}))
-asks = resume_file.asks(Path({resume!r}).read_bytes(), {hostlist!r})
-assert len(asks) == 500 and "boto3" not in sys.modules
+
+def spent():
+    os.write(1, str(time.process_time()).encode())
+    os._exit(0)
+
+class AtBoto3:
+    def find_spec(self, name, path=None, target=None):
+        if name in {{"boto3", "botocore"}}:
+            spent()
+
+sys.meta_path.insert(0, AtBoto3())
+sys.argv = ["slurm-resume", {hostlist!r}]
+from slurmplugins import resume, detach
+detach.in_background = lambda: True  # it is measured itself, not its child
+from slurmplugins import paths
+here = Path({place!r})
+paths.BURST, paths.STATE, paths.LOGS = here / "burst.json", here / "state", here / "logs"
+if {parsed!r}:
+    from slurmplugins import runtime
+    runtime.check_cluster = lambda *_: spent()  # what assemble does when all is parsed
+resume.main()
 """
+"""ResumeProgram's own `main`, stopped when all is parsed, or when it is about to load boto3."""
 PEER = "import slurm_plugin.resume"
 RETURNS = "import sys; sys.path.insert(0, {root!r}); import slurmplugins.resume as m; m.main()"
 SPENT = "\nimport time; print(time.process_time())"
 
 
-def costs() -> dict[str, float]:
-    """Milliseconds, medians: CPU to parsed, for the peer CPU to imported, wall until returned."""
+def costs() -> dict[str, list[float]]:
+    """Milliseconds: CPU to parsed and to boto3, for the peer CPU to imported, wall to returned."""
     load = ask.Load(500, 8)
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
         ask.write_ours(root, load, "subnet-a", Path("/usr/bin"))
-        values = {
-            "root": str(contest.ROOT),
-            "burst": str(root / "burst.json"),
-            "resume": str(root / "resume.json"),
-            "hostlist": load.hostlist(ask.OUR_POOL),
-        }
-        ours = contest.our_python()
-        return {
-            "bare": _cpu([ours, "-I", "-c", BARE + SPENT]),
-            "ours": _cpu([ours, "-I", "-c", OURS.format(**values) + SPENT]),
-            "peer": _cpu([contest.peer_python(), "-I", "-c", PEER + SPENT]),
-            "returns": _returns(values["root"], root / "resume.json", values["hostlist"]),
-        }
-
-
-def _cpu(argv: list[str]) -> float:
-    taken = []
-    for _ in range(REPEATS):
-        done = subprocess.run(argv, capture_output=True, check=True, text=True)
-        taken.append(float(done.stdout.split()[-1]) * 1000)
-    return statistics.median(taken)
-
-
-def _returns(root: str, resume: Path, hostlist: str) -> float:
-    """Wall clock until slurmctld has its process back; what goes on behind it finds no cluster."""
-    taken = []
-    for _ in range(REPEATS):
-        began = time.monotonic()
-        subprocess.run(
-            [sys.executable, "-I", "-c", RETURNS.format(root=root), hostlist],
-            env={"SLURM_RESUME_FILE": str(resume)},
-            capture_output=True,
-            check=True,
+        hostlist, here = load.hostlist(ask.OUR_POOL), str(contest.ROOT)
+        parsed, loaded = (
+            OURS.format(root=here, place=place, hostlist=hostlist, parsed=stop)
+            for stop in (True, False)
         )
-        taken.append((time.monotonic() - began) * 1000)
-    return statistics.median(taken)
+        ours = contest.our_python()
+        programs = {
+            "bare": [ours, "-I", "-c", BARE + SPENT],
+            "parsed": [ours, "-I", "-c", parsed],
+            "loaded": [ours, "-I", "-c", loaded],
+            "peer": [contest.peer_python(), "-I", "-c", PEER + SPENT],
+        }
+        environment = {"SLURM_RESUME_FILE": str(root / "resume.json")}
+        # In turns, so that a busy moment of the machine is a busy moment for all.
+        taken: dict[str, list[float]] = {name: [] for name in (*programs, "returns")}
+        for _ in range(REPEATS):
+            for name, argv in programs.items():
+                taken[name].append(_cpu(argv, environment))
+            taken["returns"].append(_returns(here, hostlist, environment))
+        return taken
+
+
+def _cpu(argv: list[str], environment: dict[str, str]) -> float:
+    done = subprocess.run(argv, env=environment, capture_output=True, check=True, text=True)
+    return float(done.stdout.split()[-1]) * 1000
+
+
+def _returns(root: str, hostlist: str, environment: dict[str, str]) -> float:
+    """Wall clock until slurmctld has its process back; what goes on behind it finds no cluster."""
+    began = time.monotonic()
+    argv = [sys.executable, "-I", "-c", RETURNS.format(root=root), hostlist]
+    subprocess.run(argv, env=environment, capture_output=True, check=True)
+    return (time.monotonic() - began) * 1000

@@ -324,6 +324,12 @@ class FakeStore:
         self.puts = 0
         self.broken = False
 
+    def create(self, key: str, value: Mapping[str, object]) -> bool:
+        if key in self.objects and not self.broken:
+            return False
+        self.put(key, value)
+        return True
+
     def put(self, key: str, value: Mapping[str, object]) -> None:
         if self.broken:
             raise codes.error("Unreachable", "no answer")

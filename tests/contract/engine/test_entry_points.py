@@ -59,12 +59,14 @@ def test_before_it_forks_resume_imports_next_to_nothing():
     assert not loaded & {"boto3", "json", "re", "subprocess", "pathlib", "typing", "logging"}
 
 
-def test_what_runs_before_boto3_is_needed_does_not_import_it():
+def test_before_the_ask_is_understood_neither_boto3_nor_the_cloud_is_imported():
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); import slurmplugins.runtime,"
-        " slurmplugins.bursting, slurmplugins.resume_file; print(' '.join(sys.modules))"
+        " slurmplugins.resume_file; print(' '.join(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
     )
-    assert not {name for name in done.stdout.split() if name.startswith("boto")}
+    loaded = set(done.stdout.split())
+    assert not {name for name in loaded if name.startswith(("boto", "slurmplugins.cloud."))}
+    assert not loaded & {"subprocess", "logging", "slurmplugins.journal", "slurmplugins.slurm"}

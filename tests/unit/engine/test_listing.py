@@ -94,7 +94,18 @@ def test_what_becomes_an_instance_is_made_of_fields_that_are_read():
         assert recorder.asked <= listing.READ
 
 
-@pytest.mark.parametrize("body", [b"", b"<", BODY.replace(b"2026-11-21T10:00:00.000Z", b"soon")])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<",
+        BODY.replace(b"2026-11-21T10:00:00.000Z", b"soon"),
+        BODY.replace(b"DescribeInstancesResponse", b"Response"),
+        BODY.replace(
+            b"<DescribeInstancesResponse xmlns", b'<DescribeInstancesResponse a="b" xmlns'
+        ),
+    ],
+)
 def test_what_it_can_not_read_is_left_to_botocore(body: bytes):
     answer: dict[str, Any] = {"status_code": 200, "body": body}
     found: dict[str, Any] = {}

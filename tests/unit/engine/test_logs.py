@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from slurmplugins import decisions, log
+import pytest
+
+from slurmplugins import decisions, facts, log, log_lines, names
 from slurmplugins.log import Log
 from tests.fakes.clock import FakeClock
 
@@ -46,3 +48,54 @@ def test_decisions_are_found_across_the_turn_of_the_file_oldest_first(tmp_path: 
     found = decisions.about(path, lambda item: item["node"] == "a")
     assert [item["n"] for item in found] == [1, 2]
     assert decisions.about(tmp_path / "absent", lambda _: True) == ()
+
+
+SCATTERED = names.expand("gpu-[" + ",".join(str(number) for number in range(1, 8000, 2)) + "]")
+JOBS = list(range(100_000, 103_000))
+
+
+def logged(**fields: object) -> list[str]:
+    lines: list[str] = []
+    Log(lines.append, FakeClock()).info("launched", **fields)
+    return lines
+
+
+@pytest.mark.parametrize("nodes", [SCATTERED, names.compress(SCATTERED)], ids=["list", "hostlist"])
+def test_a_long_line_becomes_several_and_none_of_its_nodes_and_jobs_is_lost(nodes: object):
+    lines = logged(nodes=nodes, jobs=JOBS, attempt="a1", message="x" * 9000)
+    assert all(len(line) <= log_lines.LONGEST + 1 for line in lines)
+    records = [json.loads(line) for line in lines]
+    assert [item["part"] for item in records] == list(range(1, len(records) + 1))
+    assert {item["attempt"] for item in records} == {"a1"}
+    assert list(dict.fromkeys(job for item in records for job in item["jobs"])) == JOBS
+    for node in (SCATTERED[0], SCATTERED[1999], SCATTERED[-1]):
+        assert any(facts.concerns(item, facts.Subject(node=node)) for item in records)
+
+
+def test_what_is_short_stands_on_every_line_of_an_event():
+    records = [json.loads(line) for line in logged(nodes="gpu-[1-3000]", jobs=JOBS)]
+    assert len(records) > 1
+    assert all(item["nodes"] == "gpu-[1-3000]" for item in records)
+
+
+def test_a_short_event_is_one_line_and_says_nothing_of_parts():
+    (line,) = logged(nodes="gpu-[1-3]", jobs=[7])
+    assert "part" not in json.loads(line)
+
+
+@pytest.mark.parametrize("message", ["x" * 100_000, "gpu-[" * 2000, "gpu-1," * 20_000])
+def test_free_text_is_cut_whatever_it_looks_like(message: str):
+    assert sum(map(len, logged(message=message))) < 3 * log_lines.LONGEST
+
+
+def test_a_decision_of_several_lines_is_told_once(tmp_path: Path):
+    path = tmp_path / "decisions.jsonl"
+    lines = logged(nodes="gpu-[1-3000]", jobs=JOBS, attempt="a1")
+    again = logged(nodes="gpu-[1-3000]", jobs=[7], attempt="a2")
+    path.write_text("".join(lines + again + lines))
+    found = decisions.about(path, lambda item: facts.concerns(item, facts.Subject(node="gpu-9")))
+    assert [item["attempt"] for item in found] == ["a1", "a2", "a1"]
+    (last,) = decisions.about(path, lambda item: facts.concerns(item, facts.Subject(job=JOBS[-1])))[
+        :1
+    ]
+    assert last["part"] == len(lines)

@@ -65,9 +65,20 @@ def test_malformed_hostlists_are_refused(hostlist: str):
         names.expand(hostlist)
 
 
-def test_expansion_is_bounded():
-    with pytest.raises(BadName, match="more than"):
-        names.expand("gpu-[000000-999999]")
+@pytest.mark.parametrize(
+    "hostlist",
+    ["gpu-[000000-999999]", "gpu-[1-2,000000-999999]", "gpu-[1-3],gpu-4", "gpu-1,gpu-2,gpu-[3-4]"],
+)
+def test_expansion_is_bounded(hostlist: str):
+    with pytest.raises(BadName, match="more than 3"):
+        names.expand(hostlist, limit=3)
+
+
+@pytest.mark.parametrize(
+    "hostlist", ["gpu-[1-3]", "gpu-[1,2-3]", "gpu-1,gpu-[2-3]", "gpu-[1-2],gpu-3"]
+)
+def test_as_many_as_are_allowed_are_expanded(hostlist: str):
+    assert names.expand(hostlist, limit=3) == ("gpu-1", "gpu-2", "gpu-3")
 
 
 def test_pool_is_the_part_before_the_number():

@@ -12,6 +12,8 @@ from slurmplugins.cloud import codes
 from slurmplugins.errors import CloudUnreachable, SlurmUnreachable
 from slurmplugins.memory import LastPass, Memory
 from slurmplugins.model import EndCause, Instance, InstanceState, JobAsk, Lifecycle
+from tests.fakes.boundaries import Killed
+from tests.fakes.cloud import FakeStore
 from tests.fakes.engine import Bench, burst
 
 if TYPE_CHECKING:
@@ -173,6 +175,39 @@ def test_an_unchanged_machine_is_written_once(bench: Bench):
     before = bench.store.puts
     passes(bench, 60)
     assert bench.store.puts == before
+
+
+def test_a_machine_seen_first_is_written_in_one_call(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(FakeStore, "get")
+    up(bench)
+    passes(bench, 15)
+    assert (len(bench.store.objects), bench.store.puts) == (2, 2)
+
+
+def test_what_a_pass_wrote_before_it_died_is_not_written_over(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    def dies(*_: object) -> None:
+        raise Killed
+
+    up(bench)
+    with monkeypatch.context() as fatal:
+        fatal.setattr(Memory, "save", dies)
+        with pytest.raises(Killed):
+            passes(bench, 15)
+    before = dict(bench.store.objects)
+    assert before
+    passes(bench, 60)
+    assert bench.store.objects == before
+
+
+def test_a_pass_that_learned_nothing_leaves_its_memory_as_it_is(bench: Bench):
+    up(bench)
+    passes(bench, 60)
+    path = bench.engine.state / "reconcile.json"
+    before = path.stat()
+    passes(bench, 60)
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
 def test_what_could_not_be_written_is_written_later(bench: Bench):

@@ -1,0 +1,26 @@
+"""How boto3 clients are made."""
+
+from __future__ import annotations
+
+import pytest
+from botocore.loaders import Loader
+
+from slurmplugins.cloud.session import client
+
+HERE = "http://127.0.0.1:1"
+
+
+@pytest.fixture(autouse=True)
+def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+
+
+@pytest.mark.parametrize("service", ["ec2", "s3", "secretsmanager"])
+def test_a_client_is_made_without_listing_botocores_services(
+    service: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delattr(Loader, "list_available_services")
+    made = client(service, "eu-central-1", HERE)
+    assert made.meta.service_model.service_name == service
+    assert (made.meta.region_name, made.meta.endpoint_url) == ("eu-central-1", HERE)
