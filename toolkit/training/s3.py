@@ -17,7 +17,14 @@ from typing import Any
 
 from toolkit.training import manifest
 from toolkit.training.manifest import COMMITTED, MANIFEST, Manifest
-from toolkit.training.shard import BLOCK, Corrupt, FileEntry, HashingWriter, VerifiedReader
+from toolkit.training.shard import (
+    BLOCK,
+    Corrupt,
+    FileEntry,
+    HashingWriter,
+    read_block,
+    read_file,
+)
 from toolkit.training.tiers import NAME
 
 _AT_ONCE = 4  # parts under way: 64 MiB of memory, and enough to fill most machines' network
@@ -45,8 +52,7 @@ class S3Tier:
             if self._size(folder.name, entry.name) == entry.size:
                 continue  # an object appears whole or not at all
             if len(entry.blocks) <= 1:
-                with VerifiedReader(folder, entry) as stream:
-                    self._put(folder.name, entry.name, stream.read())
+                self._put(folder.name, entry.name, read_file(folder, entry))
             else:
                 self._upload(folder, entry)
 
@@ -89,15 +95,12 @@ class S3Tier:
         upload, parts = self._begun(key)
 
         def send(number: int) -> None:
-            with VerifiedReader(folder, entry) as stream:
-                stream.seek(number * BLOCK)
-                content = stream.read(entry.block_size(number))
             answer = self._s3.upload_part(
                 Bucket=self._bucket,
                 Key=key,
                 UploadId=upload,
                 PartNumber=number + 1,
-                Body=content,
+                Body=read_block(folder, entry, number),
                 ChecksumSHA256=_base64(entry.blocks[number]),
             )
             parts[number] = answer["ETag"]

@@ -6,19 +6,22 @@ bytes is the one that the last copy of them is held to. `sha256` of a file is th
 blocks' hashes; for a file of one block or less, S3's composite checksum without its "-1".
 """
 
-import functools
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from toolkit.training.blockwork import Buffers, lanes, threads
+
 BLOCK = 16 << 20  # S3 takes parts of 5 MiB and more, and 10,000 of them: 156 GiB a file
-_ALONE = 1 << 20  # less than this is hashed sooner than it is handed to another thread
+HASH = "sha256"
+_KEPT = 4  # blocks that a reader keeps beside those it reads ahead
 
 
 class Corrupt(Exception):  # noqa: N818  # reads as what it is at every raise and except
@@ -46,30 +49,39 @@ class FileEntry:
 class HashingWriter:
     """A binary file for writing that knows the hashes of its content; on disk when closed.
 
-    Large writes are hashed by other threads while the disk takes them.
+    A block is copied, and is the caller's again on return. Other threads write and hash it while
+    the caller makes the next one; what goes wrong there is raised by a later write, or at the end.
     """
 
     def __init__(self, path: Path) -> None:
         self._path, self._size = path, 0
-        self._blocks: list[Any] = []  # hashes; the last one may still grow
+        self._digests: list[bytes] = []
+        self._buffers = Buffers(BLOCK)
+        self._block = memoryview(b"")  # what is being filled
+        self._under_way: deque[tuple[Future[bytes], memoryview]] = deque()
         # Exclusive: a checkpoint's folder is new, nothing in it is ever written twice.
-        self._stream: IO[bytes] = path.open("xb")
+        self._stream: IO[bytes] = path.open("xb", buffering=0)
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
-        hashing = self._hash(view)
-        try:
-            self._stream.write(view)
-        finally:
-            for work in hashing:  # the bytes are the caller's again on return
-                work.result()
-        return len(view)
+        size = len(view)
+        while view:
+            at = self._size % BLOCK
+            if at == 0:
+                self._block = self._free()
+            piece, view = view[: BLOCK - at], view[BLOCK - at :]
+            self._block[at : at + len(piece)] = piece
+            self._size += len(piece)
+            if self._size % BLOCK == 0:
+                work = threads().submit(self._put, self._block, self._size - BLOCK)
+                self._under_way.append((work, self._block))
+        return size
 
     def tell(self) -> int:
         return self._size
 
     def flush(self) -> None:
-        self._stream.flush()
+        """The context's end flushes."""
 
     def fileno(self) -> int:
         return self._stream.fileno()
@@ -78,7 +90,8 @@ class HashingWriter:
         """The context's end closes; writers that close by themselves close nothing."""
 
     def entry(self) -> FileEntry:
-        return FileEntry.of(self._path.name, self._size, [b.digest() for b in self._blocks])
+        """What was written, once the context has ended."""
+        return FileEntry.of(self._path.name, self._size, self._digests)
 
     def __enter__(self) -> Self:
         return self
@@ -87,35 +100,56 @@ class HashingWriter:
         self, kind: type[BaseException] | None, _: object, __: TracebackType | None
     ) -> None:
         with self._stream:
-            if kind is None:
-                self._stream.flush()
-                os.fsync(self._stream.fileno())
+            try:
+                if kind is None:
+                    self._finish()
+            finally:
+                wait([work for work, _ in self._under_way])  # the descriptor is theirs until then
 
-    def _hash(self, view: memoryview) -> list[Future[None]]:
-        """Take `view` up into the hashes; what is still to be waited for."""
-        work: list[Future[None]] = []
-        while view:
-            if self._size % BLOCK == 0:
-                self._blocks.append(hashlib.sha256())
-            room = BLOCK - self._size % BLOCK
-            piece, view = view[:room], view[room:]
-            self._size += len(piece)
-            if len(piece) < _ALONE:
-                self._blocks[-1].update(piece)
-            else:
-                work.append(_threads().submit(self._blocks[-1].update, piece))
-        return work
+    def _finish(self) -> None:
+        left = self._size % BLOCK
+        last = [self._put(self._block[:left], self._size - left)] if left else []
+        while self._under_way:
+            self._land()
+        self._digests += last
+        os.fsync(self._stream.fileno())
+
+    def _free(self) -> memoryview:
+        """Memory for the next block; waits where the disk, or the hashing, is too far behind."""
+        if len(self._under_way) > lanes():
+            self._land()
+        return self._buffers.take()
+
+    def _land(self) -> None:
+        work, buffer = self._under_way[0]
+        self._digests.append(work.result())
+        self._under_way.popleft()
+        self._buffers.give(buffer)
+
+    def _put(self, block: memoryview, offset: int) -> bytes:
+        descriptor, done = self._stream.fileno(), 0
+        while done < len(block):
+            done += os.pwrite(descriptor, block[done:], offset + done)
+        # Linux begins to write it back, and waits for nothing: the disk works while we hash.
+        os.posix_fadvise(descriptor, offset, len(block), os.POSIX_FADV_DONTNEED)
+        return hashlib.sha256(block).digest()
 
 
 class VerifiedReader(io.RawIOBase):
-    """A committed file for reading. No byte is given out whose block is not what was written."""
+    """A committed file for reading. No byte is given out whose block is not what was written.
 
-    def __init__(self, folder: Path, entry: FileEntry) -> None:
+    Read in order, the next blocks are read and hashed by other threads meanwhile. `good` is called
+    with the number of each block that was found to be as it was written.
+    """
+
+    def __init__(
+        self, folder: Path, entry: FileEntry, good: Callable[[int], object] = lambda _: None
+    ) -> None:
         super().__init__()
-        self._folder, self._entry = folder, entry
+        self._entry, self._good = entry, good
         self._position, self._held = 0, -1
-        self._block = b""
-        self._stream = _open(folder, entry)
+        self._block = memoryview(b"")
+        self._blocks = _Blocks(folder, entry)
 
     def readable(self) -> bool:
         return True
@@ -138,7 +172,7 @@ class VerifiedReader(io.RawIOBase):
         done = 0
         while done < wanted:
             number, offset = divmod(self._position, BLOCK)
-            piece = memoryview(self._hold(number))[offset : offset + wanted - done]
+            piece = self._hold(number)[offset : offset + wanted - done]
             target[done : done + len(piece)] = piece
             done += len(piece)
             self._position += len(piece)
@@ -151,14 +185,66 @@ class VerifiedReader(io.RawIOBase):
         return bytes(content)
 
     def close(self) -> None:
-        self._stream.close()
+        self._blocks.close()
         super().close()
 
-    def _hold(self, number: int) -> bytes:
+    def _hold(self, number: int) -> memoryview:
         if number != self._held:
-            self._block = _read_block(self._folder, self._entry, self._stream.fileno(), number)
+            self._block = self._blocks.get(number, ahead=number == self._held + 1)
             self._held = number
+            self._good(number)
         return self._block
+
+
+class _Blocks:
+    """The checked blocks of one file; raises Corrupt for one that is not as it was written.
+
+    A few are kept. torch reads a tensor's end first, then its beginning and from there on: what
+    lies lowest is what it comes back to last.
+    """
+
+    def __init__(self, folder: Path, entry: FileEntry) -> None:
+        self._folder, self._entry = folder, entry
+        self._buffers = Buffers(BLOCK)
+        self._kept: dict[int, Future[memoryview]] = {}
+        self._stream = _open(folder, entry)
+
+    def get(self, number: int, *, ahead: bool) -> memoryview:
+        """A block, good until the next call. `ahead`: those behind it are wanted next."""
+        last = min(number + lanes(), len(self._entry.blocks) - 1) if ahead else number
+        missing = [other for other in range(number, last + 1) if other not in self._kept]
+        self._make_room(len(missing), number, last)
+        for other in missing:
+            self._kept[other] = threads().submit(self._read, other, self._buffers.take())
+        return self._kept[number].result()[: self._entry.block_size(number)]
+
+    def _make_room(self, wanted: int, first: int, last: int) -> None:
+        while len(self._kept) + wanted > lanes() + _KEPT:
+            others = [number for number in self._kept if not first <= number <= last]
+            done = self._kept.pop(min(others) if min(others) < first else max(others))
+            if done.exception() is None:
+                self._buffers.give(done.result())
+
+    def close(self) -> None:
+        wait(self._kept.values())  # the descriptor is theirs until then
+        self._stream.close()
+
+    def _read(self, number: int, buffer: memoryview) -> memoryview:
+        block = buffer[: self._entry.block_size(number)]
+        name = f"{self._folder.name}/{self._entry.name}"
+        done = 0
+        try:
+            while done < len(block):  # a network filesystem may give less at a time
+                offset = number * BLOCK + done
+                got = os.preadv(self._stream.fileno(), [block[done:]], offset)
+                if not got:
+                    break
+                done += got
+        except OSError as error:
+            raise Corrupt(f"{name}: can't be read: {error.strerror}") from error
+        if hashlib.sha256(block[:done]).hexdigest() != self._entry.blocks[number]:
+            raise Corrupt(f"{name}: content differs from what was written")
+        return buffer
 
 
 def read_file(folder: Path, entry: FileEntry) -> bytes:
@@ -167,25 +253,37 @@ def read_file(folder: Path, entry: FileEntry) -> bytes:
         return stream.read()
 
 
-def verify_file(folder: Path, entry: FileEntry) -> None:
-    """Read a file and compare every block with what was written. Raises Corrupt."""
-    for _ in blocks(folder, entry):
+def read_block(folder: Path, entry: FileEntry, number: int) -> bytes:
+    """One block of a file, checked. Raises Corrupt."""
+    blocks = _Blocks(folder, entry)
+    try:
+        return bytes(blocks.get(number, ahead=False))
+    finally:
+        blocks.close()
+
+
+def verify_file(folder: Path, entry: FileEntry, numbers: Sequence[int] | None = None) -> None:
+    """Read a file, or some of its blocks, and compare with what was written. Raises Corrupt."""
+    for _ in blocks(folder, entry, numbers):
         pass
 
 
-def blocks(folder: Path, entry: FileEntry) -> Iterable[bytes]:
-    """The checked blocks of a file in order, read ahead by other threads. Raises Corrupt."""
-    with _open(folder, entry) as stream:
-        read: Callable[[int], bytes] = functools.partial(
-            _read_block, folder, entry, stream.fileno()
-        )
-        waiting: list[Future[bytes]] = []
-        for number in range(len(entry.blocks)):
-            waiting.append(_threads().submit(read, number))
-            if len(waiting) > _cores():
-                yield waiting.pop(0).result()
-        for work in waiting:
-            yield work.result()
+def check_size(folder: Path, entry: FileEntry) -> None:
+    """That the file is there and as large as it was written. Raises Corrupt."""
+    _open(folder, entry).close()
+
+
+def blocks(
+    folder: Path, entry: FileEntry, numbers: Sequence[int] | None = None
+) -> Iterator[memoryview]:
+    """The checked blocks of a file, each overwritten by the next. Raises Corrupt."""
+    every = range(len(entry.blocks)) if numbers is None else numbers
+    found = _Blocks(folder, entry)
+    try:
+        for before, number in zip((-1, *every), every, strict=False):
+            yield found.get(number, ahead=number == before + 1)
+    finally:
+        found.close()
 
 
 def _open(folder: Path, entry: FileEntry) -> IO[bytes]:
@@ -198,33 +296,3 @@ def _open(folder: Path, entry: FileEntry) -> IO[bytes]:
         stream.close()
         raise Corrupt(f"{folder.name}/{entry.name}: {size} bytes, {entry.size} were written")
     return stream
-
-
-def _read_block(folder: Path, entry: FileEntry, descriptor: int, number: int) -> bytes:
-    try:
-        content = _pread(descriptor, entry.block_size(number), number * BLOCK)
-    except OSError as error:
-        raise Corrupt(f"{folder.name}/{entry.name}: can't be read: {error.strerror}") from error
-    if hashlib.sha256(content).hexdigest() != entry.blocks[number]:
-        raise Corrupt(f"{folder.name}/{entry.name}: content differs from what was written")
-    return content
-
-
-def _pread(descriptor: int, size: int, offset: int) -> bytes:
-    content = os.pread(descriptor, size, offset)
-    while len(content) < size:  # a network filesystem may give less at a time
-        more = os.pread(descriptor, size - len(content), offset + len(content))
-        if not more:
-            break
-        content += more
-    return content
-
-
-@functools.cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_cores(), thread_name_prefix="hashing")
-
-
-@functools.cache
-def _cores() -> int:
-    return max(1, min(4, len(os.sched_getaffinity(0))))
