@@ -78,7 +78,9 @@ class Copies:
     def _prune(self, tier: Tier, distrusted: Collection[str]) -> None:
         names = sorted(tier.names(), key=number)
         trusted = [name for name in names if name not in distrusted][-self._keep :]
-        for name in names:
+        # What a kill left half done is of no use once a newer one is there, and is paid for.
+        left = [name for name in tier.unfinished() if names and number(name) < number(names[-1])]
+        for name in (*left, *names):
             if name not in trusted:
                 tier.remove(name)
 

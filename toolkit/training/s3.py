@@ -40,12 +40,13 @@ class S3Tier:
         self._made = client
 
     def names(self) -> list[str]:
-        pages = self._s3.get_paginator("list_objects_v2").paginate(
-            Bucket=self._bucket, Prefix=f"{self._prefix}/"
-        )
-        keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
-        folders = [key.split("/")[-2] for key in keys if key.endswith(f"/{COMMITTED}")]
+        folders = [_folder(key) for key in self._keys("") if key.endswith(f"/{COMMITTED}")]
         return [name for name in folders if NAME.fullmatch(name)]
+
+    def unfinished(self) -> list[str]:
+        begun = [upload["Key"] for upload in self._uploads(f"{self._prefix}/")]
+        every = {_folder(key) for key in (*self._keys(""), *begun)}
+        return sorted(name for name in every - set(self.names()) if NAME.fullmatch(name))
 
     def push(self, folder: Path, entries: Iterable[FileEntry]) -> None:
         for entry in entries:
@@ -83,12 +84,8 @@ class S3Tier:
             self._s3.abort_multipart_upload(
                 Bucket=self._bucket, Key=upload["Key"], UploadId=upload["UploadId"]
             )
-        pages = self._s3.get_paginator("list_objects_v2").paginate(
-            Bucket=self._bucket, Prefix=prefix
-        )
-        for page in pages:
-            for item in page.get("Contents", []):
-                self._s3.delete_object(Bucket=self._bucket, Key=item["Key"])
+        for key in self._keys(f"{name}/"):
+            self._s3.delete_object(Bucket=self._bucket, Key=key)
 
     def _upload(self, folder: Path, entry: FileEntry) -> None:
         key = self._key(folder.name, entry.name)
@@ -130,6 +127,12 @@ class S3Tier:
         )
         return made["UploadId"], {}
 
+    def _keys(self, prefix: str) -> list[str]:
+        pages = self._s3.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=f"{self._prefix}/{prefix}"
+        )
+        return [item["Key"] for page in pages for item in page.get("Contents", [])]
+
     def _uploads(self, prefix: str) -> list[dict[str, Any]]:
         pages = self._s3.get_paginator("list_multipart_uploads").paginate(
             Bucket=self._bucket, Prefix=prefix
@@ -166,6 +169,10 @@ class S3Tier:
 
             self._made = boto3.client("s3")
         return self._made
+
+
+def _folder(key: str) -> str:
+    return key.split("/")[-2]
 
 
 def _base64(digest: str) -> str:
