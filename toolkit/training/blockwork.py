@@ -1,4 +1,4 @@
-"""Threads and memory for work on blocks: writing, reading ahead and hashing, outside the GIL."""
+"""Threads and memory for work on blocks: hashing and reading ahead, outside the GIL."""
 
 import functools
 import mmap

@@ -9,7 +9,6 @@ blocks' hashes; for a file of one block or less, S3's composite checksum without
 import hashlib
 import io
 import os
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from toolkit.training.blockwork import Buffers, lanes, threads
 
 BLOCK = 16 << 20  # S3 takes parts of 5 MiB and more, and 10,000 of them: 156 GiB a file
 HASH = "sha256"
+_LARGE = 1 << 20
 _KEPT = 4  # blocks that a reader keeps beside those it reads ahead
 
 
@@ -49,36 +49,29 @@ class FileEntry:
 class HashingWriter:
     """A binary file for writing that knows the hashes of its content; on disk when closed.
 
-    A block is copied, and is the caller's again on return. Other threads write and hash it while
-    the caller makes the next one; what goes wrong there is raised by a later write, or at the end.
+    Other threads hash a large piece while it is written; on return it is the caller's again.
+    Small ones are gathered first.
     """
 
     def __init__(self, path: Path) -> None:
         self._path, self._size = path, 0
-        self._digests: list[bytes] = []
-        self._buffers = Buffers(BLOCK)
-        self._block = memoryview(b"")  # what is being filled
-        self._under_way: deque[tuple[Future[bytes], memoryview]] = deque()
+        self._small = bytearray()
+        self._blocks: list[Any] = []  # hashes; the last one may still grow
         # Exclusive: a checkpoint's folder is new, nothing in it is ever written twice.
         self._stream: IO[bytes] = path.open("xb", buffering=0)
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
-        size = len(view)
-        while view:
-            at = self._size % BLOCK
-            if at == 0:
-                self._block = self._free()
-            piece, view = view[: BLOCK - at], view[BLOCK - at :]
-            self._block[at : at + len(piece)] = piece
-            self._size += len(piece)
-            if self._size % BLOCK == 0:
-                work = threads().submit(self._put, self._block, self._size - BLOCK)
-                self._under_way.append((work, self._block))
-        return size
+        if len(view) < _LARGE:
+            self._small += view
+        if len(view) >= _LARGE or len(self._small) >= _LARGE:
+            self._drain()
+        if len(view) >= _LARGE:
+            self._put(view)
+        return len(view)
 
     def tell(self) -> int:
-        return self._size
+        return self._size + len(self._small)
 
     def flush(self) -> None:
         """The context's end flushes."""
@@ -91,7 +84,7 @@ class HashingWriter:
 
     def entry(self) -> FileEntry:
         """What was written, once the context has ended."""
-        return FileEntry.of(self._path.name, self._size, self._digests)
+        return FileEntry.of(self._path.name, self._size, [b.digest() for b in self._blocks])
 
     def __enter__(self) -> Self:
         return self
@@ -100,39 +93,40 @@ class HashingWriter:
         self, kind: type[BaseException] | None, _: object, __: TracebackType | None
     ) -> None:
         with self._stream:
-            try:
-                if kind is None:
-                    self._finish()
-            finally:
-                wait([work for work, _ in self._under_way])  # the descriptor is theirs until then
+            if kind is None:
+                self._drain()
+                os.fsync(self._stream.fileno())
 
-    def _finish(self) -> None:
-        left = self._size % BLOCK
-        last = [self._put(self._block[:left], self._size - left)] if left else []
-        while self._under_way:
-            self._land()
-        self._digests += last
-        os.fsync(self._stream.fileno())
+    def _drain(self) -> None:
+        small, self._small = self._small, bytearray()
+        self._put(memoryview(small))
 
-    def _free(self) -> memoryview:
-        """Memory for the next block; waits where the disk, or the hashing, is too far behind."""
-        if len(self._under_way) > lanes():
-            self._land()
-        return self._buffers.take()
+    def _put(self, view: memoryview) -> None:
+        descriptor, offset, done = self._stream.fileno(), self._size, 0
+        hashing = self._hash(view)
+        try:
+            while done < len(view):
+                done += os.pwrite(descriptor, view[done:], offset + done)
+            # Linux begins to write it back and waits for nothing: the disk works while we go on.
+            os.posix_fadvise(descriptor, offset, len(view), os.POSIX_FADV_DONTNEED)
+        finally:
+            for work in hashing:  # the bytes are the caller's again on return
+                work.result()
 
-    def _land(self) -> None:
-        work, buffer = self._under_way[0]
-        self._digests.append(work.result())
-        self._under_way.popleft()
-        self._buffers.give(buffer)
-
-    def _put(self, block: memoryview, offset: int) -> bytes:
-        descriptor, done = self._stream.fileno(), 0
-        while done < len(block):
-            done += os.pwrite(descriptor, block[done:], offset + done)
-        # Linux begins to write it back, and waits for nothing: the disk works while we hash.
-        os.posix_fadvise(descriptor, offset, len(block), os.POSIX_FADV_DONTNEED)
-        return hashlib.sha256(block).digest()
+    def _hash(self, view: memoryview) -> list[Future[None]]:
+        """Take `view` up into the hashes; what is still to be waited for."""
+        work: list[Future[None]] = []
+        while view:
+            if self._size % BLOCK == 0:
+                self._blocks.append(hashlib.sha256())
+            room = BLOCK - self._size % BLOCK
+            piece, view = view[:room], view[room:]
+            self._size += len(piece)
+            if len(piece) < _LARGE:  # hashed sooner than handed to another thread
+                self._blocks[-1].update(piece)
+            else:
+                work.append(threads().submit(self._blocks[-1].update, piece))
+        return work
 
 
 class VerifiedReader(io.RawIOBase):

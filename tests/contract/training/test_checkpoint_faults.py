@@ -86,7 +86,8 @@ def saved(kind, tmp_path_factory):
 def small_blocks(monkeypatch):
     """Several blocks to a file."""
     for module in (shard, manifest):
-        monkeypatch.setattr(module, "BLOCK", 4000)
+        monkeypatch.setattr(module, "BLOCK", 8000)
+    monkeypatch.setattr(shard, "_LARGE", 4000)
 
 
 @pytest.fixture
@@ -242,6 +243,7 @@ def test_state_of_many_blocks_comes_back(tmp_path, small_blocks, kind):
 
 def test_files_of_many_blocks_are_hashed_alike_however_they_are_written(tmp_path, monkeypatch):
     monkeypatch.setattr(shard, "BLOCK", 1000)
+    monkeypatch.setattr(shard, "_LARGE", 300)
     content = os.urandom(12_345)
     entries = []
     for name, size in (("a", 1), ("b", 250), ("c", 999), ("d", 1000), ("e", 5000), ("f", 12_345)):
