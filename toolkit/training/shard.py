@@ -10,18 +10,17 @@ import hashlib
 import io
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from toolkit.training.blockwork import Buffers, lanes, threads
+from toolkit.training.blockwork import Window, threads
 
 BLOCK = 16 << 20  # S3 takes parts of 5 MiB and more, and 10,000 of them: 156 GiB a file
 HASH = "sha256"
 _LARGE = 1 << 20
-_KEPT = 4  # blocks that a reader keeps beside those it reads ahead
 
 
 class Corrupt(Exception):  # noqa: N818  # reads as what it is at every raise and except
@@ -166,10 +165,15 @@ class VerifiedReader(io.RawIOBase):
         done = 0
         while done < wanted:
             number, offset = divmod(self._position, BLOCK)
-            piece = self._hold(number)[offset : offset + wanted - done]
-            target[done : done + len(piece)] = piece
-            done += len(piece)
-            self._position += len(piece)
+            if offset == 0 and wanted - done >= BLOCK:
+                size = self._fill(number, target[done:wanted])
+            else:
+                piece = self._hold(number, ahead=wanted < 2 * BLOCK)
+                piece = piece[offset : offset + wanted - done]
+                size = len(piece)
+                target[done : done + size] = piece
+            done += size
+            self._position += size
         return done
 
     def read(self, size: int = -1) -> bytes:
@@ -182,51 +186,42 @@ class VerifiedReader(io.RawIOBase):
         self._blocks.close()
         super().close()
 
-    def _hold(self, number: int) -> memoryview:
+    def _hold(self, number: int, *, ahead: bool) -> memoryview:
         if number != self._held:
-            self._block = self._blocks.get(number, ahead=number == self._held + 1)
+            in_order = number == self._held + 1
+            self._block = self._blocks.get(number, ahead=ahead and in_order)
             self._held = number
             self._good(number)
         return self._block
 
+    def _fill(self, number: int, target: memoryview) -> int:
+        """Whole blocks, checked where the caller wants them; how many bytes."""
+        self._held = -1
+        count = self._blocks.fill(number, target)
+        for good in range(number, number + count):
+            self._good(good)
+        return count * BLOCK
+
 
 class _Blocks:
-    """The checked blocks of one file; raises Corrupt for one that is not as it was written.
-
-    A few are kept. torch reads a tensor's end first, then its beginning and from there on: what
-    lies lowest is what it comes back to last.
-    """
+    """The checked blocks of one file; raises Corrupt for one that is not as it was written."""
 
     def __init__(self, folder: Path, entry: FileEntry) -> None:
-        self._folder, self._entry = folder, entry
-        self._buffers = Buffers(BLOCK)
-        self._kept: dict[int, Future[memoryview]] = {}
+        self._name, self._entry = f"{folder.name}/{entry.name}", entry
         self._stream = _open(folder, entry)
+        self._window = Window(self._read, len(entry.blocks), BLOCK)
+        self.fill = self._window.fill
 
     def get(self, number: int, *, ahead: bool) -> memoryview:
         """A block, good until the next call. `ahead`: those behind it are wanted next."""
-        last = min(number + lanes(), len(self._entry.blocks) - 1) if ahead else number
-        missing = [other for other in range(number, last + 1) if other not in self._kept]
-        self._make_room(len(missing), number, last)
-        for other in missing:
-            self._kept[other] = threads().submit(self._read, other, self._buffers.take())
-        return self._kept[number].result()[: self._entry.block_size(number)]
-
-    def _make_room(self, wanted: int, first: int, last: int) -> None:
-        while len(self._kept) + wanted > lanes() + _KEPT:
-            others = [number for number in self._kept if not first <= number <= last]
-            done = self._kept.pop(min(others) if min(others) < first else max(others))
-            if done.exception() is None:
-                self._buffers.give(done.result())
+        return self._window.get(number, ahead=ahead)[: self._entry.block_size(number)]
 
     def close(self) -> None:
-        wait(self._kept.values())  # the descriptor is theirs until then
+        self._window.close()  # the descriptor is its threads' until then
         self._stream.close()
 
-    def _read(self, number: int, buffer: memoryview) -> memoryview:
-        block = buffer[: self._entry.block_size(number)]
-        name = f"{self._folder.name}/{self._entry.name}"
-        done = 0
+    def _read(self, number: int, buffer: memoryview) -> None:
+        block, done = buffer[: self._entry.block_size(number)], 0
         try:
             while done < len(block):  # a network filesystem may give less at a time
                 offset = number * BLOCK + done
@@ -235,10 +230,9 @@ class _Blocks:
                     break
                 done += got
         except OSError as error:
-            raise Corrupt(f"{name}: can't be read: {error.strerror}") from error
+            raise Corrupt(f"{self._name}: can't be read: {error.strerror}") from error
         if hashlib.sha256(block[:done]).hexdigest() != self._entry.blocks[number]:
-            raise Corrupt(f"{name}: content differs from what was written")
-        return buffer
+            raise Corrupt(f"{self._name}: content differs from what was written")
 
 
 def read_file(folder: Path, entry: FileEntry) -> bytes:

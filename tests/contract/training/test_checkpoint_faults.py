@@ -255,3 +255,26 @@ def test_files_of_many_blocks_are_hashed_alike_however_they_are_written(tmp_path
         assert b"".join(map(bytes, shard.blocks(tmp_path, entries[-1]))) == content
     assert len({entry.sha256 for entry in entries}) == 1
     assert len(entries[0].blocks) == 13
+
+
+def test_large_reads_go_where_they_are_wanted_and_are_checked_all_the_same(tmp_path, monkeypatch):
+    for name in ("BLOCK", "_LARGE"):
+        monkeypatch.setattr(shard, name, 1000)
+    content = os.urandom(12_345)
+    with shard.HashingWriter(tmp_path / "a") as writer:
+        writer.write(content)
+    entry, good = writer.entry(), []
+    for start in (0, 10, 1000, 2999, 11_000, 12_000):
+        for size in (1, 999, 1000, 1001, 2000, 5500, 20_000):
+            with shard.VerifiedReader(tmp_path, entry, good.append) as stream:
+                stream.seek(start)
+                assert stream.read(3) == content[start : start + 3]
+                assert stream.read(size) == content[start + 3 : start + 3 + size]
+    assert set(good) == set(range(13))
+    damaged = bytearray(content)
+    damaged[5500] ^= 1
+    (tmp_path / "a").write_bytes(damaged)
+    with shard.VerifiedReader(tmp_path, entry) as stream:
+        assert stream.read(5000) == content[:5000]
+        with pytest.raises(shard.Corrupt):
+            stream.read(5000)
