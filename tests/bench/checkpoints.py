@@ -1,126 +1,241 @@
 """Saving and loading against bare dcp.save and dcp.load, on one rank and one disk.
 
-python -m tests.bench.checkpoints FOLDER [MIB]     prints one line of JSON
+python -m tests.bench.checkpoints FOLDER [MIB] [ROUNDS]     prints a table, and one line of JSON
+
+Every round does each thing once, one after the other; a ratio is the median of the rounds' own
+ratios, so that a machine that others use as well moves it less than it moves the seconds.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import resource
 import shutil
 import statistics
 import sys
 import time
 import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-REPEATS = 5
+ROUNDS = 7
+
+
+@dataclass
+class Row:
+    """Seconds by the clock and of the processors, one a round."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+    def time(self, work: Callable[[], object]) -> None:
+        begun, used = time.perf_counter(), processor()
+        work()
+        self.wall.append(time.perf_counter() - begun)
+        self.cpu.append(processor() - used)
+
+
+def processor() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 def state(mib: int) -> Any:
-    """A model of so many MiB, in tensors of 16."""
+    """A model of so many MiB, in tensors of 64, as 4096 x 4096 weights are."""
     import torch
 
     torch.manual_seed(0)
     return torch.nn.ParameterDict(
-        {f"w{i}": torch.nn.Parameter(torch.randn(2048, 2048)) for i in range(mib // 16)}
+        {f"w{i}": torch.nn.Parameter(torch.randn(4096, 4096)) for i in range(mib // 64)}
     )
 
 
-def median(work: Callable[[], object], before: Callable[[], object] = lambda: None) -> float:
-    seconds = []
-    for _ in range(REPEATS):
-        before()
-        begun = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - begun)
-    return statistics.median(seconds)
+@contextmanager
+def unhashed() -> Iterator[None]:
+    """The same without hashes, to tell what they cost."""
+    from toolkit.training import shard
+
+    nothing = SimpleNamespace(update=lambda _: None, digest=lambda: b"", hexdigest=lambda: "")
+    shard.hashlib = SimpleNamespace(sha256=lambda _=b"": nothing)
+    try:
+        yield
+    finally:
+        shard.hashlib = hashlib
 
 
-def unhashed(shard: Any) -> Callable[[], None]:
-    """The same save without hashes, to tell what they cost; what puts them back."""
-    before = shard.HashingWriter._hash
+class Bench:
+    """One model, and every way to save and to load it."""
 
-    def count(writer: Any, view: memoryview) -> list[Any]:
-        writer._size += len(view)
-        return []
+    def __init__(self, root: Path, mib: int) -> None:
+        self.root, self.mib = root, mib
+        self.plain, self.ours = root / "plain", root / "ours"
+        self.parts, self.into = {"model": state(mib)}, {"model": state(mib)}
+        self.rows: dict[str, Row] = {}
 
-    shard.HashingWriter._hash = count
-    return lambda: setattr(shard.HashingWriter, "_hash", before)
+    def row(self, name: str, work: Callable[[], object]) -> None:
+        self.rows.setdefault(name, Row()).time(work)
+
+    def checkpoints(self, **options: Any) -> Any:
+        from toolkit.training.checkpoint import Checkpointer
+        from toolkit.training.dcp import DcpCodec
+        from toolkit.training.world import Solo
+
+        return Checkpointer(self.ours, Solo(), codec=DcpCodec(), **options)
+
+    def bare_save(self, *, fsync: bool) -> None:
+        import torch.distributed.checkpoint as dcp
+        from torch.distributed.checkpoint.state_dict import get_model_state_dict
+
+        writer = dcp.FileSystemWriter(self.plain, sync_files=fsync)
+        dcp.save({"model": get_model_state_dict(self.parts["model"])}, storage_writer=writer)
+
+    def bare_load(self) -> None:
+        import torch.distributed.checkpoint as dcp
+        from torch.distributed.checkpoint.state_dict import get_model_state_dict
+
+        model = {"model": get_model_state_dict(self.into["model"])}
+        dcp.load(model, checkpoint_id=self.plain)
+
+    def save(self, **options: Any) -> None:
+        self.checkpoints().save(self.parts, step=1, facts={}, **options)
+
+    def clear(self) -> None:
+        """Nothing there, and nothing of it still on its way to the disk."""
+        for folder in (self.plain, self.ours):
+            shutil.rmtree(folder, ignore_errors=True)
+        os.sync()
+
+    def saves(self) -> None:
+        for fsync, name in ((False, "dcp.save, no fsync"), (True, "dcp.save")):
+            self.clear()
+            self.row(name, lambda fsync=fsync: self.bare_save(fsync=fsync))
+        self.clear()
+        with unhashed():
+            self.row("save, without hashes", lambda: self.save(urgent=True))
+        self.clear()
+        self.row("save", lambda: self.save(urgent=True))
+        self.clear()
+        self.row("save, and read back", self.save)
+
+    def loads(self) -> None:
+        """All from the page cache: what a disk adds, it adds to each."""
+        self.clear()
+        self.bare_save(fsync=True)
+        self.save()
+        for path in self.root.rglob("*"):
+            if path.is_file():
+                path.read_bytes()
+        self.row("dcp.load", self.bare_load)
+        self.row("load, verified", lambda: self.checkpoints().load(self.into))
+        with unhashed_reads():
+            self.row("load, without hashes", lambda: self.checkpoints().load(self.into))
+
+    def stalls(self, rounds: int) -> None:
+        self.clear()
+        behind = self.checkpoints(background=True)
+        for step in range(rounds + 1):
+            name = "stall in the background" + (", the first" if step == 0 else "")
+            self.row(name, lambda step=step: behind.begin(self.parts, step=step, facts={}))
+            behind.settle()
+
+    def hashes(self) -> None:
+        """What the algorithms take of one core."""
+        block = os.urandom(16 << 20)
+
+        def over(made: Callable[[bytes], Any]) -> None:
+            for _ in range(self.mib // 16):
+                made(block).digest()
+
+        for name in ("sha256", "blake2b"):
+            self.row(f"{name} alone", lambda name=name: over(getattr(hashlib, name)))
+        try:
+            from blake3 import blake3
+        except ImportError:
+            return
+        self.row("blake3 alone", lambda: over(blake3))
 
 
-def measure(root: Path, mib: int) -> dict[str, float]:
-    import torch.distributed.checkpoint as dcp
-    from torch.distributed.checkpoint.state_dict import get_model_state_dict
+@contextmanager
+def unhashed_reads() -> Iterator[None]:
+    """As `unhashed`, where every block has to be found good."""
+    from toolkit.training import shard
 
-    from toolkit.training import manifest, shard
-    from toolkit.training.checkpoint import Checkpointer
-    from toolkit.training.dcp import DcpCodec
-    from toolkit.training.world import Solo
+    class Equal(str):
+        __hash__ = str.__hash__
+        __slots__ = ()
 
-    parts = {"model": state(mib)}
-    plain, ours = root / "plain", root / "ours"
+        def __ne__(self, _: object) -> bool:
+            return False
 
-    def bare() -> None:
-        shutil.rmtree(plain, ignore_errors=True)
-        dcp.save({"model": get_model_state_dict(parts["model"])}, checkpoint_id=plain)
+    good = SimpleNamespace(digest=lambda: b"", hexdigest=Equal)
+    shard.hashlib = SimpleNamespace(sha256=lambda _: good)
+    try:
+        yield
+    finally:
+        shard.hashlib = hashlib
 
-    def save(**options: Any) -> Any:
-        checkpoints = Checkpointer(ours, Solo(), codec=DcpCodec())
-        return checkpoints.save(parts, step=1, facts={}, **options)
 
-    def clear() -> None:
-        shutil.rmtree(ours, ignore_errors=True)
+AGAINST = {
+    "dcp.save, no fsync": "dcp.save",
+    "save, without hashes": "dcp.save",
+    "save": "dcp.save",
+    "save, and read back": "dcp.save",
+    "load, verified": "dcp.load",
+    "load, without hashes": "dcp.load",
+}
+OVERHEADS = {
+    "hashes of a save": ("save", "save, without hashes"),
+    "hashes of a load": ("load, verified", "load, without hashes"),
+}
 
-    found = {"mib": float(mib), "dcp.save": median(bare)}
-    found["save, on a notice"] = median(lambda: save(urgent=True), clear)
-    found["save, read back and pruned"] = median(save, clear)
-    restore = unhashed(shard)
-    found["save, on a notice, without hashes"] = median(lambda: save(urgent=True), clear)
-    restore()
 
-    behind = Checkpointer(ours, Solo(), codec=DcpCodec(), background=True)
-    stalls = []
-    for step in range(REPEATS + 1):
-        begun = time.perf_counter()
-        behind.begin(parts, step=step, facts={})
-        stalls.append(time.perf_counter() - begun)
-        behind.settle()
-    found["stall in the background, first"] = stalls[0]
-    found["stall in the background, then"] = statistics.median(stalls[1:])
+def ratio(one: list[float], other: list[float]) -> float:
+    return statistics.median(a / b for a, b in zip(one, other, strict=True))
 
-    clear()
-    save()
-    into = {"model": state(mib)}
-    found["dcp.load"] = median(
-        lambda: dcp.load({"model": get_model_state_dict(into["model"])}, checkpoint_id=plain)
-    )
-    found["load, verified"] = median(
-        lambda: Checkpointer(ours, Solo(), codec=DcpCodec()).load(into)
-    )
-    folder = next(ours.iterdir())
-    found["verify alone"] = median(lambda: manifest.verify(folder))
+
+def report(rows: dict[str, Row]) -> dict[str, dict[str, float]]:
+    found = {}
+    for name, row in rows.items():
+        found[name] = {"wall": statistics.median(row.wall), "cpu": statistics.median(row.cpu)}
+        if name in AGAINST:
+            found[name]["ratio"] = ratio(row.wall, rows[AGAINST[name]].wall)
+    for name, (one, other) in OVERHEADS.items():
+        found[name] = {
+            "wall": ratio(rows[one].wall, rows[other].wall) - 1,
+            "cpu": ratio(rows[one].cpu, rows[other].cpu) - 1,
+        }
     return found
 
 
 def main() -> None:
     warnings.filterwarnings("ignore", message="torch.distributed is disabled")
-    root = Path(sys.argv[1])
-    mib = int(sys.argv[2]) if len(sys.argv) > 2 else 512  # the optional size
+    root = Path(sys.argv[1]) / "checkpoints-bench"
+    mib, rounds = (*map(int, sys.argv[2:4]), *(512, ROUNDS)[len(sys.argv[2:4]) :])
     root.mkdir(parents=True, exist_ok=True)
+    bench = Bench(root, mib)
     try:
-        found = measure(root, mib)
+        for _ in range(rounds):
+            bench.saves()
+            bench.loads()
+            bench.hashes()
+        bench.stalls(rounds)
+        found = report(bench.rows)
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    load = os.getloadavg()[0]
-    sys.stdout.write(
-        json.dumps({"load": round(load, 1)} | {k: round(v, 3) for k, v in found.items()})
-    )
-    sys.stdout.write("\n")
+    for name, row in found.items():
+        cells = "  ".join(f"{key} {value:7.3f}" for key, value in row.items())
+        sys.stdout.write(f"{name:32}{cells}\n")
+    load = round(os.getloadavg()[0], 1)
+    rounded = {name: {k: round(v, 3) for k, v in row.items()} for name, row in found.items()}
+    sys.stdout.write(json.dumps({"mib": mib, "rounds": rounds, "load": load} | rounded) + "\n")
 
 
 if __name__ == "__main__":

@@ -6,15 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.training.shard import HashingWriter
-
 OPERATIONS = [
     (os, "fsync"),
     (os, "link"),
     (Path, "replace"),
     (Path, "mkdir"),
     (Path, "unlink"),
-    (HashingWriter, "write"),
+    (os, "pwrite"),
 ]
 
 
@@ -28,9 +26,9 @@ def kill(_call, _args):
 
 def tear(call, args):
     """Half of a write arrives, and the process ends."""
-    if isinstance(args[0], HashingWriter):
-        view = memoryview(args[1]).cast("B")
-        call(args[0], view[: len(view) // 2])
+    if isinstance(args[0], int) and len(args) == 3:  # pwrite
+        descriptor, view, offset = args
+        call(descriptor, view[: len(view) // 2], offset)
     raise Killed
 
 

@@ -54,6 +54,29 @@ class JsonCodec:
         return writer.entry()
 
 
+class Weights:
+    """A part that is bytes."""
+
+    def __init__(self, content=b"") -> None:
+        self.content = content
+
+
+class BytesCodec:
+    """One file, as large as the bytes are."""
+
+    def stage(self, parts, world, *, copy):
+        return parts["model"].content
+
+    def write(self, folder, staged, world):
+        with HashingWriter(folder / "weights.bin") as writer:
+            writer.write(staged)
+        return [writer.entry()]
+
+    def read(self, folder, manifest, parts, world):
+        content = read_file(folder, manifest.entry("weights.bin"))
+        return lambda: setattr(parts["model"], "content", content)
+
+
 class Meeting:
     """Where the ranks of a threaded world exchange values; a rank that dies breaks it for all."""
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolkit.lint.finding import Finding
+    from toolkit.submit.checks import Stop
     from toolkit.submit.plan import Plan
     from toolkit.submit.slurm_side import SlurmSide
 
@@ -50,25 +51,28 @@ def command(
     """Check a batch script (toolkit lint, partition, account, Slurm's own test), then sbatch it.
 
     Options for sbatch go before the script, as --name=value. `--requeue` and `--open-mode=append`
-    are added where neither the script nor you say otherwise; what is run is printed. `sbatch` alone
-    works just as well. Exit code 0: submitted, or --dry-run found no error; 1: an error was found,
-    or Slurm refused; 2: wrong usage.
+    are added where neither the script nor you say otherwise; what is run is printed. What a stop
+    would take of a spot notice is told from --checkpoint-gib, or else from what the last run like
+    this one measured. `sbatch` alone works just as well. Exit code 0: submitted, or --dry-run found
+    no error; 1: an error was found, or Slurm refused; 2: wrong usage.
     """
     from toolkit.lint.finding import Severity
     from toolkit.submit import checks, plan
     from toolkit.submit.errors import SubmitRefused
 
     options, script, arguments = _parts(words)
-    save = checks.Save(checkpoint_gib, write_gib_s) if checkpoint_gib else None
+    stop = checks.Stop.of_size(checkpoint_gib, write_gib_s) if checkpoint_gib else None
     with _slurm(config_path, user) as slurm:
         text = slurm.text(script)
         wanted = plan.plan(options, script, arguments, text=text, environment=_environment(user))
         who = user or getpass.getuser()
-        found = checks.findings(wanted, text, slurm, user=who, save=save)
+        if stop is None and (measured := slurm.measured(text, arguments)):
+            stop = checks.Stop.of_run(measured)
+        found = checks.findings(wanted, text, slurm, user=who, stop=stop)
         errors = [one for one in found if one.severity is Severity.ERROR]
         refused = bool(errors) and not force
         job = "" if dry_run or refused else slurm.submit(wanted.argv)
-    _report(wanted, found, job, as_json=as_json)
+    _report(wanted, found, stop, job, as_json=as_json)
     if refused and not dry_run:
         count = f"{len(errors)} error{'s' if len(errors) > 1 else ''}"
         raise SubmitRefused(f"not submitted: {count}", next_step="mend the script, or --force")
@@ -105,7 +109,9 @@ def _slurm(config_path: Path | None, user: str | None) -> Iterator[SlurmSide]:
         yield SlurmSide(AsUser(Head(clients, config), user))
 
 
-def _report(wanted: Plan, found: tuple[Finding, ...], job: str, *, as_json: bool) -> None:
+def _report(
+    wanted: Plan, found: tuple[Finding, ...], stop: Stop | None, job: str, *, as_json: bool
+) -> None:
     from pathlib import Path
 
     from toolkit.commands.lint import show
@@ -113,9 +119,12 @@ def _report(wanted: Plan, found: tuple[Finding, ...], job: str, *, as_json: bool
 
     if as_json:
         said = {"argv": wanted.argv, "added": wanted.added, "findings": found, "job": job or None}
-        print_json(said)
+        takes = {"seconds": stop.forecast.seconds, "source": stop.source} if stop else None
+        print_json(said | {"stop": takes})
         return
     show(Path(wanted.script), found)
+    if stop and stop.forecast.problem() is None:
+        click.echo(plain(str(stop)))
     for one in wanted.added:
         click.echo(plain(f"added {one.option}: {one.why}"))
     click.echo(plain(f"$ {shlex.join(wanted.argv)}"))

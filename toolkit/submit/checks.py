@@ -4,46 +4,62 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from toolkit.lint.check import check as lint
 from toolkit.lint.finding import Finding, Severity
 from toolkit.submit.errors import SlurmRefused
+from toolkit.training import pace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolkit.submit.plan import Plan
     from toolkit.submit.slurm_side import SlurmSide
+    from toolkit.training.pace import StopForecast
+    from toolkit.training.stops import Measured
 
-NOTICE: Final = 120.0
-"""Seconds that EC2 gives before it takes a spot machine."""
-
-AROUND_SAVE: Final = 20.0
-"""Of those, what passes before the save begins and after it ends: noticing, two steps, the exit."""
+_STEP: Final = 1.0
+"""Seconds that a step is taken to last where no run has told."""
 
 
 @dataclass(frozen=True, slots=True)
-class Save:
-    """What a checkpoint is made of: its size, and how fast the filesystem takes it."""
+class Stop:
+    """What a stop will take, and how that is known."""
 
-    gib: float
-    gib_per_second: float
+    forecast: StopForecast
+    source: str
 
-    @property
-    def seconds(self) -> float:
-        """From the notice to the exit."""
-        return AROUND_SAVE + self.gib / self.gib_per_second
+    @classmethod
+    def of_size(cls, gib: float, gib_per_second: float) -> Self:
+        """From what the caller says of a checkpoint."""
+        forecast = pace.forecast(
+            step_seconds=_STEP,
+            save_seconds=gib / gib_per_second,
+            saved_bytes=round(gib * 2**30),
+            background=False,
+        )
+        return cls(forecast, f"{gib:g} GiB at {gib_per_second:g} GiB/s")
+
+    @classmethod
+    def of_run(cls, found: Measured) -> Self:
+        """From what an earlier run measured."""
+        ranks = f"{found.world_size} rank{'s' if found.world_size > 1 else ''}"
+        return cls(found.forecast, f"measured by job {found.job_id} on {ranks}")
+
+    def __str__(self) -> str:
+        took, notice = self.forecast.seconds, pace.NOTICE
+        return f"a stop would take {took:.0f} s of a spot notice's {notice:.0f} ({self.source})"
 
 
 def findings(
-    plan: Plan, text: str, slurm: SlurmSide, *, user: str, save: Save | None
+    plan: Plan, text: str, slurm: SlurmSide, *, user: str, stop: Stop | None
 ) -> tuple[Finding, ...]:
     """Everything known against the submission, what would lose work first."""
     given = {one.option for one in plan.added}
     mended = {slug for option, slug in _MENDED if option in given}
     found = [one for one in lint(text) if one.slug not in mended]
-    found += [*_names(plan, slurm, user), *_stop_in_time(save)]
+    found += [*_names(plan, slurm, user), *_stop_in_time(stop)]
     if not any(one.slug in ("partition", "account") for one in found):
         found += _rehearsed(plan, slurm)
     return tuple(sorted(found, key=lambda one: one.severity is not Severity.ERROR))
@@ -73,19 +89,12 @@ def _unknown(what: str, name: str, known: Sequence[str]) -> Finding:
     return Finding(what, Severity.ERROR, 0, f"there is no {what} {name!r} for this job", fix)
 
 
-def _stop_in_time(save: Save | None) -> list[Finding]:
-    if save is None or save.seconds <= NOTICE:
+def _stop_in_time(stop: Stop | None) -> list[Finding]:
+    problem = stop.forecast.problem() if stop else None
+    if stop is None or problem is None:
         return []
-    enough = save.gib / (NOTICE - AROUND_SAVE)
-    return [
-        Finding(
-            "stop-too-slow",
-            Severity.WARNING,
-            0,
-            f"a stop takes {save.seconds:.0f} s and a spot notice gives {NOTICE:.0f}",
-            f"write at {enough:.1f} GiB/s or more (each rank its shard), or ask for on-demand",
-        )
-    ]
+    text = f"{problem} ({stop.source})"
+    return [Finding("stop-too-slow", Severity.WARNING, 0, text, stop.forecast.advice())]
 
 
 def _rehearsed(plan: Plan, slurm: SlurmSide) -> list[Finding]:

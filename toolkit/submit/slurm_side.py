@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import subprocess
 from typing import TYPE_CHECKING
 
-from toolkit.errors import HeadCommandFailed
+from toolkit.errors import HeadCommandFailed, ToolkitError
 from toolkit.submit.errors import SlurmRefused
+from toolkit.training.stops import Measured
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
     from toolkit.slurm_api.runner import Runner
 
 TIMEOUT = 60.0
+PYTHON = "/shared/env/bin/python"
+LIBRARY = "/shared/lib"
 
 
 class Here:
@@ -64,6 +69,19 @@ class SlurmSide:
         """The accounts that the user may charge."""
         argv = ["sacctmgr", "-n", "-P", "show", "assoc", f"user={user}", "format=account"]
         return tuple(dict.fromkeys(self._runner.run(argv, timeout=TIMEOUT).split()))
+
+    def measured(self, text: str, arguments: Sequence[str]) -> Measured | None:
+        """What the earlier run most like this one found a stop to take; None where none tells."""
+        sha256 = hashlib.sha256(text.encode()).hexdigest()
+        program = ["env", f"PYTHONPATH={LIBRARY}", PYTHON, "-m", "toolkit.training.stops"]
+        try:
+            said = self._runner.run(
+                [*program, f"--script-sha256={sha256}", "--", *arguments], timeout=TIMEOUT
+            )
+            found = json.loads(said)
+        except (ToolkitError, ValueError):  # no library there, or an older one: nothing is known
+            return None
+        return Measured.parse(found) if isinstance(found, dict) else None
 
     def rehearse(self, argv: Sequence[str]) -> None:
         """Have Slurm check the job without taking it; raises SlurmRefused with its reason."""

@@ -11,7 +11,7 @@ import re
 
 from toolkit.training.cause import Cause, Diagnosis, Evidence, Rule, Source, diagnose
 
-VERSION = 3
+VERSION = 4
 
 
 def _rule(slug: str, cause: Cause, source: Source, pattern: str) -> Rule:
@@ -79,7 +79,7 @@ _MEMORY = (
           r"|CUBLAS_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation|RESOURCE_EXHAUSTED: Out of memory"
           r"|NCCL WARN Cuda failure(?: \d+)? '?out of memory"),
     _rule("host-memory", Cause.MEMORY, "log",
-          _AT + r"(?:MemoryError\b|OSError: \[Errno 12\])|std::bad_alloc"
+          _AT + r"(?:_?(?:Array)?MemoryError\b|OSError: \[Errno 12\])|std::bad_alloc"
           r"|DefaultCPUAllocator: (?:can't|not enough)|Cannot allocate memory"
           r"|insufficient shared memory|DataLoader worker .{0,40}killed by signal: (?:Killed|Bus)"),
 )  # fmt: skip
@@ -158,6 +158,9 @@ _NETWORK = (
           r"Rendezvous(?:Timeout|Connection|Closed|State)\w*Error|EADDRINUSE"
           r"|Address already in use|(?i:store.based barrier)"
           r"|client socket has (?:timed out|failed)"),
+    # Somebody ended it and Slurm knows nothing of it: no error of the script's own.
+    _rule("terminated", Cause.TRANSIENT, "log",
+          r"Received 15 death signal|SignalException: Process \d+ got signal: 15\b"),
     _rule("launch", Cause.TRANSIENT, "log",
           r"Task launch for StepId=\S+ failed|Communication connection failure"
           r"|Socket timed out on send/recv|Job credential (?:expired|revoked)"

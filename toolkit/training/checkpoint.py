@@ -17,9 +17,8 @@ from typing import Any
 
 from toolkit.training import manifest
 from toolkit.training.agreement import CheckpointFailed, everywhere, everywhere_own, on_rank_0
-from toolkit.training.files import fsync_directory, write_atomic
+from toolkit.training.copies import Copies
 from toolkit.training.flight import Flight
-from toolkit.training.manifest import MANIFEST
 from toolkit.training.state import Codec, Parts, TorchCodec
 from toolkit.training.tiers import NAME, Tier, number
 from toolkit.training.world import World
@@ -69,7 +68,7 @@ class Checkpointer:
             raise ValueError(f"keep at least 2 checkpoints, not {keep}")
         self._root, self._world, self._keep = root, world, keep
         self._codec = codec or TorchCodec()
-        self._tiers, self._clock = tuple(tiers), clock
+        self._copies, self._clock = Copies(tiers, keep), clock
         self._distrusted: set[str] = set()
         self._behind = world.fork() if background else None
         self._flight: Flight[Saved] | None = None
@@ -162,7 +161,7 @@ class Checkpointer:
         took = self._clock() - begun
         if not urgent:
             self._confirm(world, folder)
-        problems = self._push(world, folder, urgent=urgent)
+        problems = self._copies.push(world, folder, urgent=urgent, distrusted=self._distrusted)
         if not urgent:
             on_rank_0(world, self._prune)
         size = sum(entry.size for entry in files)
@@ -171,9 +170,9 @@ class Checkpointer:
         )
 
     def _new_folder(self, step: int) -> str:
-        elsewhere = [name for tier in self._tiers for name in _names(tier)]
         here = [folder.name for folder in self._folders()]
-        last = max((number(name) for name in (*here, *elsewhere)), default=0)
+        taken = (*here, *self._copies.elsewhere())
+        last = max((number(name) for name in taken), default=0)
         folder = self._root / f"step-{step:08d}.{last + 1:06d}"
         folder.mkdir(parents=True)
         return folder.name
@@ -186,31 +185,6 @@ class Checkpointer:
             if world.rank == 0:
                 manifest.remove(folder)
             raise
-
-    def _push(self, world: World, folder: Path, *, urgent: bool) -> tuple[str, ...]:
-        """Fill the tiers. A tier that fails costs its copy, not the checkpoint."""
-        problems = []
-        for tier in self._tiers:
-            if urgent and not tier.outlives_notice:
-                continue
-            try:
-                everywhere(world, lambda tier=tier: self._push_part(world, folder, tier))  # type: ignore[misc]  # mypy can't infer a default
-                on_rank_0(world, lambda tier=tier: tier.commit(folder))  # type: ignore[misc]  # as above
-                if not urgent:
-                    on_rank_0(world, lambda tier=tier: self._prune_tier(tier))  # type: ignore[misc]  # as above
-            except CheckpointFailed as error:
-                problems.append(f"{folder.name} is not in {type(tier).__name__}: {error}")
-        return tuple(problems)
-
-    def _push_part(self, world: World, folder: Path, tier: Tier) -> None:
-        tier.push(folder, manifest.read(folder).files[world.rank :: world.size])
-
-    def _prune_tier(self, tier: Tier) -> None:
-        names = sorted(tier.names(), key=number)
-        trusted = [name for name in names if name not in self._distrusted][-self._keep :]
-        for name in names:
-            if name not in trusted:
-                tier.remove(name)
 
     def _prune(self) -> None:
         """Delete all but the newest `keep`; the newest has just been verified.
@@ -226,28 +200,18 @@ class Checkpointer:
     # -- loading ----------------------------------------------------------------------------------
 
     def _known(self) -> list[str]:
-        """Every committed checkpoint, here or in a tier, the last one saved first.
-
-        A tier that is away raises only where nothing is known without it.
-        """
-        names = {folder.name for folder in self.committed()}
-        for tier in self._tiers:
-            try:
-                names.update(tier.names())
-            except Exception:
-                if not names:
-                    raise
-        return sorted(names, key=number, reverse=True)
+        return self._copies.known([folder.name for folder in self.committed()])
 
     def _load(self, name: str, parts: Parts) -> Mapping[str, Any]:
         """From `root`, or else from the first tier that has a good copy."""
         problems = []
-        for tier in (None, *self._tiers):
+        for tier in (None, *self._copies.tiers):
             try:
-                if tier is not None and not self._fetch(name, tier):
+                if tier and not self._copies.fetch(self._world, self._root / name, tier):
                     continue
                 found, apply = everywhere_own(self._world, lambda: self._read(name, parts))
                 everywhere(self._world, apply)
+                self._look_at_rest(name, found)
             except CheckpointFailed as error:
                 problems.append(str(error))
             else:
@@ -256,44 +220,22 @@ class Checkpointer:
 
     def _read(self, name: str, parts: Parts) -> tuple[manifest.Manifest, Callable[[], None]]:
         folder, world = self._root / name, self._world
-        # Every file is looked at by some rank, also those of ranks that are no longer there.
-        found = manifest.verify(folder, part=world.rank, of=world.size)
+        found = manifest.read(folder)
+        manifest.check_sizes(folder, found, part=world.rank, of=world.size)
         return found, self._codec.read(folder, found, parts, world)
 
-    def _fetch(self, name: str, tier: Tier) -> bool:
-        """Have `root` hold the copy that `tier` has; False: it has none."""
-        if not on_rank_0(self._world, lambda: name in tier.names()):
-            return False
-        folder, world = self._root / name, self._world
-        content = on_rank_0(world, lambda: self._clear_for(tier, folder))
-        files = manifest.parse(name, content).files
-        everywhere(world, lambda: tier.fetch(name, files[world.rank :: world.size], folder))
-        on_rank_0(world, lambda: _commit_copy(folder, content))
-        return True
+    def _look_at_rest(self, name: str, found: manifest.Manifest) -> None:
+        """Also at what no rank had a use for, such as files of ranks that are no longer there.
 
-    def _clear_for(self, tier: Tier, folder: Path) -> bytes:
-        _, content = tier.manifest(folder.name)
-        if folder.exists():
-            manifest.remove(folder)
-        folder.mkdir(parents=True)
-        return content
+        What they read was checked as they read it, so no byte is hashed twice.
+        """
+        folder, world = self._root / name, self._world
+        good = set().union(*world.gather(found.good))
+        part = {"part": world.rank, "of": world.size}
+        everywhere(world, lambda: manifest.verify_rest(folder, found, good, **part))
 
     def _folders(self) -> list[Path]:
         """Every folder a save has begun, newest first."""
         paths = self._root.iterdir() if self._root.is_dir() else ()
         found = [path for path in paths if NAME.fullmatch(path.name)]
         return sorted(found, key=lambda path: (number(path.name), path.name), reverse=True)
-
-
-def _names(tier: Tier) -> list[str]:
-    try:
-        return tier.names()
-    except Exception:  # noqa: BLE001  # a tier that is away must not keep a checkpoint from being
-        return []
-
-
-def _commit_copy(folder: Path, content: bytes) -> None:
-    fsync_directory(folder)
-    write_atomic(folder / MANIFEST, content)
-    fsync_directory(folder.parent)
-    manifest.seal(folder, content)

@@ -8,6 +8,7 @@ import io
 import warnings
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,17 @@ from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
 from toolkit.training.files import fsync_directory
 from toolkit.training.manifest import Manifest
-from toolkit.training.shard import Corrupt, FileEntry, HashingWriter, VerifiedReader
+from toolkit.training.shard import Corrupt, FileEntry, HashingWriter
 from toolkit.training.staging import Staging
-from toolkit.training.state import Parts, capture_rng, load_own, rank_file, restore_rng, save_file
+from toolkit.training.state import (
+    Parts,
+    capture_rng,
+    load_own,
+    one_checksum,
+    rank_file,
+    restore_rng,
+    save_file,
+)
 from toolkit.training.world import World
 
 # All of an optimizer's state under its parameters' names: ranks may then have different parameters,
@@ -55,7 +64,7 @@ class DcpCodec:
         writer = dcp.FileSystemWriter(folder, sync_files=False, per_thread_copy_ahead=0)
         disk = _HashingDisk()
         writer.fs = disk
-        with _plain_errors():
+        with _plain_errors(), one_checksum():
             dcp_save(
                 staged["tensors"],
                 storage_writer=writer,
@@ -116,7 +125,7 @@ def _load_tensors(
         else get_optimizer_state_dict(_model_of(part, parts), part, options=_BY_NAME)
         for name, part in wanted.items()
     }
-    reader = dcp.FileSystemReader(folder)
+    reader = _InOrder(folder)
     reader.fs = _VerifiedDisk(folder, manifest)
     with _plain_errors():
         dcp_load(
@@ -170,11 +179,21 @@ class _VerifiedDisk(FileSystem):  # type: ignore[misc]  # torch is not analysed
 
     @contextmanager
     def create_stream(self, path: Any, mode: str) -> Generator[Any, None, None]:
-        entry = self._manifest.entry(Path(path).name)
-        if entry is None or mode != "rb":
-            raise Corrupt(f"{self._folder.name}: has no {Path(path).name}")
-        with VerifiedReader(self._folder, entry) as stream:
+        if mode != "rb":
+            raise ValueError(f"{path}: opened with {mode!r} during a load")
+        with self._manifest.open(self._folder, Path(path).name) as stream:
             yield stream
+
+
+class _InOrder(dcp.FileSystemReader):  # type: ignore[misc]  # torch is not analysed
+    """Reads what the plan wants in the order of the files' bytes: each block once."""
+
+    def prepare_local_plan(self, plan: Any) -> Any:
+        def place(item: Any) -> tuple[str, int]:
+            info = self.storage_data[item.storage_index]
+            return info.relative_path, info.offset
+
+        return replace(plan, items=sorted(plan.items, key=place))
 
 
 class _DataOnly(DefaultLoadPlanner):  # type: ignore[misc]  # torch is not analysed

@@ -5,15 +5,24 @@ No torch here: what the files hold is not this module's business.
 """
 
 import hashlib
+import itertools
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from toolkit.training.files import encode, fsync_directory, read_json, write_atomic
-from toolkit.training.shard import BLOCK, Corrupt, FileEntry, verify_file
+from toolkit.training.shard import (
+    BLOCK,
+    HASH,
+    Corrupt,
+    FileEntry,
+    VerifiedReader,
+    check_size,
+    verify_file,
+)
 
 MANIFEST = "manifest.json"
 COMMITTED = "COMMITTED"
@@ -22,13 +31,25 @@ _VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a committed folder holds and what it says about itself."""
+    """What a committed folder holds and what it says about itself.
+
+    `good`: the blocks, by file and number, that this process has read through `open` and found as
+    they were written. None need be read a second time to know that they are.
+    """
 
     files: tuple[FileEntry, ...]
     facts: Mapping[str, Any]
+    good: set[tuple[str, int]] = field(default_factory=set, compare=False, repr=False)
 
     def entry(self, name: str) -> FileEntry | None:
         return next((entry for entry in self.files if entry.name == name), None)
+
+    def open(self, folder: Path, name: str) -> VerifiedReader:
+        """A file for reading, every byte checked on its way. Raises Corrupt."""
+        entry = self.entry(name)
+        if entry is None:
+            raise Corrupt(f"{folder.name}: has no {name}")
+        return VerifiedReader(folder, entry, lambda number: self.good.add((name, number)))
 
 
 def commit(folder: Path, files: Sequence[FileEntry], facts: Mapping[str, Any]) -> None:
@@ -38,6 +59,7 @@ def commit(folder: Path, files: Sequence[FileEntry], facts: Mapping[str, Any]) -
         {
             "version": _VERSION,
             "block": BLOCK,
+            "hash": HASH,
             "files": [asdict(file) for file in files],
             "facts": facts,
         }
@@ -76,8 +98,30 @@ def parse(name: str, content: bytes) -> Manifest:
     fields = json.loads(content)
     if (fields["version"], fields.get("block")) != (_VERSION, BLOCK):
         raise Corrupt(f"{name}: {MANIFEST} is of version {fields['version']}, not {_VERSION}")
+    if fields.get("hash", "sha256") != HASH:  # the first manifests name none
+        raise Corrupt(f"{name}: hashed by {fields['hash']}, which this version can't check")
     files = [FileEntry(**{**file, "blocks": tuple(file["blocks"])}) for file in fields["files"]]
     return Manifest(tuple(files), fields["facts"])
+
+
+def check_sizes(folder: Path, manifest: Manifest, *, part: int, of: int) -> None:
+    """The damage that costs nothing to see: a file missing, or of another size. Raises Corrupt."""
+    for entry in manifest.files[part::of]:
+        check_size(folder, entry)
+
+
+def verify_rest(
+    folder: Path, manifest: Manifest, good: Collection[tuple[str, int]], *, part: int, of: int
+) -> None:
+    """Read the blocks that are not among the `good`, this rank its part. Raises Corrupt."""
+    left = [
+        (entry, number)
+        for entry in manifest.files
+        for number in range(len(entry.blocks))
+        if (entry.name, number) not in good
+    ]
+    for entry, mine in itertools.groupby(left[part::of], key=lambda pair: pair[0]):
+        verify_file(folder, entry, [number for _, number in mine])
 
 
 def verify(folder: Path, *, part: int = 0, of: int = 1) -> Manifest:

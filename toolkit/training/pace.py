@@ -1,19 +1,30 @@
 """How often to save, and whether stopping fits into the time that a notice gives. Only arithmetic.
 
-Young and Daly: with `cost` seconds lost by a save and `mtti` seconds between interruptions, saving
-every sqrt(2 · cost · mtti) seconds loses least, to saves and to work done again together.
+Young (CACM 17, 1974): with `cost` seconds lost by a save and `mtti` seconds between interruptions,
+saving after every sqrt(2 · cost · mtti) seconds of work loses least, to saves and to work done
+again together. Daly (Future Generation Computer Systems 22, 2006) has the next terms.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from toolkit.training.cause import Cause
 from toolkit.training.ledger import RUNNING, AttemptRecord
 
 NOTICE = 120.0  # what EC2 gives before it takes a spot machine
 NOTICED = 5.2  # until the workers know: the node agent looks every 5 s, they look every 0.2
 LEAVING = 12.0  # the record's last words (10 s at most), the exit, the filesystem's last flush
-_OWN_WILL = frozenset({"finished", "error", "time-limit", "no-progress", RUNNING})
+
+# What a job does to itself says nothing about the machines: no more often saved, it would end so
+# all the same. Every other word counts, those of later editions too.
+_OWN_WILL = frozenset(
+    {
+        *(Cause.FINISHED, Cause.ERROR, Cause.MEMORY, Cause.TIME_LIMIT, Cause.CANCELLED),
+        "no-progress",
+        RUNNING,
+    }
+)
 
 # Before a run has seen any: one interruption in a machine's day. Spot machines are mostly left
 # alone for longer; to save a little too often costs less than to save too seldom.
@@ -21,7 +32,10 @@ _EXPECTED_HOURS = 24.0
 
 
 def interval(cost: float, mtti: float, *, floor: float, ceiling: float) -> float:
-    """Seconds from one save to the next, by Daly's higher-order estimate, within the bounds."""
+    """Seconds of work from the end of a save to the next one, by Daly's higher-order estimate.
+
+    Within the bounds. A save in the background costs what it makes training wait.
+    """
     if cost >= 2 * mtti:  # interrupted before it has paid off, whatever the interval
         best = mtti
     else:
@@ -60,34 +74,40 @@ class StopForecast:
     def seconds(self) -> float:
         return self.noticing + self.steps + self.in_flight + self.saving + self.leaving
 
-    def warning(self, notice: float = NOTICE) -> str | None:
-        """None where it fits; else what does not, and what to change."""
+    def problem(self, notice: float = NOTICE) -> str | None:
+        """What does not fit into the notice; None where all of it does."""
         if self.seconds <= notice:
             return None
         saves = self.saving + self.in_flight
-        text = (
+        return (
             f"a stop would take {self.seconds:.0f} s and a spot notice gives {notice:.0f}:"
             f" {self.steps:.0f} s for two steps, {saves:.0f} s for saving"
-            f" {self.bytes / 2**30:.1f} GiB. "
+            f" {self.bytes / 2**30:.1f} GiB"
         )
-        if self.steps > saves:
-            return text + (
-                "Take fewer samples a step (accumulate gradients over several run.step calls)"
-            )
-        speed = self.bytes / 2**20 / max(self.saving, 1e-9)
-        change = f"Write faster than {speed:.0f} MiB/s"
+
+    def advice(self, notice: float = NOTICE) -> str:
+        """What to change where it does not fit, the least first."""
+        if self.steps > self.saving + self.in_flight:
+            return "take fewer samples a step (accumulate gradients over several run.step calls)"
+        changes = []
         if self.in_flight and self.seconds - self.in_flight <= notice:
-            return (
-                text + change + ", or save without background=True: then at most one is waited for"
-            )
-        return (
-            text
-            + change
-            + (
-                ": a filesystem with more throughput, codec=DcpCodec() so that every rank writes"
-                " its share, or machines with more network"
-            )
-        )
+            changes.append("save without background=True: then at most one save is waited for")
+        left = notice - self.noticing - self.steps - self.leaving
+        if left > 0:
+            mib = self.bytes / 2**20
+            needed = mib * (2 if self.in_flight else 1) / left
+            changes.append(f"write at {needed:.0f} MiB/s, not {mib / max(self.saving, 1e-9):.0f}")
+        changes += [
+            "codec=DcpCodec(): every rank writes its share",
+            "more ranks, each with less to write",
+            "a filesystem with more throughput, or machines with more network",
+        ]
+        return "; or ".join(changes)
+
+    def warning(self, notice: float = NOTICE) -> str | None:
+        """None where it fits; else what does not, and what to change."""
+        problem = self.problem(notice)
+        return problem and f"{problem}. To change that: {self.advice(notice)}"
 
 
 def forecast(

@@ -14,13 +14,16 @@ from toolkit.training import (
     ledger,
     pace,
     steplog,
+    stops,
     timings,
     verdict,
 )
 from toolkit.training.attempt import Attempt, instance_facts
+from toolkit.training.checkpoint import Saved
 from toolkit.training.data import Batch
 from toolkit.training.files import write_json
 from toolkit.training.ledger import AttemptRecord, Ledger
+from toolkit.training.pace import StopForecast
 from toolkit.training.run import RunDir
 from toolkit.training.steplog import Resumption, StepLog, StepRecord
 from toolkit.training.throughput import Throughput
@@ -132,15 +135,20 @@ class Books:
         machines = len(self.record.nodes)
         return pace.mtti(self._ledger.attempts(), machines, per_machine_hour=rate)
 
-    def saved(self, step: int, stall: float, seconds: float) -> None:
-        """Note a checkpoint, how long training stood still for it, and until it was committed."""
+    def saved(self, saved: Saved, forecast: StopForecast | None) -> None:
+        """Note a checkpoint, and what a stop would take where that has just been found out."""
         if self._remark:
             self._remark.checkpoint(self._clock())
-        self._pause("save", step, stall)
-        self._speed.pause(stall)
-        found = gpus.metrics(self._run_dir.path, self._attempt.key)
-        found |= {"toolkit.save_seconds": seconds, "toolkit.save_stall_seconds": stall}
-        self._tracker.add(Record(self._clock(), step=step, metrics=found))
+        self._pause("save", saved.step, saved.stall_seconds)
+        self._speed.pause(saved.stall_seconds)
+        found = gpus.metrics(self._run_dir.path, self._attempt.key) | {
+            "toolkit.save_seconds": saved.seconds,
+            "toolkit.save_stall_seconds": saved.stall_seconds,
+        }
+        if forecast:
+            stops.keep(self._run_dir.path, forecast, self._attempt.job_id, self.record.world_size)
+            found["toolkit.stop_seconds"] = forecast.seconds
+        self._tracker.add(Record(self._clock(), step=saved.step, metrics=found))
 
     def sync(self) -> None:
         """The step log is on disk: to be called before a checkpoint is."""

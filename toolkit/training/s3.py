@@ -17,7 +17,14 @@ from typing import Any
 
 from toolkit.training import manifest
 from toolkit.training.manifest import COMMITTED, MANIFEST, Manifest
-from toolkit.training.shard import BLOCK, Corrupt, FileEntry, HashingWriter, VerifiedReader
+from toolkit.training.shard import (
+    BLOCK,
+    Corrupt,
+    FileEntry,
+    HashingWriter,
+    read_block,
+    read_file,
+)
 from toolkit.training.tiers import NAME
 
 _AT_ONCE = 4  # parts under way: 64 MiB of memory, and enough to fill most machines' network
@@ -33,20 +40,20 @@ class S3Tier:
         self._made = client
 
     def names(self) -> list[str]:
-        pages = self._s3.get_paginator("list_objects_v2").paginate(
-            Bucket=self._bucket, Prefix=f"{self._prefix}/"
-        )
-        keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
-        folders = [key.split("/")[-2] for key in keys if key.endswith(f"/{COMMITTED}")]
+        folders = [_folder(key) for key in self._keys("") if key.endswith(f"/{COMMITTED}")]
         return [name for name in folders if NAME.fullmatch(name)]
+
+    def unfinished(self) -> list[str]:
+        begun = [upload["Key"] for upload in self._uploads(f"{self._prefix}/")]
+        every = {_folder(key) for key in (*self._keys(""), *begun)}
+        return sorted(name for name in every - set(self.names()) if NAME.fullmatch(name))
 
     def push(self, folder: Path, entries: Iterable[FileEntry]) -> None:
         for entry in entries:
             if self._size(folder.name, entry.name) == entry.size:
                 continue  # an object appears whole or not at all
             if len(entry.blocks) <= 1:
-                with VerifiedReader(folder, entry) as stream:
-                    self._put(folder.name, entry.name, stream.read())
+                self._put(folder.name, entry.name, read_file(folder, entry))
             else:
                 self._upload(folder, entry)
 
@@ -77,27 +84,20 @@ class S3Tier:
             self._s3.abort_multipart_upload(
                 Bucket=self._bucket, Key=upload["Key"], UploadId=upload["UploadId"]
             )
-        pages = self._s3.get_paginator("list_objects_v2").paginate(
-            Bucket=self._bucket, Prefix=prefix
-        )
-        for page in pages:
-            for item in page.get("Contents", []):
-                self._s3.delete_object(Bucket=self._bucket, Key=item["Key"])
+        for key in self._keys(f"{name}/"):
+            self._s3.delete_object(Bucket=self._bucket, Key=key)
 
     def _upload(self, folder: Path, entry: FileEntry) -> None:
         key = self._key(folder.name, entry.name)
         upload, parts = self._begun(key)
 
         def send(number: int) -> None:
-            with VerifiedReader(folder, entry) as stream:
-                stream.seek(number * BLOCK)
-                content = stream.read(entry.block_size(number))
             answer = self._s3.upload_part(
                 Bucket=self._bucket,
                 Key=key,
                 UploadId=upload,
                 PartNumber=number + 1,
-                Body=content,
+                Body=read_block(folder, entry, number),
                 ChecksumSHA256=_base64(entry.blocks[number]),
             )
             parts[number] = answer["ETag"]
@@ -126,6 +126,12 @@ class S3Tier:
             Bucket=self._bucket, Key=key, ChecksumAlgorithm="SHA256"
         )
         return made["UploadId"], {}
+
+    def _keys(self, prefix: str) -> list[str]:
+        pages = self._s3.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=f"{self._prefix}/{prefix}"
+        )
+        return [item["Key"] for page in pages for item in page.get("Contents", [])]
 
     def _uploads(self, prefix: str) -> list[dict[str, Any]]:
         pages = self._s3.get_paginator("list_multipart_uploads").paginate(
@@ -163,6 +169,10 @@ class S3Tier:
 
             self._made = boto3.client("s3")
         return self._made
+
+
+def _folder(key: str) -> str:
+    return key.split("/")[-2]
 
 
 def _base64(digest: str) -> str:

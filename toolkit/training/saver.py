@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from toolkit.training import pace
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed, Saved
+from toolkit.training.pace import StopForecast
 from toolkit.training.state import Parts
 
 Every = int | Literal["auto"]
@@ -21,14 +22,14 @@ class Saver:
         background: bool,
         bounds: tuple[float, float],
         clock: Callable[[], float],
-        warn: Callable[[str], None],
-        done: Callable[[Saved], None],
+        say: Callable[[str], None],
+        done: Callable[[Saved, StopForecast | None], None],
     ) -> None:
         if every != "auto" and every < 1:
             raise ValueError(f"checkpoint_every is a number of steps or 'auto', not {every}")
         self._checkpoints, self._every, self._background = checkpoints, every, background
         self._floor, self._ceiling = bounds
-        self._clock, self._warn, self._done = clock, warn, done
+        self._clock, self._say, self._done = clock, say, done
         self._mtti = float("inf")
         self._wait = self._floor  # until a save was measured
         self._begun_at = self._started_at = clock()
@@ -68,7 +69,7 @@ class Saver:
                     self._checkpoints.save(parts, step=step, facts=facts, urgent=urgent), step
                 )
         except CheckpointFailed as error:
-            self._warn(f"NOT SAVED at step {step}: {error}")
+            self._say(f"NOT SAVED at step {step}: {error}")
             return str(error)
         return waited
 
@@ -78,7 +79,7 @@ class Saver:
         try:
             saved = self._checkpoints.settle()
         except CheckpointFailed as error:
-            self._warn(f"NOT SAVED at step {begun}: {error}")
+            self._say(f"NOT SAVED at step {begun}: {error}")
             return str(error)
         if saved:
             self._saved(saved, step)
@@ -87,18 +88,18 @@ class Saver:
     def _saved(self, saved: Saved, step: int) -> None:
         self.step = saved.step
         for problem in saved.problems:
-            self._warn(problem)
-        self._done(saved)
+            self._say(problem)
+        first, self._forecast_made = not self._forecast_made, True
+        self._done(saved, self._forecast(saved, step) if first else None)
         # The next one must not begin before this one would be done.
         floor = max(self._floor, 2 * saved.seconds)
-        self._wait = pace.interval(
+        work = pace.interval(
             saved.stall_seconds, self._mtti, floor=floor, ceiling=max(floor, self._ceiling)
         )
-        if not self._forecast_made:
-            self._forecast_made = True
-            self._forecast(saved, step)
+        self._wait = saved.stall_seconds + work
 
-    def _forecast(self, saved: Saved, step: int) -> None:
+    def _forecast(self, saved: Saved, step: int) -> StopForecast:
+        """What a stop would take, told in the log and for the submission of the next run."""
         trained = max(0.0, self._clock() - self._started_at - saved.stall_seconds)
         forecast = pace.forecast(
             step_seconds=trained / max(1, step - self._started_step),
@@ -107,5 +108,6 @@ class Saver:
             background=self._background,
         )
         warning = forecast.warning()
-        if warning:
-            self._warn(f"WARNING: {warning}")
+        fits = f"a stop would take {forecast.seconds:.0f} s of a spot notice's {pace.NOTICE:.0f}"
+        self._say(f"WARNING: {warning}" if warning else fits)
+        return forecast

@@ -17,6 +17,7 @@ from toolkit.training.checkpoint import Checkpointer, Saved
 from toolkit.training.data import Batch, SampleOrder, fingerprint
 from toolkit.training.files import write_json
 from toolkit.training.mlflow_server import flat, tracker_for
+from toolkit.training.pace import StopForecast
 from toolkit.training.record import Books, Host, TrackerLike, read_verdict, say
 from toolkit.training.run import RunDir
 from toolkit.training.saver import Every, Saver
@@ -83,7 +84,7 @@ class Run:
             background=background,
             bounds=checkpoint_bounds,
             clock=clock,
-            warn=self._warn,
+            say=say if self.world.rank == 0 else lambda _: None,
             done=self._saved,
         )
         self._parts: Mapping[str, Any] = {}
@@ -258,13 +259,9 @@ class Run:
         facts = {"position": self._position, "attempt": self.attempt.key, "seed": self._seed}
         return self._saver.save(self._parts, self.step_count, facts, last=last, urgent=urgent)
 
-    def _saved(self, saved: Saved) -> None:
+    def _saved(self, saved: Saved, forecast: StopForecast | None) -> None:
         if self._books:
-            self._books.saved(saved.step, saved.stall_seconds, saved.seconds)
-
-    def _warn(self, message: str) -> None:
-        if self.world.rank == 0:
-            say(message)
+            self._books.saved(saved, forecast)
 
     def _leave(self) -> None:
         """All ranks are at the same step and at least one was asked to stop: save, and be gone."""

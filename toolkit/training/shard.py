@@ -6,19 +6,21 @@ bytes is the one that the last copy of them is held to. `sha256` of a file is th
 blocks' hashes; for a file of one block or less, S3's composite checksum without its "-1".
 """
 
-import functools
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from toolkit.training.blockwork import Window, threads
+
 BLOCK = 16 << 20  # S3 takes parts of 5 MiB and more, and 10,000 of them: 156 GiB a file
-_ALONE = 1 << 20  # less than this is hashed sooner than it is handed to another thread
+HASH = "sha256"
+_LARGE = 1 << 20
 
 
 class Corrupt(Exception):  # noqa: N818  # reads as what it is at every raise and except
@@ -46,30 +48,32 @@ class FileEntry:
 class HashingWriter:
     """A binary file for writing that knows the hashes of its content; on disk when closed.
 
-    Large writes are hashed by other threads while the disk takes them.
+    Other threads hash a large piece while it is written; on return it is the caller's again.
+    Small ones are gathered first.
     """
 
     def __init__(self, path: Path) -> None:
         self._path, self._size = path, 0
+        self._small = bytearray()
         self._blocks: list[Any] = []  # hashes; the last one may still grow
         # Exclusive: a checkpoint's folder is new, nothing in it is ever written twice.
-        self._stream: IO[bytes] = path.open("xb")
+        self._stream: IO[bytes] = path.open("xb", buffering=0)
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
-        hashing = self._hash(view)
-        try:
-            self._stream.write(view)
-        finally:
-            for work in hashing:  # the bytes are the caller's again on return
-                work.result()
+        if len(view) < _LARGE:
+            self._small += view
+        if len(view) >= _LARGE or len(self._small) >= _LARGE:
+            self._drain()
+        if len(view) >= _LARGE:
+            self._put(view)
         return len(view)
 
     def tell(self) -> int:
-        return self._size
+        return self._size + len(self._small)
 
     def flush(self) -> None:
-        self._stream.flush()
+        """The context's end flushes."""
 
     def fileno(self) -> int:
         return self._stream.fileno()
@@ -78,6 +82,7 @@ class HashingWriter:
         """The context's end closes; writers that close by themselves close nothing."""
 
     def entry(self) -> FileEntry:
+        """What was written, once the context has ended."""
         return FileEntry.of(self._path.name, self._size, [b.digest() for b in self._blocks])
 
     def __enter__(self) -> Self:
@@ -88,8 +93,24 @@ class HashingWriter:
     ) -> None:
         with self._stream:
             if kind is None:
-                self._stream.flush()
+                self._drain()
                 os.fsync(self._stream.fileno())
+
+    def _drain(self) -> None:
+        small, self._small = self._small, bytearray()
+        self._put(memoryview(small))
+
+    def _put(self, view: memoryview) -> None:
+        descriptor, offset, done = self._stream.fileno(), self._size, 0
+        hashing = self._hash(view)
+        try:
+            while done < len(view):
+                done += os.pwrite(descriptor, view[done:], offset + done)
+            # Linux begins to write it back and waits for nothing: the disk works while we go on.
+            os.posix_fadvise(descriptor, offset, len(view), os.POSIX_FADV_DONTNEED)
+        finally:
+            for work in hashing:  # the bytes are the caller's again on return
+                work.result()
 
     def _hash(self, view: memoryview) -> list[Future[None]]:
         """Take `view` up into the hashes; what is still to be waited for."""
@@ -100,22 +121,28 @@ class HashingWriter:
             room = BLOCK - self._size % BLOCK
             piece, view = view[:room], view[room:]
             self._size += len(piece)
-            if len(piece) < _ALONE:
+            if len(piece) < _LARGE:  # hashed sooner than handed to another thread
                 self._blocks[-1].update(piece)
             else:
-                work.append(_threads().submit(self._blocks[-1].update, piece))
+                work.append(threads().submit(self._blocks[-1].update, piece))
         return work
 
 
 class VerifiedReader(io.RawIOBase):
-    """A committed file for reading. No byte is given out whose block is not what was written."""
+    """A committed file for reading. No byte is given out whose block is not what was written.
 
-    def __init__(self, folder: Path, entry: FileEntry) -> None:
+    Read in order, the next blocks are read and hashed by other threads meanwhile. `good` is called
+    with the number of each block that was found to be as it was written.
+    """
+
+    def __init__(
+        self, folder: Path, entry: FileEntry, good: Callable[[int], object] = lambda _: None
+    ) -> None:
         super().__init__()
-        self._folder, self._entry = folder, entry
+        self._entry, self._good = entry, good
         self._position, self._held = 0, -1
-        self._block = b""
-        self._stream = _open(folder, entry)
+        self._block = memoryview(b"")
+        self._blocks = _Blocks(folder, entry)
 
     def readable(self) -> bool:
         return True
@@ -138,10 +165,15 @@ class VerifiedReader(io.RawIOBase):
         done = 0
         while done < wanted:
             number, offset = divmod(self._position, BLOCK)
-            piece = memoryview(self._hold(number))[offset : offset + wanted - done]
-            target[done : done + len(piece)] = piece
-            done += len(piece)
-            self._position += len(piece)
+            if offset == 0 and wanted - done >= BLOCK:
+                size = self._fill(number, target[done:wanted])
+            else:
+                piece = self._hold(number, ahead=wanted < 2 * BLOCK)
+                piece = piece[offset : offset + wanted - done]
+                size = len(piece)
+                target[done : done + size] = piece
+            done += size
+            self._position += size
         return done
 
     def read(self, size: int = -1) -> bytes:
@@ -151,14 +183,56 @@ class VerifiedReader(io.RawIOBase):
         return bytes(content)
 
     def close(self) -> None:
-        self._stream.close()
+        self._blocks.close()
         super().close()
 
-    def _hold(self, number: int) -> bytes:
+    def _hold(self, number: int, *, ahead: bool) -> memoryview:
         if number != self._held:
-            self._block = _read_block(self._folder, self._entry, self._stream.fileno(), number)
+            in_order = number == self._held + 1
+            self._block = self._blocks.get(number, ahead=ahead and in_order)
             self._held = number
+            self._good(number)
         return self._block
+
+    def _fill(self, number: int, target: memoryview) -> int:
+        """Whole blocks, checked where the caller wants them; how many bytes."""
+        self._held = -1
+        count = self._blocks.fill(number, target)
+        for good in range(number, number + count):
+            self._good(good)
+        return count * BLOCK
+
+
+class _Blocks:
+    """The checked blocks of one file; raises Corrupt for one that is not as it was written."""
+
+    def __init__(self, folder: Path, entry: FileEntry) -> None:
+        self._name, self._entry = f"{folder.name}/{entry.name}", entry
+        self._stream = _open(folder, entry)
+        self._window = Window(self._read, len(entry.blocks), BLOCK)
+        self.fill = self._window.fill
+
+    def get(self, number: int, *, ahead: bool) -> memoryview:
+        """A block, good until the next call. `ahead`: those behind it are wanted next."""
+        return self._window.get(number, ahead=ahead)[: self._entry.block_size(number)]
+
+    def close(self) -> None:
+        self._window.close()  # the descriptor is its threads' until then
+        self._stream.close()
+
+    def _read(self, number: int, buffer: memoryview) -> None:
+        block, done = buffer[: self._entry.block_size(number)], 0
+        try:
+            while done < len(block):  # a network filesystem may give less at a time
+                offset = number * BLOCK + done
+                got = os.preadv(self._stream.fileno(), [block[done:]], offset)
+                if not got:
+                    break
+                done += got
+        except OSError as error:
+            raise Corrupt(f"{self._name}: can't be read: {error.strerror}") from error
+        if hashlib.sha256(block[:done]).hexdigest() != self._entry.blocks[number]:
+            raise Corrupt(f"{self._name}: content differs from what was written")
 
 
 def read_file(folder: Path, entry: FileEntry) -> bytes:
@@ -167,25 +241,37 @@ def read_file(folder: Path, entry: FileEntry) -> bytes:
         return stream.read()
 
 
-def verify_file(folder: Path, entry: FileEntry) -> None:
-    """Read a file and compare every block with what was written. Raises Corrupt."""
-    for _ in blocks(folder, entry):
+def read_block(folder: Path, entry: FileEntry, number: int) -> bytes:
+    """One block of a file, checked. Raises Corrupt."""
+    blocks = _Blocks(folder, entry)
+    try:
+        return bytes(blocks.get(number, ahead=False))
+    finally:
+        blocks.close()
+
+
+def verify_file(folder: Path, entry: FileEntry, numbers: Sequence[int] | None = None) -> None:
+    """Read a file, or some of its blocks, and compare with what was written. Raises Corrupt."""
+    for _ in blocks(folder, entry, numbers):
         pass
 
 
-def blocks(folder: Path, entry: FileEntry) -> Iterable[bytes]:
-    """The checked blocks of a file in order, read ahead by other threads. Raises Corrupt."""
-    with _open(folder, entry) as stream:
-        read: Callable[[int], bytes] = functools.partial(
-            _read_block, folder, entry, stream.fileno()
-        )
-        waiting: list[Future[bytes]] = []
-        for number in range(len(entry.blocks)):
-            waiting.append(_threads().submit(read, number))
-            if len(waiting) > _cores():
-                yield waiting.pop(0).result()
-        for work in waiting:
-            yield work.result()
+def check_size(folder: Path, entry: FileEntry) -> None:
+    """That the file is there and as large as it was written. Raises Corrupt."""
+    _open(folder, entry).close()
+
+
+def blocks(
+    folder: Path, entry: FileEntry, numbers: Sequence[int] | None = None
+) -> Iterator[memoryview]:
+    """The checked blocks of a file, each overwritten by the next. Raises Corrupt."""
+    every = range(len(entry.blocks)) if numbers is None else numbers
+    found = _Blocks(folder, entry)
+    try:
+        for before, number in zip((-1, *every), every, strict=False):
+            yield found.get(number, ahead=number == before + 1)
+    finally:
+        found.close()
 
 
 def _open(folder: Path, entry: FileEntry) -> IO[bytes]:
@@ -198,33 +284,3 @@ def _open(folder: Path, entry: FileEntry) -> IO[bytes]:
         stream.close()
         raise Corrupt(f"{folder.name}/{entry.name}: {size} bytes, {entry.size} were written")
     return stream
-
-
-def _read_block(folder: Path, entry: FileEntry, descriptor: int, number: int) -> bytes:
-    try:
-        content = _pread(descriptor, entry.block_size(number), number * BLOCK)
-    except OSError as error:
-        raise Corrupt(f"{folder.name}/{entry.name}: can't be read: {error.strerror}") from error
-    if hashlib.sha256(content).hexdigest() != entry.blocks[number]:
-        raise Corrupt(f"{folder.name}/{entry.name}: content differs from what was written")
-    return content
-
-
-def _pread(descriptor: int, size: int, offset: int) -> bytes:
-    content = os.pread(descriptor, size, offset)
-    while len(content) < size:  # a network filesystem may give less at a time
-        more = os.pread(descriptor, size - len(content), offset + len(content))
-        if not more:
-            break
-        content += more
-    return content
-
-
-@functools.cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_cores(), thread_name_prefix="hashing")
-
-
-@functools.cache
-def _cores() -> int:
-    return max(1, min(4, len(os.sched_getaffinity(0))))

@@ -40,6 +40,10 @@ class Tier(Protocol):
         """The checkpoints committed here, in no order."""
         ...
 
+    def unfinished(self) -> list[str]:
+        """Those begun here and not committed, such as an upload that a kill cut short."""
+        ...
+
     def push(self, folder: Path, entries: Iterable[FileEntry]) -> None:
         """Copy files of a committed folder. Done again after a kill, it copies what is missing."""
         ...
@@ -68,8 +72,10 @@ class FolderTier:
         self._root, self.outlives_notice = root, outlives_notice
 
     def names(self) -> list[str]:
-        paths = self._root.iterdir() if self._root.is_dir() else ()
-        return [p.name for p in paths if NAME.fullmatch(p.name) and manifest.is_committed(p)]
+        return [path.name for path in self._folders() if manifest.is_committed(path)]
+
+    def unfinished(self) -> list[str]:
+        return [path.name for path in self._folders() if not manifest.is_committed(path)]
 
     def push(self, folder: Path, entries: Iterable[FileEntry]) -> None:
         target = self._root / folder.name
@@ -96,6 +102,10 @@ class FolderTier:
 
     def remove(self, name: str) -> None:
         manifest.remove(self._root / name, rmtree=_rmtree)
+
+    def _folders(self) -> list[Path]:
+        paths = self._root.iterdir() if self._root.is_dir() else ()
+        return [path for path in paths if NAME.fullmatch(path.name)]
 
 
 def copy_file(source: Path, entry: FileEntry, target: Path) -> None:

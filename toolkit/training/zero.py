@@ -21,7 +21,7 @@ from deepspeed.runtime.checkpoint_engine.checkpoint_engine import CheckpointEngi
 
 from toolkit.training.agreement import on_rank_0
 from toolkit.training.manifest import Manifest
-from toolkit.training.shard import Corrupt, FileEntry, VerifiedReader, verify_file
+from toolkit.training.shard import Corrupt, FileEntry, verify_file
 from toolkit.training.staging import Staging
 from toolkit.training.state import Parts, capture_rng, load_own, rank_file, restore_rng, save_file
 from toolkit.training.world import World
@@ -136,10 +136,7 @@ class _Reading(_Files):
         self._folder, self._manifest = folder, manifest
 
     def load(self, path: str, map_location: Any = None) -> Any:
-        entry = self._manifest.entry(Path(path).name)
-        if entry is None:
-            raise Corrupt(f"{self._folder.name}: has no {Path(path).name}")
-        with VerifiedReader(self._folder, entry) as stream:
+        with self._manifest.open(self._folder, Path(path).name) as stream:
             return torch.load(stream, map_location=map_location, weights_only=False)
 
 
@@ -159,6 +156,7 @@ def _universal(folder: Path, manifest: Manifest, world: World) -> Iterator[Path]
 def _convert(folder: Path, manifest: Manifest, made: Path) -> None:
     for entry in manifest.files:  # DeepSpeed reads the files by itself: as checked as can be
         verify_file(folder, entry)
+        manifest.good.update((entry.name, number) for number in range(len(entry.blocks)))
     shutil.rmtree(made, ignore_errors=True)
     options = Namespace(
         input_folder=str(folder),

@@ -11,7 +11,9 @@ import os
 import socket
 import sys
 import traceback
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +199,7 @@ def rank(root: Path, stop_at: int, kinds: list[str]) -> None:
     world.close()
 
 
-def on(ranks: int, root: Path, stop_at: int, kinds: list[str]) -> None:
+def on(ranks: int, work: Callable[[], None]) -> None:
     """Fork the ranks and wait for them; the first that fails ends the others."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -215,7 +217,7 @@ def on(ranks: int, root: Path, stop_at: int, kinds: list[str]) -> None:
             }
             code = 1
             try:
-                rank(root, stop_at, kinds)
+                work()
                 code = 0
             except BaseException:  # noqa: BLE001  # whatever it is, this copy of the process ends
                 traceback.print_exc()
@@ -236,7 +238,7 @@ def main() -> None:
         # It would compile what it has in C++ for CPUs; gloo does.
         deepspeed.ops.__compatible_ops__.clear()
     for ranks, stop_at in ((2, 4), (1, 9), (3, 0)):
-        on(ranks, root, stop_at, kinds)
+        on(ranks, partial(rank, root, stop_at, kinds))
 
 
 if __name__ == "__main__":

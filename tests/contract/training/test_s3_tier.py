@@ -7,34 +7,14 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from tests.fakes.training import BytesCodec, Weights
 from toolkit.training import manifest
 from toolkit.training.checkpoint import Checkpointer
 from toolkit.training.s3 import S3Tier
-from toolkit.training.shard import BLOCK, HashingWriter, read_file
+from toolkit.training.shard import BLOCK
 from toolkit.training.world import Solo
 
 SIZE = 2 * BLOCK + 1000  # three parts
-
-
-class Weights:
-    """A part that is bytes."""
-
-    def __init__(self, content=b"") -> None:
-        self.content = content
-
-
-class BytesCodec:
-    def stage(self, parts, world, *, copy):
-        return parts["model"].content
-
-    def write(self, folder, staged, world):
-        with HashingWriter(folder / "weights.bin") as writer:
-            writer.write(staged)
-        return [writer.entry()]
-
-    def read(self, folder, found, parts, world):
-        content = read_file(folder, found.entry("weights.bin"))
-        return lambda: setattr(parts["model"], "content", content)
 
 
 class Cut(Exception):  # noqa: N818  # says what happened

@@ -2,12 +2,17 @@
 
 import json
 import os
+import sys
+from pathlib import Path
 
 import pytest
 
+import toolkit
 from toolkit.cli import run
-from toolkit.submit import checks, plan
+from toolkit.submit import checks, plan, slurm_side
 from toolkit.submit.slurm_side import SlurmSide
+from toolkit.training import pace, stops, submission
+from toolkit.training.provenance import Code
 
 GOOD = "#!/bin/bash\n#SBATCH --requeue\n#SBATCH --open-mode=append\npython tokenize.py\n"
 BARE = "#!/bin/bash\npython tokenize.py\n"
@@ -106,8 +111,69 @@ def test_a_dry_run_submits_nothing_and_says_everything(cluster, capsys):
 def test_a_stop_that_takes_longer_than_the_notice_is_said_beforehand(cluster, capsys):
     words = ["submit", "--dry-run", "--write-gib-s=0.5", "--checkpoint-gib=98", "good.sbatch"]
     assert run(words) == 0
-    assert "a stop takes 216 s and a spot notice gives 120" in capsys.readouterr().out
-    assert checks.Save(98, 1.2).seconds < checks.NOTICE
+    out = capsys.readouterr().out
+    assert "a stop would take 215 s and a spot notice gives 120" in out
+    assert "write at 996 MiB/s, not 512" in out
+    assert checks.Stop.of_size(98, 1.2).forecast.problem() is None
+
+
+@pytest.fixture
+def earlier_run(cluster, monkeypatch):
+    """A run of good.sbatch with train.py that measured so many seconds for a save."""
+    monkeypatch.setattr(slurm_side, "PYTHON", sys.executable)
+    monkeypatch.setattr(slurm_side, "LIBRARY", str(Path(toolkit.__file__).parents[1]))
+    monkeypatch.setenv("TOOLKIT_RUNS", str(cluster / "runs"))
+
+    def make(job, save_seconds, *, script=GOOD, arguments=("train.py", "--epochs=3")):
+        folder = cluster / "runs" / job
+        (folder / "submission").mkdir(parents=True)
+        (folder / "submission" / "job.sbatch").write_text(script)
+        for name, words in (("arguments", arguments), ("environment", (f"SLURM_JOB_ID={job}",))):
+            (folder / "submission" / name).write_text("".join(f"{word}\0" for word in words))
+        (folder / "submission" / "directory").write_text("/home/ada")
+        submission.capture(folder, Code("train.py", ""), lock="", patch="")
+        found = pace.forecast(
+            step_seconds=0.5, save_seconds=save_seconds, saved_bytes=2**36, background=False
+        )
+        stops.keep(folder, found, job, 8)
+        os.utime(folder / stops.FILE, (int(job), int(job)))
+
+    return make
+
+
+def test_what_an_earlier_run_measured_warns_before_the_next_one_starts(earlier_run, capsys):
+    earlier_run("11", 180)
+    assert run(["submit", "--dry-run", "good.sbatch", "train.py", "--epochs=3"]) == 0
+    out = capsys.readouterr().out
+    assert "a stop would take 198 s and a spot notice gives 120" in out
+    assert "measured by job 11 on 8 ranks" in out
+    assert "every rank writes its share" in out
+
+
+def test_the_run_most_like_this_one_tells_and_of_several_the_newest(earlier_run, capsys):
+    earlier_run("11", 10)
+    earlier_run("12", 20)
+    earlier_run("13", 180, script=BARE)  # another batch script
+    earlier_run("14", 180, arguments=("train.py", "--epochs=9"))
+    earlier_run("15", 180, arguments=("other.py",))
+
+    def told(*arguments, script="good.sbatch"):
+        assert run(["submit", "--dry-run", "--json", script, *arguments]) == 0
+        return (json.loads(capsys.readouterr().out)["stop"] or {}).get("source", "")
+
+    assert "job 12 " in told("train.py", "--epochs=3")
+    assert "job 14 " in told("train.py", "--epochs=5")
+    assert "job 13 " in told("train.py", "--epochs=5", script="bare.sbatch")
+    assert told("new.py") == told() == ""
+
+
+def test_a_stop_that_fits_is_told_too_and_what_the_caller_says_goes_first(earlier_run, capsys):
+    earlier_run("11", 10)
+    words = ["submit", "--dry-run", "good.sbatch", "train.py", "--epochs=3"]
+    assert run(words) == 0
+    assert "a stop would take 28 s of a spot notice's 120 (measured by" in capsys.readouterr().out
+    assert run([words[0], "--checkpoint-gib=2", *words[1:]]) == 0
+    assert "a stop would take 21 s of a spot notice's 120 (2 GiB at" in capsys.readouterr().out
 
 
 def test_without_sbatch_or_a_script_the_usage_is_wrong(cluster, monkeypatch):
@@ -130,4 +196,4 @@ def test_without_accounting_no_account_is_wrong():
             return ""
 
     wanted = plan.plan(["--account=any"], "x", [], text=GOOD, environment={})
-    assert checks.findings(wanted, GOOD, SlurmSide(Runner()), user="ada", save=None) == ()
+    assert checks.findings(wanted, GOOD, SlurmSide(Runner()), user="ada", stop=None) == ()

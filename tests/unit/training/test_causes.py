@@ -1,9 +1,11 @@
 """Telling causes apart: what is stated before what is seen, roots before what follows from them."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.corpus import accuracy
 from toolkit.training import ending
 from toolkit.training.cause import Cause, Evidence, tail
 from toolkit.training.cause_rules import RULES, classify
@@ -95,3 +97,12 @@ def test_a_log_alone_can_be_explained_from_the_command_line(capsys):
     log = CORPUS / "attempts" / "out-of-memory" / "cuda-oom.log"
     assert ending.main(["--explain", str(log)]) == 1
     assert capsys.readouterr().out.startswith("out-of-memory gpu-memory@")
+
+
+def test_the_rules_accuracy_is_printed_with_what_is_taken_for_what(capsys):
+    assert accuracy.main() == 0
+    out = capsys.readouterr().out
+    assert all(f"{name}: " in out for name in accuracy.SETS)
+    assert "label \\ answer" in out
+    confused = Counter({("error", "error"): 3, ("error", "transient"): 1})
+    assert accuracy.grid(confused).splitlines()[1].split() == ["error", "3", "1", "3/4"]

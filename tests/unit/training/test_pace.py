@@ -35,6 +35,13 @@ def test_the_interval_is_young_and_dalys(cost, hours, minutes):
     assert found / 60 == pytest.approx(minutes, abs=0.1)
 
 
+@pytest.mark.parametrize(("hours", "minutes"), [(24, 117), (6, 57), (0.25, 9.1)])
+def test_dalys_own_examples_come_out_as_in_his_paper(hours, minutes):
+    """Figures 3 to 5: dumps of 5 minutes."""
+    found = pace.interval(300, hours * 3600, floor=0, ceiling=math.inf) / 60
+    assert round(found, 1 if minutes < 10 else None) == minutes
+
+
 @pytest.mark.parametrize("cost", [1, 10, 60, 300])
 def test_no_other_interval_loses_less(cost):
     """To saves, and to work done again: half an interval and a save, on average."""
@@ -62,9 +69,9 @@ def test_more_machines_are_interrupted_sooner_and_a_quiet_past_counts():
 
 def test_what_a_run_ends_by_itself_is_no_interruption():
     quiet = pace.mtti([attempt("finished", 5)], 1)
-    for cause in ("error", "time-limit", "no-progress"):
+    for cause in ("error", "out-of-memory", "cancelled", "time-limit", "no-progress"):
         assert pace.mtti([attempt(cause, 5)], 1) == quiet
-    for cause in ("spot-interruption", "lost", "peer-lost", "terminated"):
+    for cause in ("spot-interruption", "preemption", "node-failure", "transient", "lost"):
         assert pace.mtti([attempt(cause, 5)], 1) < quiet
 
 
@@ -77,9 +84,9 @@ def test_a_known_rate_is_begun_with():
     [
         (0.5, 10, False, None),
         (0.5, 40, True, None),
-        (0.5, 110, False, "Write faster than 1000 MiB/s: a filesystem"),
-        (0.5, 60, True, "or save without background=True"),
-        (60, 5, False, "Take fewer samples a step"),
+        (0.5, 110, False, "write at 1081 MiB/s, not 1000; or codec=DcpCodec()"),
+        (0.5, 60, True, "save without background=True"),
+        (60, 5, False, "take fewer samples a step"),
     ],
 )
 def test_a_stop_that_does_not_fit_the_notice_is_told_with_what_to_change(

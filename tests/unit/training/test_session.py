@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from toolkit.training import SampleOrder
+from toolkit.training import SampleOrder, pace, stops
 from toolkit.training.audit import audit
 from toolkit.training.checkpoint import Checkpointer
 from toolkit.training.ledger import Ledger
@@ -245,3 +245,23 @@ def test_the_split_of_time_is_recorded_once_an_attempt_has_the_time_for_it(
     kept = json.loads((attempt_of().run_dir / "goodput.json").read_text())
     assert kept["attempts"] == 2
     assert kept["seconds"]["restore"] > 0
+
+
+def test_the_first_save_tells_what_a_stop_takes_and_keeps_it_for_the_next_submission(
+    training, attempt_of, capsys
+):
+    training.run()
+    said = capsys.readouterr().out
+    kept = stops.of(attempt_of().run_dir)
+    assert (kept.job_id, kept.world_size, kept.forecast.in_flight) == ("12", 1, 0.0)
+    assert said.count("a stop would take") == 1
+    assert f"a stop would take {kept.forecast.seconds:.0f} s of a spot notice's 120" in said
+
+
+def test_a_stop_that_does_not_fit_is_warned_of_with_what_to_change(training, monkeypatch, capsys):
+    slow = pace.forecast(step_seconds=1, save_seconds=300, saved_bytes=2**36, background=False)
+    monkeypatch.setattr(pace, "forecast", lambda **_: slow)
+    training.run()
+    said = capsys.readouterr().out
+    assert "WARNING: a stop would take 319 s and a spot notice gives 120" in said
+    assert "every rank writes its share" in said

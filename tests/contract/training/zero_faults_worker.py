@@ -1,0 +1,171 @@
+"""DeepSpeed's own files through the fault matrix, on one rank; and those of two ranks on one.
+
+python zero_faults_worker.py ROOT        prints one line of JSON: what was met, by stage of ZeRO
+
+Every load gives exactly the numbers of the step it names, or this fails.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from elastic_worker import on, zero  # its folder comes first on the path
+
+from tests.fakes import checkpoint_disk as disk
+from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
+from toolkit.training.world import World
+
+STAGES = (1, 2, 3)
+NEWER = "step-00000002.000002"
+
+
+def train(step: Any) -> None:
+    inputs = torch.randn(4, 8, generator=torch.Generator().manual_seed(7))
+    step(lambda model: model(inputs).square().sum())
+
+
+def numbers(parts: dict[str, Any]) -> list[float]:
+    """The weights, the master copies and moments of the optimizer, of this rank."""
+    import deepspeed
+
+    engine = parts["engine"]
+    values = list(engine.module.parameters())
+    with deepspeed.zero.GatheredParameters(values, enabled=engine.zero_optimization_stage() == 3):
+        found = [value.detach().float().clone() for value in values]
+    for state in engine.optimizer.optimizer.state.values():
+        found += [value.float().clone() for value in state.values() if torch.is_tensor(value)]
+    return [number for tensor in found for number in tensor.flatten().tolist()]
+
+
+def load(root: Path, world: World, parts: dict[str, Any], codec: Any) -> int:
+    found = Checkpointer(root, world, codec=codec).load(parts)
+    return int(found.facts["step"])
+
+
+def save(root: Path, world: World, parts: dict[str, Any], codec: Any, step: int) -> None:
+    Checkpointer(root, world, codec=codec).save(parts, step=step, facts={})
+
+
+def damaged(content: bytes, damage: str) -> bytes | None:
+    half = len(content) // 2
+    flipped = content[:half] + bytes([content[half] ^ 1]) + content[half + 1 :]
+    return {"flip": flipped, "cut": content[:half], "missing": None}[damage]
+
+
+def copies(root: Path, into: Path, damages: tuple[str, ...]) -> Any:
+    """A copy of the checkpoints for every file of the newer one and every damage to it."""
+    for path in sorted((root / NEWER).iterdir()):
+        for damage in damages:
+            copy = into / f"{path.name}-{damage}"
+            shutil.copytree(root, copy)
+            content = damaged(path.read_bytes(), damage)
+            (copy / NEWER / path.name).unlink()
+            if content is not None:
+                (copy / NEWER / path.name).write_bytes(content)
+            yield copy
+            shutil.rmtree(copy)
+
+
+def alone(root: Path, world: World) -> dict[str, Any]:
+    met = {}
+    for stage in STAGES:
+        step, parts, codec = zero(stage)
+        here, truth = root / f"alone{stage}", {}
+        for number in (1, 2):
+            train(step)
+            truth[number] = numbers(parts)
+            save(here, world, parts, codec, number)
+        files = 0
+        for copy in copies(here, root / "damaged", ("flip", "cut", "missing")):
+            assert load(copy, world, parts, codec) == 1, copy.name
+            assert numbers(parts) == truth[1], copy.name
+            files += 1
+        met[f"zero{stage}"] = {"damaged": files, "kills": kills(root, here, world, stage, truth)}
+        met[f"zero{stage}"]["reshaped"] = reshaped(root, world, parts, codec, stage)
+    return met
+
+
+def kills(root: Path, here: Path, world: World, stage: int, truth: dict[int, Any]) -> list[int]:
+    """The steps that came back after a kill at each file operation of a third save."""
+    step, parts, codec = zero(stage)
+    steps = []
+    for number in range(1, 200):
+        copy = root / "killed"
+        shutil.copytree(here, copy)
+        load(copy, world, parts, codec)
+        train(step)
+        truth[3] = numbers(parts)
+        with (
+            disk.strike(number, disk.kill) as met,
+            contextlib.suppress(disk.Killed, CheckpointFailed),
+        ):
+            save(copy, world, parts, codec, 3)
+        found = load(copy, world, parts, codec)
+        assert numbers(parts) == truth[found], f"kill at {number}"
+        steps.append(found)
+        shutil.rmtree(copy)
+        if len(met) < number:
+            break
+    return steps
+
+
+def reshaped(root: Path, world: World, parts: dict[str, Any], codec: Any, stage: int) -> list[int]:
+    """What two ranks saved, one file of it damaged at a time, on one rank."""
+    of_two = root / f"two{stage}"
+    assert load(of_two, world, parts, codec) == 2
+    newer = numbers(parts)
+    good = root / "good"
+    shutil.copytree(of_two, good)
+    shutil.rmtree(good / NEWER)
+    assert load(good, world, parts, codec) == 1
+    older = numbers(parts)
+    shutil.rmtree(good)
+    assert older != newer
+    found = []
+    for copy in copies(of_two, root / "reshaped", ("flip",)):
+        found.append(load(copy, world, parts, codec))
+        assert numbers(parts) == older, copy.name
+    return found
+
+
+def two(root: Path, world: World) -> None:
+    for stage in STAGES:
+        step, parts, codec = zero(stage)
+        for number in (1, 2):
+            train(step)
+            save(root / f"two{stage}", world, parts, codec, number)
+
+
+def rank(root: Path) -> None:
+    from datetime import timedelta
+
+    from toolkit.training.world import join
+
+    torch.set_num_threads(1)
+    os.fsync = lambda _: None  # faults are put where one is; waiting for it proves nothing
+    world = join(timeout=timedelta(seconds=60))
+    if world.size == 2:
+        two(root, world)
+    else:
+        (root / "met.json").write_text(json.dumps(alone(root, world)))
+    world.close()
+
+
+def main() -> None:
+    import deepspeed
+
+    deepspeed.utils.logger.setLevel("ERROR")
+    deepspeed.ops.__compatible_ops__.clear()
+    root = Path(sys.argv[1])
+    for ranks in (2, 1):
+        on(ranks, lambda: rank(root))
+    sys.stdout.write((root / "met.json").read_text() + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Whatever a save costs and however often machines go, the interval moves the way it must."""
+
+import math
+from dataclasses import replace
+
+from hypothesis import given, strategies as st
+
+from toolkit.training import pace
+from toolkit.training.cause import Cause
+from toolkit.training.ledger import AttemptRecord
+
+seconds = st.floats(min_value=0.001, max_value=1e7)
+causes = st.sampled_from([*(str(cause) for cause in Cause), "lost", "no-progress", "running"])
+OWN_WILL = ("finished", "error", "out-of-memory", "time-limit", "cancelled", "no-progress")
+
+
+def work(cost, mtti):
+    return pace.interval(cost, mtti, floor=0, ceiling=math.inf)
+
+
+def attempt(cause, hours, machines):
+    return AttemptRecord(
+        attempt=0,
+        job_id="1",
+        restart_count=0,
+        started_at=0.0,
+        ended_at=hours * 3600,
+        seconds=hours * 3600,
+        cause=cause,
+        step_start=0,
+        step_end=0,
+        world_size=machines,
+        nodes=tuple(f"n{i}" for i in range(machines)),
+        instances=(),
+        cost_usd=None,
+    )
+
+
+attempts = st.builds(attempt, causes, st.floats(0, 200), st.integers(1, 8))
+pasts = st.lists(attempts, max_size=6)
+
+
+@given(seconds, seconds, seconds)
+def test_a_dearer_save_is_never_made_more_often(one, other, mtti):
+    cheap, dear = sorted((one, other))
+    assert work(cheap, mtti) <= work(dear, mtti) * (1 + 1e-9)
+
+
+@given(seconds, seconds, seconds)
+def test_machines_that_last_longer_never_mean_more_saves(cost, one, other):
+    """As long as a save is worth making: below that, Daly's answer is the time to the next loss."""
+    short, long = sorted((one, other))
+    if 2 * short > cost:
+        assert work(cost, short) <= work(cost, long) * (1 + 1e-9)
+
+
+@given(seconds, seconds, seconds, seconds)
+def test_the_interval_is_within_its_bounds(cost, mtti, one, other):
+    floor, ceiling = sorted((one, other))
+    assert floor <= pace.interval(cost, mtti, floor=floor, ceiling=ceiling) <= ceiling
+
+
+@given(pasts, attempts, st.integers(1, 64))
+def test_an_interruption_never_makes_the_next_seem_further_off_than_a_quiet_end(
+    past, last, machines
+):
+    quiet = pace.mtti([*past, replace(last, cause="finished")], machines)
+    assert pace.mtti([*past, last], machines) <= quiet
+
+
+@given(pasts, attempts, st.sampled_from(OWN_WILL), st.integers(1, 64))
+def test_an_end_of_its_own_will_never_makes_a_run_save_more_often(past, last, cause, machines):
+    before = pace.mtti(past, machines)
+    after = pace.mtti([*past, replace(last, cause=cause)], machines)
+    assert after >= before
+    assert work(5.0, after) >= work(5.0, before) * (1 - 1e-9) or after < 2.5
+
+
+@given(pasts, st.integers(1, 64), st.integers(1, 64))
+def test_more_machines_are_never_left_alone_for_longer(past, one, other):
+    few, many = sorted((one, other))
+    assert pace.mtti(past, many) <= pace.mtti(past, few)
