@@ -8,6 +8,7 @@ the lineage that `toolkit data show` prints and that garbage collection follows.
 import hashlib
 import inspect
 import json
+import os
 import shutil
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import Any
 
 from toolkit.training.datasets.add import add
 from toolkit.training.datasets.catalog import Catalog, Derivation, Tier, check_name
+from toolkit.training.datasets.disk import Disk
 from toolkit.training.datasets.errors import BuildFailed, DataError, DatasetUnknown
 from toolkit.training.datasets.folder_store import FolderStore
 from toolkit.training.datasets.locks import Lock
@@ -65,13 +67,13 @@ def derived(
     hashed = code_hash(code if code is not None else [_source_of(build)])
     key = key_of(versions, hashed, stated)
     root = _lock_root(catalog, where)
-    with Lock(root / key) as lock:
+    with Lock(root / key, everybody=True) as lock:
         lock.exclusive()
         found, reused = catalog.derivation(key), True
         if found is None:
             held = [take(version, where) for version in versions]
             try:
-                output = _build(catalog, root / f"{key}.work", build, held, stated)
+                output = _build(catalog, root / f"{key}.{os.getuid()}.work", build, held, stated)
             finally:
                 for one in held:
                     one.release()
@@ -163,7 +165,7 @@ def _lock_root(catalog: Catalog, where: Places) -> Path:
         root = catalog.store.root / "building"
     else:
         root = (where.shared or where.cache) / "building"
-    root.mkdir(parents=True, exist_ok=True)
+    Disk().make_folder(root, within=root.parent)
     return root
 
 

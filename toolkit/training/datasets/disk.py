@@ -6,6 +6,7 @@ Tests put a disk in its place that fails, or ends the process, at the first of t
 import ctypes
 import os
 import shutil
+import stat
 from pathlib import Path
 
 from toolkit.training.datasets.chunks import Bytes
@@ -17,9 +18,22 @@ READ_ONLY, WRITABLE = 0o444, 0o644
 class Disk:
     """The real one."""
 
-    def make_folder(self, path: Path) -> None:
-        """Make a folder and those above it, where they aren't there."""
-        path.mkdir(parents=True, exist_ok=True)
+    def make_folder(self, path: Path, *, within: Path | None = None) -> None:
+        """Make a folder and those above it, where they aren't there.
+
+        Those that are made below `within` are as open to others as that is.
+        """
+        if path.is_dir():
+            return
+        if within is None or not path.is_relative_to(within) or path == within:
+            path.mkdir(parents=True, exist_ok=True)
+            return
+        self.make_folder(path.parent, within=within)
+        try:
+            path.mkdir()
+        except FileExistsError:
+            return
+        path.chmod(stat.S_IMODE(within.stat().st_mode))
 
     def create(self, path: Path, *, mode: int = READ_ONLY) -> int:
         """Open a new file for writing; the mode holds from the next time it is opened."""

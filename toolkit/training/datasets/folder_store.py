@@ -19,7 +19,11 @@ _INCOMING = "incoming"
 
 
 class FolderStore(Store):
-    """Objects are written under `incoming/`, checked, brought to disk, and renamed into place."""
+    """Objects are written under `incoming/`, checked, brought to disk, and renamed into place.
+
+    What is made in it is as open as its root is: where that is sticky and open to all, as /tmp is,
+    everybody adds and nobody replaces what is another's.
+    """
 
     def __init__(self, root: Path, *, disk: Disk | None = None) -> None:
         self.root, self.url = root.absolute(), str(root.absolute())
@@ -34,15 +38,21 @@ class FolderStore(Store):
                 return None
 
     def write(self, key: str, content: bytes) -> None:
+        path = self._path(key)
         with _told(self.root):
-            self._disk.make_folder(self._path(key).parent)
-            self._disk.write_file(self._path(key), content)
+            self._disk.make_folder(path.parent, within=self.root)
+            if _anothers(path) and self.read(key) == content:
+                # It may not be replaced, and need not be.
+                with suppress(PermissionError):
+                    self._disk.touch(path)
+            else:
+                self._disk.write_file(path, content)
 
     def write_new(self, key: str, content: bytes) -> bool:
         temporary = self._path(f"{_INCOMING}/{uuid.uuid4().hex}")
         with _told(self.root):
             for folder in (temporary.parent, self._path(key).parent):
-                self._disk.make_folder(folder)
+                self._disk.make_folder(folder, within=self.root)
             self._disk.write_file(temporary, content)
             try:
                 self._disk.link(temporary, self._path(key))
@@ -79,7 +89,8 @@ class FolderStore(Store):
                     return None
             except FileNotFoundError:
                 pass
-            self._disk.make_folder(self._path(_INCOMING))
+            for folder in (self._path(_INCOMING), target.parent):
+                self._disk.make_folder(folder, within=self.root)
             return _Incoming(file, self._path(f"{_INCOMING}/{file.object}"), target, self._disk)
 
     def finish(self, uploads: Sequence[Upload]) -> None:
@@ -145,7 +156,6 @@ class _Incoming(Upload):
         self._lock.close()
 
     def publish(self) -> None:
-        self._disk.make_folder(self._target.parent)
         self._disk.rename(self._path, self._target)
         self._disk.protect(self._target)
         self._lock.close()
@@ -166,6 +176,13 @@ class _Object(Readable):
                     f"the content of {self._file.path} is not in the store",
                     next_step="add the dataset again",
                 ) from error
+
+
+def _anothers(path: Path) -> bool:
+    try:
+        return path.stat().st_uid != os.geteuid()
+    except FileNotFoundError:
+        return False
 
 
 def _lock(path: Path) -> Lock | None:
