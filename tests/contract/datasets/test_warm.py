@@ -108,7 +108,7 @@ def test_a_script_gets_its_dataset_by_one_line_and_keeps_it(where, monkeypatch, 
     path = toolkit.training.dataset("one")
     assert tree(path) == {"file": b"one" * 100}
     assert toolkit.training.dataset("one") == path
-    (version,) = use.used()
+    (version,) = use.used().values()
     assert not where.node_cache().evict(version)
 
 
