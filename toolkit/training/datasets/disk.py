@@ -35,7 +35,7 @@ class Disk:
             return
         path.chmod(stat.S_IMODE(within.stat().st_mode))
 
-    def create(self, path: Path, *, mode: int = READ_ONLY) -> int:
+    def create(self, path: str | Path, *, mode: int = READ_ONLY) -> int:
         """Open a new file for writing; the mode holds from the next time it is opened."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
 
@@ -49,13 +49,13 @@ class Disk:
     def resize(self, descriptor: int, size: int) -> None:
         os.ftruncate(descriptor, size)
 
-    def protect(self, path: Path) -> None:
+    def protect(self, path: str | Path) -> None:
         """Nobody writes to this file by accident any more."""
-        path.chmod(READ_ONLY)
+        Path(path).chmod(READ_ONLY)
 
-    def unprotect(self, path: Path) -> None:
+    def unprotect(self, path: str | Path) -> None:
         """Its owner may write to it again."""
-        path.chmod(WRITABLE)
+        Path(path).chmod(WRITABLE)
 
     def touch(self, path: Path) -> None:
         """Its time is now."""
@@ -92,8 +92,8 @@ class Disk:
         finally:
             os.close(descriptor)
 
-    def remove(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
+    def remove(self, path: str | Path) -> None:
+        Path(path).unlink(missing_ok=True)
 
     def remove_tree(self, path: Path) -> None:
         """Delete a folder; one that is gone is fine."""

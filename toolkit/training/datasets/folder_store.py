@@ -28,7 +28,7 @@ class FolderStore(Store):
     def __init__(self, root: Path, *, disk: Disk | None = None) -> None:
         self.root, self.url = root.absolute(), str(root.absolute())
         self._disk = disk or Disk()
-        self.workers = parallel.local_workers()
+        self.workers = parallel.STORE_WORKERS
 
     def read(self, key: str) -> bytes | None:
         with _told(self.root):
@@ -102,7 +102,7 @@ class FolderStore(Store):
                 upload.publish()
 
     def open(self, file: File) -> Readable:
-        return _Object(self._path(object_key(file)), file)
+        return _Object(f"{self.url}/{object_key(file)}", file)
 
     def tidy(self, before: float) -> None:
         with _told(self.root):
@@ -164,18 +164,19 @@ class _Incoming(Upload):
 class _Object(Readable):
     """Content in place, with the store's words for what can go wrong."""
 
-    def __init__(self, path: Path, file: File) -> None:
+    def __init__(self, path: str, file: File) -> None:
         self._path, self._file = path, file
 
     def pieces(self, span: Span, buffer: memoryview) -> Iterator[Bytes]:
-        with _told(self._path):
-            try:
-                yield from LocalFile(self._path).pieces(span, buffer)
-            except FileNotFoundError as error:
-                raise ContentCorrupt(
-                    f"the content of {self._file.path} is not in the store",
-                    next_step="add the dataset again",
-                ) from error
+        try:
+            yield from LocalFile(self._path).pieces(span, buffer)
+        except FileNotFoundError as error:
+            raise ContentCorrupt(
+                f"the content of {self._file.path} is not in the store",
+                next_step="add the dataset again",
+            ) from error
+        except OSError as error:
+            raise StoreFailed(f"the store's {self._path}: {error.strerror}") from error
 
 
 def _anothers(path: Path) -> bool:
