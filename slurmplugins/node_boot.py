@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import machine, node_config, paths, runtime, users
+from slurmplugins import machine, node_config, paths, runtime, scratch, users
 from slurmplugins.clock import SystemClock
 from slurmplugins.cloud.session import client
 from slurmplugins.cloud.stores import SecretStore
@@ -63,6 +63,7 @@ class Boot:
         files.slurm_key(key)
         shared = self.root / self.settings.shared.path.relative_to("/")
         users.Follower(paths.users_file(shared), self.runner).follow()
+        self._scratch()
         files.facts(facts)
         files.slurmd(facts, self.settings)
         self._command(["/usr/bin/systemctl", "daemon-reload"])
@@ -71,6 +72,14 @@ class Boot:
         self._command(["/usr/bin/systemctl", "start", "--no-block", "slurm-node-agent.service"])
         files.slurmd_started(facts, self.settings)
         self.log.info("registered", node=facts.node)
+
+    def _scratch(self) -> None:
+        """A node without it still runs jobs: their caches are on its root disk then."""
+        try:
+            if disk := scratch.mount(self.root, self.runner):
+                self.log.info("scratch", disk=disk)
+        except EngineError as error:
+            self.log.warning("no scratch", message=error.message)
 
     def _mount(self) -> None:
         shared = self.settings.shared

@@ -26,6 +26,7 @@ HOSTNAME: Final = Path("/etc/hostname")
 
 PROC: Final = Path("/proc")
 SHARED: Final = Path("/shared")
+SCRATCH: Final = Path("/scratch")
 
 
 def users_file(shared: Path) -> Path:

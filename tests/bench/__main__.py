@@ -112,15 +112,23 @@ def suspend(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str
 
 def cache(_options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for shape in caching.SHAPES:
-        took = caching.fills(shape)
-        found[shape.name] = {way: asdict(one) for way, one in took.items()}
-        say(f"\n{shape.name} into a cache: medians of {caching.REPEATS}, in turns\n")
+    columns = ("", "wall s", "CPU s", "MB/s", "toolkit / this", "its CPU / this")
+    for source, shape in caching.CASES:
+        took = caching.fills(source, shape)
+        found[f"{source}, {shape.name}"] = {way: asdict(one) for way, one in took.items()}
+        say(f"\n{shape.name}, {source}, into a cache: medians of {caching.REPEATS}, in turns\n")
         rows = [
-            [way, f"{one.wall:.2f}", f"{one.cpu:.2f}", f"{shape.total / one.wall / 1e6:,.0f}"]
+            [
+                way,
+                f"{one.wall:.2f}",
+                f"{one.cpu:.2f}",
+                f"{shape.total / one.wall / 1e6:,.0f}",
+                f"{one.ratio:.2f}",
+                f"{one.cpu_ratio:.2f}",
+            ]
             for way, one in took.items()
         ]
-        say(report.table(("", "wall s", "CPU s", "MB/s"), rows))
+        say(report.table(columns, rows))
     return found
 
 

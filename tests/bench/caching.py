@@ -1,4 +1,8 @@
-"""Filling a dataset cache against plain copies of the same files, on the same disk, in one run."""
+"""Filling a dataset cache against plain copies of the same files, in turns, in one run.
+
+Three sources: a folder whose content is in memory; one behind a delay, a stand-in for a network
+filesystem; and S3, as moto's server in a process of its own has it.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +13,34 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tests.bench.s3 import moto_server
+from toolkit.training.datasets import chunks
 from toolkit.training.datasets.add import add
 from toolkit.training.datasets.cache import Cache
 from toolkit.training.datasets.catalog import Catalog
 from toolkit.training.datasets.disk import Disk
 from toolkit.training.datasets.folder_store import FolderStore
+from toolkit.training.datasets.s3_store import S3Store
+from toolkit.training.datasets.store import object_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from toolkit.training.datasets.chunks import Bytes, Readable, Span
+    from toolkit.training.datasets.manifest import File, Manifest
 
 REPEATS = 3
+OPEN_SECONDS, READ_SECONDS = 0.001, 0.0005
+"""What a file costs to open and 256 KiB cost to read, for the stand-in."""
+AT_ONCE = 16
+
+Way = Callable[[Path], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,52 +56,109 @@ class Shape:
         return self.files * self.size
 
 
-SHAPES = (Shape("2 x 128 MiB", 2, 128 << 20), Shape("2,000 x 16 KiB", 2_000, 16 << 10))
+LARGE, SMALL = Shape("2 x 128 MiB", 2, 128 << 20), Shape("2,000 x 16 KiB", 2_000, 16 << 10)
+FEW = Shape("200 x 16 KiB", 200, 16 << 10)  # moto takes milliseconds of a core for each request
+CASES = (
+    ("memory", LARGE),
+    ("memory", SMALL),
+    ("delayed", LARGE),
+    ("delayed", SMALL),
+    ("s3", LARGE),
+    ("s3", FEW),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """Medians of one way."""
+    """Medians of one way; `ratio` is the median of (the toolkit over this way) in the same turn."""
 
     wall: float
     cpu: float  # of this process and its children, which the load of others changes least
+    ratio: float
+    cpu_ratio: float
 
 
-def fills(shape: Shape) -> Mapping[str, Took]:
-    """What each way to get the files took, the content on disk at its end.
-
-    The source is in the page cache for all. `cp and check` is what a plain copy takes that is as
-    sure of its bytes as the cache is.
-    """
-    with tempfile.TemporaryDirectory() as name:
+def fills(source: str, shape: Shape) -> Mapping[str, Took]:
+    """What each way to get the files took, the content on disk at its end."""
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         root = Path(name)
-        source = _made(root / "source", shape)
-        catalog = Catalog(FolderStore(root / "store"))
-        version = add(catalog, source).version
-        ways: Mapping[str, Callable[[Path], object]] = {
-            "toolkit": lambda to: _fill(catalog, version, to),
-            "cp -r": lambda to: _synced(["cp", "-r", source, to], to),
-            "cp -r and check": lambda to: _checked(source, to),
-            "shutil.copytree": lambda to: (shutil.copytree(source, to), Disk().sync(to)),
+        made = _made(root / "source", shape)
+        if source == "s3":
+            ways = _of_s3(stack.enter_context(moto_server()), made)
+        else:
+            ways = _of_folder(root, made, delayed=source == "delayed")
+        return _medians(ways, root / "targets")
+
+
+def _of_folder(root: Path, made: Path, *, delayed: bool) -> dict[str, Way]:
+    catalog = Catalog(FolderStore(root / "store"))
+    manifest = catalog.manifest(add(catalog, made).version)
+    if delayed:
+        return {
+            "toolkit": lambda to: _fill(manifest, _Delayed(catalog.store), to),
+            "one after another": lambda to: _delayed_copy(made, to),
         }
-        runs: dict[str, list[Took]] = {way: [] for way in ways}
-        for _ in range(REPEATS):  # in turns, so that the load of others hits all alike
-            for way, work in ways.items():
-                runs[way].append(_timed(work, root / "target"))
+    # `cp and check` is what a plain copy takes that is as sure of its bytes as the cache is.
+    return {
+        "toolkit": lambda to: _fill(manifest, catalog.store, to),
+        "cp -r": lambda to: _synced(["cp", "-r", made, to], to),
+        "cp -r and check": lambda to: _checked(made, to),
+        "shutil.copytree": lambda to: (shutil.copytree(made, to), Disk().sync(to)),
+    }
+
+
+def _of_s3(client: Any, made: Path) -> dict[str, Way]:
+    store = S3Store("bench", "data", client=client)
+    catalog = Catalog(store)
+    manifest = catalog.manifest(add(catalog, made).version)
+
+    def download(to: Path, at_once: int) -> None:
+        for folder in {(to / file.path).parent for file in manifest.files}:
+            folder.mkdir(parents=True, exist_ok=True)
+
+        def one(file: File) -> None:
+            client.download_file("bench", f"data/{object_key(file)}", str(to / file.path))
+
+        with ThreadPoolExecutor(at_once) as pool:
+            list(pool.map(one, manifest.files))
+        Disk().sync(to)
+
+    return {
+        "toolkit": lambda to: _fill(manifest, store, to),
+        "download_file": lambda to: download(to, 1),
+        f"download_file, {AT_ONCE} at once": lambda to: download(to, AT_ONCE),
+    }
+
+
+def _medians(ways: Mapping[str, Way], targets: Path) -> Mapping[str, Took]:
+    """In turns, so that the load of others hits all alike. Nothing is deleted before the end: ext4
+    without a journal, as machines like this have it, makes new files slowly after many were.
+    """
+    runs: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+    for turn in range(REPEATS):
+        for number, (way, work) in enumerate(ways.items()):
+            targets.mkdir(exist_ok=True)
+            runs[way].append(_timed(work, targets / f"{turn}-{number}"))
+    ours = runs["toolkit"]
+
+    def ratio(found: list[tuple[float, float]], part: int) -> float:
+        return statistics.median(a[part] / b[part] for a, b in zip(ours, found, strict=True))
+
     return {
         way: Took(
-            statistics.median(one.wall for one in found),
-            statistics.median(one.cpu for one in found),
+            statistics.median(wall for wall, _ in found),
+            statistics.median(cpu for _, cpu in found),
+            ratio(found, 0),
+            ratio(found, 1),
         )
         for way, found in runs.items()
     }
 
 
-def _fill(catalog: Catalog, version: str, to: Path) -> None:
-    manifest = catalog.manifest(version)
+def _fill(manifest: Manifest, source: Any, to: Path) -> None:
     cache = Cache(to, limit=2 * manifest.footprint)
-    opened = contextlib.nullcontext((manifest, catalog.store))
-    cache.hold(version, lambda: opened).release()
+    opened = contextlib.nullcontext((manifest, source))
+    cache.hold(manifest.version, lambda: opened).release()
 
 
 def _synced(argv: Sequence[str | Path], folder: Path) -> None:
@@ -102,13 +177,45 @@ def _checked(source: Path, to: Path) -> None:
     subprocess.run(["sha256sum", "--quiet", "-c", listing], cwd=to, check=True)
 
 
-def _timed(work: Callable[[Path], object], target: Path) -> Took:
+class _Delayed:
+    """A store that is far away: every open and every read takes its time, whoever waits."""
+
+    def __init__(self, store: Any) -> None:
+        self._store, self.workers = store, store.workers
+
+    def open(self, file: File) -> Readable:
+        return _Far(self._store.open(file))
+
+
+class _Far:
+    def __init__(self, content: Readable) -> None:
+        self._content = content
+
+    def pieces(self, span: Span, buffer: memoryview) -> Iterator[Bytes]:
+        time.sleep(OPEN_SECONDS)
+        for piece in self._content.pieces(span, buffer):
+            time.sleep(READ_SECONDS)
+            yield piece
+
+
+def _delayed_copy(source: Path, to: Path) -> None:
+    """What cp does, with the same delays."""
+    for path in sorted(source.rglob("*.bin")):
+        target = to / path.relative_to(source)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        time.sleep(OPEN_SECONDS)
+        with path.open("rb") as reading, target.open("wb") as writing:
+            while piece := reading.read(chunks.BUFFER):
+                time.sleep(READ_SECONDS)
+                writing.write(piece)
+    Disk().sync(to)
+
+
+def _timed(work: Way, target: Path) -> tuple[float, float]:
     Disk().sync(target.parent)
     began, before = time.monotonic(), _cpu()
     work(target)
-    took = Took(time.monotonic() - began, _cpu() - before)
-    shutil.rmtree(target)
-    return took
+    return time.monotonic() - began, _cpu() - before
 
 
 def _cpu() -> float:

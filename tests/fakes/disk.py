@@ -46,8 +46,9 @@ class MortalDisk(QuickDisk):
         self._die = die or _raise
         self._lock = threading.Lock()
 
-    def make_folder(self, path: Path) -> None:
-        self._do(lambda: super(MortalDisk, self).make_folder(path))
+    def make_folder(self, path: Path, *, within: Path | None = None) -> None:
+        if not path.is_dir():
+            self._do(lambda: Disk.make_folder(Disk(), path, within=within))
 
     def create(self, path: Path, *, mode: int = 0o444) -> int:
         made: list[int] = []

@@ -7,29 +7,17 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
+from toolkit.commands.data_derive import derive
+from toolkit.commands.data_options import catalog_of, gb, places_of, say, store_option
 from toolkit.commands.options import dry_run_option, json_option, yes_option
 from toolkit.errors import NotConfirmed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from toolkit.training.datasets.catalog import Catalog
-    from toolkit.training.datasets.places import Places
-
-F = TypeVar("F", bound="Callable[..., Any]")
-
-
-def store_option(function: F) -> F:
-    """Add `--store`, passed on as `store`."""
-    return click.option(
-        "--store",
-        metavar="URL",
-        help="A folder or s3://bucket/prefix  [default: $TOOLKIT_DATA_STORE, then the cluster's].",
-    )(function)
+    from toolkit.training.datasets.lineage import Row
 
 
 @click.group("data")
@@ -38,6 +26,9 @@ def command() -> None:
 
     A dataset is named by the hash of its manifest (sha256:…), or by NAME and NAME@NUMBER.
     """
+
+
+command.add_command(derive)
 
 
 @command.command("add")
@@ -56,25 +47,25 @@ def add(*, folder: Path, name: str | None, store: str | None, dry_run: bool, as_
     from toolkit.training.datasets.add import add as add_folder
     from toolkit.training.datasets.scan import default_memory, scan
 
-    catalog = _catalog(store)
+    catalog = catalog_of(store)
     if dry_run:
-        scanned = scan(folder, memory=default_memory(folder), say=_say)
+        scanned = scan(folder, memory=default_memory(folder), say=say)
         made = scanned.manifest
         facts = {"version": made.version, "files": len(made.files), "size": made.size}
         facts["there"] = catalog.has(made.version)
         print_json(facts) if as_json else click.echo(
-            f"{made.version}: {len(made.files)} files, {_gb(made.size)},"
+            f"{made.version}: {len(made.files)} files, {gb(made.size)},"
             f" {'there already' if facts['there'] else 'would be added'}"
         )
         return
-    added = add_folder(catalog, folder, name=name, memory=default_memory(folder), say=_say)
+    added = add_folder(catalog, folder, name=name, memory=default_memory(folder), say=say)
     if as_json:
         print_json(added)
         return
     click.echo(added.version)
     click.echo(
-        f"{added.files} files, {_gb(added.size)}; read {added.hashed_files} files, sent"
-        f" {_gb(added.sent_bytes)}; {added.named.reference if added.named else 'no name'}",
+        f"{added.files} files, {gb(added.size)}; read {added.hashed_files} files, sent"
+        f" {gb(added.sent_bytes)}; {added.named.reference if added.named else 'no name'}",
         err=True,
     )
 
@@ -88,7 +79,7 @@ def name_(*, reference: str, name: str, store: str | None, dry_run: bool) -> Non
     """Let NAME stand for a dataset from now on."""
     from toolkit.training.datasets.catalog import check_name
 
-    catalog = _catalog(store)
+    catalog = catalog_of(store)
     version = catalog.resolve(reference)
     catalog.manifest(version)
     if dry_run:
@@ -104,7 +95,7 @@ def name_(*, reference: str, name: str, store: str | None, dry_run: bool) -> Non
 @yes_option
 def forget(*, reference: str, store: str | None, dry_run: bool, yes: bool) -> None:
     """Keep NAME@NUMBER, or all of NAME, no longer. The next `gc` may take the content."""
-    catalog = _catalog(store)
+    catalog = catalog_of(store)
     if dry_run:
         for one in catalog.meant(reference):
             click.echo(f"would forget {one.reference} ({one.version})")
@@ -116,25 +107,27 @@ def forget(*, reference: str, store: str | None, dry_run: bool, yes: bool) -> No
 
 
 @command.command("list")
+@click.option("--all", "unnamed", is_flag=True, help="Versions without a name as well.")
 @store_option
 @json_option
-def list_(*, store: str | None, as_json: bool) -> None:
-    """List names, versions and tiers."""
+def list_(*, unnamed: bool, store: str | None, as_json: bool) -> None:
+    """List names, versions, tiers, and what each was made from."""
     from toolkit.output import print_json, table
-    from toolkit.training.datasets.derive import tier_of
+    from toolkit.training.datasets import lineage
 
-    catalog = _catalog(store)
-    derivations = catalog.derivations()
-    rows = [
-        {**asdict(one), "tier": tier_of(one.version or "", derivations)}
-        for one in catalog.named()
-        if one.version
-    ]
+    rows = lineage.listed(catalog_of(store), unnamed=unnamed)
     if as_json:
         print_json(rows)
         return
-    cells = [(f"{row['name']}@{row['number']}", row["tier"], row["version"]) for row in rows]
-    click.echo(table(("NAME", "TIER", "VERSION"), cells))
+    cells = [
+        (f"{one.name}@{one.number}" if one.name else "-", one.tier, one.version, _made(one))
+        for one in rows
+    ]
+    click.echo(table(("NAME", "TIER", "VERSION", "MADE FROM"), cells))
+
+
+def _made(one: Row) -> str:
+    return ", ".join(one.made_from)
 
 
 @command.command("show")
@@ -147,7 +140,7 @@ def show(*, reference: str, store: str | None, files: bool, as_json: bool) -> No
     from toolkit.output import plain, print_json
     from toolkit.training.datasets import lineage
 
-    catalog = _catalog(store)
+    catalog = catalog_of(store)
     found = lineage.describe(catalog, reference)
     listed = catalog.manifest(found.version).files if files else ()
     if as_json:
@@ -173,11 +166,11 @@ def verify(*, reference: str, store: str | None, in_cache: bool, as_json: bool) 
     from toolkit.output import plain, print_json
     from toolkit.training.datasets.check import damaged
 
-    where = _places(store)
-    catalog = _catalog(store)
+    where = places_of(store)
+    catalog = catalog_of(store)
     version = catalog.resolve(reference)
     cached = where.node_cache().verify(version) if in_cache else None
-    found = cached if in_cache else damaged(catalog, version, say=_say)
+    found = cached if in_cache else damaged(catalog, version, say=say)
     if as_json:
         print_json({"version": version, "checked": found is not None, "damaged": found or []})
     elif found is None:
@@ -201,7 +194,7 @@ def warm(*, references: tuple[str, ...], store: str | None, as_json: bool) -> in
     from toolkit.training.attempt import current
     from toolkit.training.datasets.__main__ import warm as fill_cache
 
-    return fill_cache(references, _places(store), current(), as_json=as_json)
+    return fill_cache(references, places_of(store), current(), as_json=as_json)
 
 
 @command.command("stats")
@@ -211,19 +204,19 @@ def stats(*, as_json: bool) -> None:
     from toolkit.output import print_json, table
     from toolkit.training.datasets.__main__ import facts
 
-    found = facts(_places(None))
+    found = facts(places_of(None))
     if as_json:
         print_json(found)
         return
     ratio = "-" if found["hit_ratio"] is None else f"{found['hit_ratio']:.0%}"
     click.echo(
-        f"{found['cache']}: {_gb(found['used_bytes'])} of {_gb(found['limit_bytes'])}\n"
+        f"{found['cache']}: {gb(found['used_bytes'])} of {gb(found['limit_bytes'])}\n"
         f"{found['requests']} requests: {found['hits']} hits, {found['joined']} waited for"
         f" another's fill, {found['fills']} fills; hit ratio {ratio}\n"
-        f"fetched {_gb(found['fetched_bytes'])} in {found['fill_seconds']:.0f} s;"
-        f" evicted {found['evictions']} ({_gb(found['evicted_bytes'])})"
+        f"fetched {gb(found['fetched_bytes'])} in {found['fill_seconds']:.0f} s;"
+        f" evicted {found['evictions']} ({gb(found['evicted_bytes'])})"
     )
-    rows = [(e["version"], _gb(e["size"]), "yes" if e["in_use"] else "") for e in found["entries"]]
+    rows = [(e["version"], gb(e["size"]), "yes" if e["in_use"] else "") for e in found["entries"]]
     if rows:
         click.echo(table(("VERSION", "SIZE", "IN USE"), rows))
 
@@ -243,7 +236,7 @@ def gc(*, store: str | None, grace_hours: float, dry_run: bool, yes: bool, as_js
     from toolkit.output import print_json
     from toolkit.training.datasets.sweep import plan, sweep
 
-    catalog = _catalog(store)
+    catalog = catalog_of(store)
     if not (dry_run or yes):
         raise NotConfirmed("content would be deleted", next_step="see --dry-run, then add --yes")
     doomed = (plan if dry_run else sweep)(catalog, grace=grace_hours * 3600)
@@ -255,29 +248,5 @@ def gc(*, store: str | None, grace_hours: float, dry_run: bool, yes: bool, as_js
         click.echo(f"{did} {version}")
     click.echo(
         f"{did} {len(doomed.versions)} versions, {len(doomed.objects)} files' content,"
-        f" {_gb(doomed.size)}; keeping {doomed.kept_versions} versions, {_gb(doomed.kept_bytes)}"
+        f" {gb(doomed.size)}; keeping {doomed.kept_versions} versions, {gb(doomed.kept_bytes)}"
     )
-
-
-def _places(store: str | None) -> Places:
-    from dataclasses import replace
-
-    from toolkit.training.datasets.places import places
-
-    found = places()
-    return replace(found, store=store) if store else found
-
-
-def _catalog(store: str | None) -> Catalog:
-    from toolkit.training.datasets.catalog import Catalog
-    from toolkit.training.datasets.store import open_store
-
-    return Catalog(open_store(_places(store).store_url()))
-
-
-def _say(text: str) -> None:
-    click.echo(text, err=True)
-
-
-def _gb(size: int) -> str:
-    return f"{size / 1e9:,.3f} GB"

@@ -30,6 +30,8 @@ from toolkit.config.types import (
 HEAD_HOST_NUMBER = 10
 MAX_NODES_PER_POOL = 10_000
 NODE_DIGITS = 3
+SHARED_STORE = "/shared/datasets"
+DATA_PREFIX = "data"
 
 
 class Section(BaseModel):
@@ -122,6 +124,31 @@ class Training(Section):
 
     python: Annotated[str, Field(pattern=types.PROGRAM)] = "/usr/bin/python3"
     requirements: tuple[Requirement, ...] = ()
+
+
+class Data(Section):
+    """Where datasets are kept, and how much of them a node may hold.
+
+    `store`: `shared` (a folder of the filesystem) or `bucket` (the cluster's own), both of which go
+    with the cluster, or another bucket. In `cache`, on a node, every user gets a folder of their
+    own; where there is no such folder, in /var/tmp. /scratch is the node's instance storage. Not
+    given, `cache_gib` is 80 % of the free disk.
+    """
+
+    store: Annotated[str, Field(pattern=types.STORE)] = "shared"
+    cache: Annotated[str, Field(pattern=types.FOLDER)] = "/scratch"
+    cache_gib: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+
+    def store_url(self, *, bucket: str) -> str:
+        """Where that is, for a cluster whose own bucket this is."""
+        return {"shared": SHARED_STORE, "bucket": f"s3://{bucket}/{DATA_PREFIX}"}.get(
+            self.store, self.store
+        )
+
+    @property
+    def in_s3(self) -> bool:
+        """Reading it needs boto3, and a role that may."""
+        return self.store != "shared"
 
 
 class Mlflow(Section):
@@ -239,6 +266,7 @@ class ClusterConfig(Section):
     head: HeadNode = HeadNode()
     shared: Shared = Shared()
     training: Training = Training()
+    data: Data = Data()
     mlflow: Mlflow = Mlflow()
     pools: Annotated[dict[PoolName, Pool], Field(min_length=1)]
     partitions: Annotated[dict[PartitionName, Partition], Field(min_length=1)]

@@ -23,9 +23,11 @@ GPU_KIND = r"^[a-z][a-z0-9_]{0,30}$"
 ENDPOINT = r"^https?://[^\s/]+/?$"
 FILE = r"^[/~][^\n]*$"
 PROGRAM = r"^/[A-Za-z0-9._/-]+$"
+FOLDER = r"^(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
 OWNER = r"^(\d{12}|amazon|self)$"
 SUBNET_ID = r"^subnet-[0-9a-f]+$"
 MAX_TIME = r"^(infinite|(\d+-)?\d{1,2}(:\d{2}){0,2}|\d+)$"
+STORE = r"^(shared|bucket|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]{1,200})?)$"
 RESERVATION = r"^cr-[0-9a-f]{4,17}$"
 POLICY = (
     r"^(as-listed|spot-only|spot-first|on-demand-only|cheapest-first"
@@ -44,8 +46,10 @@ WORDS = {
     ENDPOINT: "a URL such as http://127.0.0.1:4566",
     FILE: "an absolute path, or one starting with ~",
     PROGRAM: "the absolute path of a program",
+    FOLDER: "the absolute path of a folder",
     OWNER: "a 12-digit account id in quotes, amazon or self",
     SUBNET_ID: "a subnet id such as subnet-0abc",
+    STORE: "shared, bucket or s3://another-bucket/prefix",
     RESERVATION: "the id of a capacity reservation or block such as cr-0abc",
     POLICY: (
         "as-listed, spot-only, spot-first, on-demand-only, cheapest-first or on-demand-after 10m"

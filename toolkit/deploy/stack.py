@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from slurmplugins import tags
+from toolkit.config.model import DATA_PREFIX
 from toolkit.deploy import names
 from toolkit.deploy.templates import render
 from toolkit.errors import DeployError
@@ -87,6 +88,7 @@ def template(config: ClusterConfig, facts: Facts) -> str:
             "secret_id": names.secret(config),
             "bucket": bucket,
             "tls_only": tls_only(config),
+            "data": _data_place(config),
             "shared": config.shared,
             "head": config.head,
             "head_address": config.network.head_address,
@@ -108,6 +110,16 @@ def template(config: ClusterConfig, facts: Facts) -> str:
             "scripts": scripts,
         },
     )
+
+
+def _data_place(config: ClusterConfig) -> tuple[str, str] | None:
+    """The bucket (empty: the cluster's own) and the folder in it that all machines may write to."""
+    if not config.data.in_s3:
+        return None
+    if config.data.store == "bucket":
+        return "", DATA_PREFIX
+    bucket, _, prefix = config.data.store.removeprefix("s3://").partition("/")
+    return bucket, prefix.strip("/")
 
 
 def images_template(config: ClusterConfig, account: str) -> str:

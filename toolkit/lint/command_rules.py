@@ -166,7 +166,7 @@ def _hidden(script: Script, launch: Launch) -> str:
     if re.search(r"\|\|\s*(?:true|:)\s*$", launch.text):
         return "|| true"
     pipes = "pipefail" in script.text or "PIPESTATUS" in script.text
-    if not pipes and _PIPE.search(launch.text):
+    if not pipes and _PIPE.search(shell.without_substitutions(launch.text)):
         return "the pipe's last command, without pipefail,"
     return ""
 

@@ -17,6 +17,11 @@ _SIGNAL: Final = re.compile(
     r"^(?P<flags>[RB]{1,2}:)?(?P<name>[A-Za-z0-9]+)(?:@(?P<seconds>\d+))?$", re.IGNORECASE
 )
 
+_RUNS: Final = re.compile(
+    r"^(?:\w+=\S*\s+)*(?:exec\s+|uv\s+run\s+|\S*/)?"
+    r"(?:python[\d.]*|torchrun|accelerate|deepspeed|composer)\s"
+)
+
 
 def _ignored(script: Script) -> Iterator[Hit]:
     for one in script.ignored:
@@ -76,6 +81,20 @@ def _signal_to_all(script: Script) -> Iterator[Hit]:
             f"without B: every process of the job gets {signal['name'].upper()}: it kills the"
             " launcher, which orphans or ends the workers before they have saved",
             f"#SBATCH --signal=B:{signal['name'].upper()}@{signal['seconds'] or 90}",
+        )
+
+
+def _signal_unheard(script: Script) -> Iterator[Hit]:
+    signal = _signal(script)
+    if signal is None or "B" in (signal["flags"] or "").upper() or script.sources:
+        return
+    # What else a script may start steps by can't be seen; nothing but its own commands is judged.
+    if not script.steps and any(_RUNS.search(command.text) for command in script.commands):
+        yield Hit(
+            script.line("signal"),
+            f"without B: {signal['name'].upper()} goes to the steps, and srun starts none here: no"
+            " process ever gets it",
+            "start the program by srun, or take B: and a trap that passes it on",
         )
 
 
@@ -143,6 +162,7 @@ RULES: Final = (
     Rule("open-mode", _W, _open_mode),
     Rule("no-warning-signal", _W, _signal_missing),
     Rule("signal-to-all", _E, _signal_to_all),
+    Rule("signal-unheard", _E, _signal_unheard),
     Rule("signal-untrapped", _E, _signal_untrapped),
     Rule("trap-in-vain", _E, _trap_waits),
     Rule("signal-late", _W, _signal_late),

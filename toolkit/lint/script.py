@@ -34,6 +34,12 @@ _TRAINS: Final = re.compile(
     r"(?:^|[\s/\"'])(?:\w*(?:train|finetun|fine_tun|_tune|sft|grpo|dpo)\w*|main|run_\w+)\.py\b",
     re.IGNORECASE,
 )
+_SOURCED: Final = re.compile(r"(?:source|\.)\s+[\"']?(?P<file>[^\s\"';&|]+)")
+# What these files do to a shell is known: they set no trap for a job.
+_ENVIRONMENT: Final = re.compile(
+    r"(?:conda\.sh|mamba\.sh|/activate|bashrc|profile|modules?(?:\.sh)?|\.env)$"
+    r"|^activate$|bin/activate"
+)
 _TALK: Final = re.compile(
     r"^\s*(?:echo|printf|cat|which|command|pip|uv|apt\S*|conda|mkdir|cp|mv|rm|ls|cd|source|\.|alias"
     r"|git|wget|curl|enroot|docker\s+(?:build|pull)|module|if|elif|while|for|function|trap|kill)\b"
@@ -97,12 +103,23 @@ class Script:
         first = re.match(r"\d+(?:-(\d+))?", self.value("nodes"))
         if first:
             return int(first[1] or first[0]) > 1
+        if self.value("ntasks") == "1":
+            return False
         return bool(re.search(r"SLURM_(?:JOB_NUM_NODES|NNODES|JOB_NODELIST|NODEID)", self.text))
 
     @property
     def sources(self) -> bool:
         """It takes in code that can't be seen here."""
-        return any(re.match(r"(?:source|\.)\s+\S", command.text) for command in self.commands)
+        return any(
+            (found := _SOURCED.match(command.text)) and not _ENVIRONMENT.search(found["file"])
+            for command in self.commands
+        )
+
+    @property
+    def steps(self) -> bool:
+        """It starts processes that Slurm knows as a step, which signals go to."""
+        text = "\n".join(self.expanded(command) for command in self.commands)
+        return bool(re.search(r"(?:^|[\s;&|(\"'])(?:srun|mpirun|mpiexec)\b", text))
 
     def expanded(self, command: Command) -> str:
         return shell.expanded(command.text, self.values)

@@ -21,6 +21,7 @@ _ASSIGNMENT: Final = re.compile(
 _VARIABLE: Final = re.compile(
     r"\"?\$\{(\w+)(?:\[[@*]\])?(?::?[-=+][^{}]*)?\}\"?|\$(\w+)|\$\{(\w+):?[-=]([^{}]*)\}"
 )
+_SUBSTITUTION: Final = re.compile(r"\$\((?!\()[^()]*\)|`[^`]*`")
 _DEPTH: Final = 4
 _LONGEST: Final = 20_000
 
@@ -148,6 +149,16 @@ def expanded(text: str, values: Mapping[str, str]) -> str:
     for _ in range(_DEPTH):
         after = _VARIABLE.sub(put_in, text)
         if after == text or len(after) > _LONGEST:
+            break
+        text = after
+    return text
+
+
+def without_substitutions(text: str) -> str:
+    """The text less every `$(...)` and `` `...` ``: what is in them is another command."""
+    for _ in range(_DEPTH):
+        after = _SUBSTITUTION.sub("", text)
+        if after == text:
             break
         text = after
     return text

@@ -29,6 +29,7 @@ def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
             "toolkit_head_address": str(config.network.head_address),
             "toolkit_shared_source": facts.shared_source,
             "toolkit_partitions": list(config.partitions),
+            "toolkit_data": _data(config, facts.bucket),
             "toolkit_users": [_user(user) for user in config.users],
         }
     )
@@ -48,8 +49,28 @@ def _head_only(config: ClusterConfig) -> dict[str, Any]:
     return {
         "toolkit_mlflow_enabled": config.mlflow.enabled,
         "toolkit_training_python": config.training.python,
-        "toolkit_training_requirements": list(config.training.requirements),
+        "toolkit_training_requirements": [*config.training.requirements, *_for_data(config)],
     }
+
+
+def _for_data(config: ClusterConfig) -> list[str]:
+    """What training scripts need to read datasets."""
+    return ["boto3"] if config.data.in_s3 else []
+
+
+def _data(config: ClusterConfig, bucket: str) -> dict[str, Any]:
+    """For training.json, by the names of `toolkit.training.datasets.places`."""
+    found: dict[str, Any] = {
+        "data_store": config.data.store_url(bucket=bucket),
+        "data_cache": config.data.cache,
+    }
+    if config.data.cache_gib:
+        found["data_cache_gib"] = config.data.cache_gib
+    if config.data.in_s3:
+        found["aws_region"] = config.aws.region
+        if config.aws.endpoint_url:
+            found["aws_endpoint_url"] = config.aws.endpoint_url
+    return found
 
 
 def _user(user: User) -> dict[str, Any]:

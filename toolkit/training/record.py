@@ -12,6 +12,7 @@ from toolkit.training import (
     hardware,
     job_remark,
     ledger,
+    opened,
     pace,
     steplog,
     stops,
@@ -21,6 +22,7 @@ from toolkit.training import (
 from toolkit.training.attempt import Attempt, instance_facts
 from toolkit.training.checkpoint import Saved
 from toolkit.training.data import Batch
+from toolkit.training.datasets import use
 from toolkit.training.files import write_json
 from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.pace import StopForecast
@@ -92,6 +94,7 @@ class Books:
         machines = hardware.of((h.instance for h in hosts), (gpu for h in hosts for gpu in h.gpus))
         self._speed = Throughput(flops_per_sample=flops_per_sample, peak_flops=machines.peak_flops)
         self._tag(_facts(attempt, hosts, world_size) | {"toolkit.hardware": str(machines)})
+        self._unlisten = use.listen(self.opened)
         if earlier:  # those that were asked to stop had no time for it
             self._measure(goodput.split(earlier, history, timings.read(run_dir.times), clock()))
 
@@ -104,6 +107,15 @@ class Books:
         self._tag(tags)
         for path in artifacts:
             self._tracker.add(Record(self._clock(), artifact=str(path)))
+
+    def opened(self, taken: Mapping[str, str]) -> None:
+        """Note datasets; those that this process opens come here by themselves."""
+        if not taken:
+            return
+        found = opened.add(self._run_dir.path, taken)
+        self._tag(opened.tags(found))
+        for asked in sorted(taken.keys() & opened.moved(found)):
+            say(f"dataset {asked} is not what it was in an earlier attempt: name a version")
 
     def resumed(self, step: int, seconds: float = 0.0) -> bool:
         """Note where the attempt begins, and how long loading that took.
@@ -163,6 +175,7 @@ class Books:
         patience: float,
     ) -> None:
         """Close everything; the verdict, which the batch script acts on, comes last."""
+        self._unlisten()
         self._steps.close()
         step_end = word.step
         self.record = self.record.ended(

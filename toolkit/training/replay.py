@@ -20,7 +20,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from toolkit.training import lockfile, provenance, submission
+from toolkit.training import lockfile, opened, provenance, submission
+from toolkit.training.datasets.catalog import Catalog
+from toolkit.training.datasets.errors import DataError, DatasetUnknown
+from toolkit.training.datasets.places import places
+from toolkit.training.datasets.store import open_store
 from toolkit.training.files import read_json
 from toolkit.training.submission import Submission
 
@@ -56,7 +60,11 @@ def prepare(run_dir: Path, recorded: Submission, environment: Mapping[str, str])
         environment=own | dict(recorded.environment) | {"TOOLKIT_REPLAY_OF": key},
         directory=recorded.directory,
         missing=tuple(_missing(run_dir, recorded)),
-        differs=(*_code_differs(recorded), *_surroundings_differ(recorded)),
+        differs=(
+            *_code_differs(recorded),
+            *_surroundings_differ(recorded),
+            *_data_differs(run_dir),
+        ),
     )
 
 
@@ -86,7 +94,7 @@ def rebuilt(replay: Replay, run_dir: Path, recorded: Submission, folder: Path) -
         argv=(*words, *arguments),
         directory=directory,
         missing=tuple(_script_missing(run_dir, recorded)),
-        differs=tuple(_surroundings_differ(recorded)),
+        differs=(*_surroundings_differ(recorded), *_data_differs(run_dir)),
     )
 
 
@@ -140,6 +148,29 @@ def _surroundings_differ(recorded: Submission) -> list[str]:
     if recorded.array_task:
         found.append(f"it was task {recorded.array_task} of an array: this is that task alone")
     return found
+
+
+def _data_differs(run_dir: Path) -> list[str]:
+    """Names that stand for another dataset now, and datasets that are gone."""
+    asked = opened.read(run_dir)
+    if not asked:
+        return []
+    try:
+        catalog = Catalog(open_store(places().store_url()))
+        return [
+            said for name, versions in asked.items() for said in _moved(catalog, name, versions)
+        ]
+    except DataError as error:
+        return [f"its datasets can't be looked up: {error.message}"]
+
+
+def _moved(catalog: Catalog, asked: str, versions: Sequence[str]) -> list[str]:
+    try:
+        now = catalog.resolve(asked)
+        catalog.manifest(now)
+    except DatasetUnknown:
+        return [f"dataset {asked} is no longer in {catalog.store.url}"]
+    return [] if [now] == list(versions) else [f"dataset {asked} is {now} now, not {versions[-1]}"]
 
 
 def _lock(python: str) -> str:

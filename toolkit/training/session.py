@@ -15,6 +15,7 @@ from toolkit.training import cancelling, dossier, faults, gpus, verdict
 from toolkit.training.attempt import Attempt, current, site_facts
 from toolkit.training.checkpoint import Checkpointer, Saved
 from toolkit.training.data import Batch, SampleOrder, fingerprint
+from toolkit.training.datasets import use
 from toolkit.training.files import write_json
 from toolkit.training.mlflow_server import flat, tracker_for
 from toolkit.training.pace import StopForecast
@@ -172,15 +173,13 @@ class Run:
         """The training is over: save, write result.json, close the books."""
         self._settle()
         self._save(last=True)
-        self.world.gather(None)  # every rank is here: nobody can fail any more
+        opened = self.world.gather(use.used())  # every rank is here: nobody can fail any more
         if self._books:
-            result = {
-                "steps": self.step_count,
-                "world_size": self.world.size,
-                "attempts": self._books.record.attempt + 1,
-                **results,
-            }
-            write_json(self.dir.result, result)
+            for taken in opened:
+                self._books.opened(taken)
+            result = {"steps": self.step_count, "world_size": self.world.size}
+            result["attempts"] = self._books.record.attempt + 1
+            write_json(self.dir.result, result | results)
             say(f"finished after {self.step_count} steps")
         self._close(verdict.done(self.step_count), "FINISHED", [self.dir.result], _PATIENCE_END)
 

@@ -1,5 +1,6 @@
 """Derived data is made once for the same inputs, code and parameters; its origin is on record."""
 
+import os
 import threading
 from pathlib import Path
 
@@ -110,7 +111,9 @@ def test_a_build_that_writes_nothing_has_failed(where, raw, code):
 
 def test_what_a_killed_builder_left_is_not_part_of_the_result(where, raw, built, code):
     key = key_of([raw], code_hash([code]), {})
-    write_tree(Path(where.store) / "building" / f"{key}.work" / "dead", {"half": b"x"})
+    write_tree(
+        Path(where.store) / "building" / f"{key}.{os.getuid()}.work" / "dead", {"half": b"x"}
+    )
     made = derived([raw], built, code=[code], where=where)
     assert set(tree(take(made.version, where).path)) == {"x", "y"}
 

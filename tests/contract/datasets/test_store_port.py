@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.fakes.datasets import described, tree, write_tree
-from toolkit.training.datasets import chunks, markers
+from toolkit.training.datasets import chunks, markers, s3_store
 from toolkit.training.datasets.add import add
 from toolkit.training.datasets.cache import Cache
 from toolkit.training.datasets.catalog import Catalog
@@ -246,3 +246,19 @@ def test_trouble_with_s3_is_told_in_our_words(aws, monkeypatch):
 def test_a_url_says_which_store(aws, tmp_path):
     assert open_store("s3://a-bucket/pre/fix/").url == "s3://a-bucket/pre/fix"
     assert open_store(str(tmp_path)).url == str(tmp_path)
+
+
+def test_where_s3_is_comes_from_the_cluster_unless_the_environment_says(tmp_path, monkeypatch):
+    """Nodes have credentials by their role, and no region."""
+    for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "absent"))
+    site = tmp_path / "training.json"
+    site.write_text('{"aws_region": "eu-north-1", "aws_endpoint_url": "http://127.0.0.1:9"}')
+    monkeypatch.setenv("TOOLKIT_SITE_FILE", str(site))
+    told = s3_store._client(2).meta
+    assert (told.region_name, told.endpoint_url) == ("eu-north-1", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:10")
+    told = s3_store._client(2).meta
+    assert (told.region_name, told.endpoint_url) == ("us-west-2", "http://127.0.0.1:10")

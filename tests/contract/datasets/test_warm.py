@@ -1,7 +1,10 @@
 """Warming a cache is a job like any other: it stops when asked; its exit code says what next."""
 
 import json
+import os
+import stat
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -105,7 +108,7 @@ def test_a_script_gets_its_dataset_by_one_line_and_keeps_it(where, monkeypatch, 
     path = toolkit.training.dataset("one")
     assert tree(path) == {"file": b"one" * 100}
     assert toolkit.training.dataset("one") == path
-    (version,) = use.used()
+    (version,) = use.used().values()
     assert not where.node_cache().evict(version)
 
 
@@ -134,8 +137,29 @@ def test_a_version_that_is_cached_is_had_without_the_store(where):
 
 def test_the_cluster_says_where_things_are_and_the_environment_wins(tmp_path):
     site = tmp_path / "training.json"
-    site.write_text('{"data_store": "s3://bucket/x", "data_cache": "/nvme", "data_cache_gib": 3}')
+    site.write_text('{"data_store": "s3://bucket/x", "data_cache": "/absent", "data_cache_gib": 3}')
     found = places({"TOOLKIT_SITE_FILE": str(site), "TOOLKIT_DATA_CACHE": "/mine"})
     assert (found.store, str(found.cache), found.cache_limit) == ("s3://bucket/x", "/mine", 3 << 30)
     with pytest.raises(CacheUnusable):
         places({"TOOLKIT_DATA_CACHE": "/x", "TOOLKIT_DATA_CACHE_GIB": "much"})
+
+
+def test_a_user_gets_a_cache_of_their_own_where_the_cluster_says(tmp_path):
+    """On the nodes' fast disk where they have one, else on the root disk."""
+    site, scratch = tmp_path / "training.json", tmp_path / "scratch"
+    site.write_text(json.dumps({"data_cache": str(scratch)}))
+    own = f"toolkit-data-{os.getuid()}"
+    said = {"TOOLKIT_SITE_FILE": str(site)}
+    assert places(said).cache == Path("/var/tmp") / own
+    scratch.mkdir()
+    assert places(said).cache == scratch / own
+    assert stat.S_IMODE((scratch / own).stat().st_mode) == 0o700
+
+
+def test_a_cache_that_somebody_else_prepared_is_not_believed(tmp_path, monkeypatch):
+    site = tmp_path / "training.json"
+    site.write_text(json.dumps({"data_cache": str(tmp_path)}))
+    (tmp_path / "real").mkdir()
+    (tmp_path / f"toolkit-data-{os.getuid()}").symlink_to(tmp_path / "real")
+    with pytest.raises(CacheUnusable):
+        places({"TOOLKIT_SITE_FILE": str(site)})

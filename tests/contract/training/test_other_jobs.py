@@ -122,7 +122,8 @@ def test_without_jupyter_the_job_says_what_to_install(node):
 @pytest.mark.parametrize("code", [0, 85, 93])
 def test_a_warm_up_asks_for_the_datasets_and_ends_with_its_code(node, code):
     _program(node / "env" / "bin" / "python", PYTHON)
-    said = output(start(node, "data-warmup.sbatch", "a b", "c", WARM_CODE=str(code)), code)
+    played = {"WARM_CODE": str(code), "TOOLKIT_DATA_PYTHON": str(node / "env" / "bin" / "python")}
+    said = output(start(node, "data-warmup.sbatch", "a b", "c", **played), code)
     assert "python -m toolkit.training.datasets warm a b c" in said
 
 

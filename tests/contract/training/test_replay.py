@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.training import lockfile, provenance, replay, submission, summary
+from toolkit.training import lockfile, opened, provenance, replay, submission, summary
+from toolkit.training.datasets.add import add
+from toolkit.training.datasets.catalog import Catalog
+from toolkit.training.datasets.folder_store import FolderStore
 from toolkit.training.run import RunDir
 
 
@@ -94,6 +97,22 @@ def test_packages_that_are_not_what_they_were_are_said_to_differ(case, capsys):
     submission.write_json(case.run_dir / "submission.json", submission.asdict(found))
     assert case.replay() == 1
     assert "other packages" in answer(capsys)["differs"][0]
+
+
+def test_a_dataset_that_is_another_one_now_is_said_to_differ(case, capsys, monkeypatch):
+    store = case.root / "store"
+    monkeypatch.setenv("TOOLKIT_DATA_STORE", str(store))
+    catalog = Catalog(FolderStore(store))
+    then = add(catalog, case.code, name="digits").version
+    opened.add(case.run_dir, {"digits": then, then: then})
+    assert case.replay("--dry-run") == 0
+    capsys.readouterr()
+    (case.root / "other").mkdir()
+    (case.root / "other" / "file").write_text("x")
+    now = add(catalog, case.root / "other", name="digits").version
+    assert case.replay() == 1
+    assert answer(capsys)["differs"] == [f"dataset digits is {now} now, not {then}"]
+    assert case.submitted == []
 
 
 def test_the_folder_may_be_named_from_where_one_is(case, capsys, monkeypatch):

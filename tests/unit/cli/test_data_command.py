@@ -113,3 +113,84 @@ def test_a_name_moves_and_its_numbers_stay(data, root):
     assert first in data("show", "digits@1")[1]
     assert first not in data("show", "digits@2")[1]
     assert "best@1" in data("name", "digits@1", "best")[1]
+
+
+@pytest.fixture
+def louder(tmp_path, data, root):
+    """Derives by a real program that writes what it reads twice; counts how often it ran."""
+    data("add", root, "--name", "digits")
+    script, runs = tmp_path / "louder.sh", tmp_path / "runs"
+    script.write_text(
+        f'echo run >> "{runs}"; cat "$1/a" > "$2/a"; echo "$3" >> "$2/a"; echo noise\n'
+    )
+
+    def run(*options, times="2"):
+        command = ("bash", str(script), "{input}", "{output}", "{times}")
+        return data(
+            "derive", "--from", "digits", "--param", f"times={times}", *options, "--", *command
+        )
+
+    run.script, run.count = script, lambda: len(runs.read_text().split()) if runs.exists() else 0
+    return run
+
+
+def test_a_program_derives_a_dataset_once(data, louder):
+    code, out, err = louder("--name", "loud")
+    version = out.strip()
+    assert (code, version[:7], louder.count()) == (0, "sha256:", 1)
+    assert "silver, made" in err
+    code, out, err = louder()
+    assert (code, out.strip(), louder.count()) == (0, version, 1)
+    assert "made before" in err
+    assert "a" in data("show", "loud", "--files")[1]
+
+
+def test_another_parameter_command_or_code_derives_again(louder):
+    louder()
+    louder(times="3")
+    louder.script.write_text(louder.script.read_text() + "# quicker\n")
+    louder()
+    assert louder.count() == 3
+
+
+def test_a_dry_run_of_a_derivation_says_whether_anything_would_be_run(louder, tmp_path):
+    before = files_of(tmp_path / "store")
+    assert "would be made of sha256:" in louder("--dry-run")[1]
+    assert json.loads(louder("--dry-run", "--json")[1])["found"] is None
+    assert (louder.count(), files_of(tmp_path / "store")) == (0, before)
+    version = louder()[1].strip()
+    assert f"{version}: there already" in louder("--dry-run")[1]
+
+
+def test_a_list_shows_tiers_and_what_things_were_made_from(data, louder):
+    version = louder("--name", "loud")[1].strip()
+    louder(times="3")
+    assert "silver" in data("list")[1]
+    rows = json.loads(data("list", "--json", "--all")[1])
+    assert [(row["name"], row["tier"], row["made_from"]) for row in rows] == [
+        ("digits", "bronze", []),
+        ("loud", "silver", ["digits@1"]),
+        (None, "silver", ["digits@1"]),
+    ]
+    assert rows[1]["version"] == version
+    assert '"times": 2' in data("show", "loud")[1]
+
+
+def test_a_program_that_fails_leaves_nothing_and_its_code_is_said(data, louder):
+    louder.script.write_text("exit 7\n")
+    code, _, err = louder("--name", "loud")
+    assert (code, "bash ended with 7" in err, "[data-build-failed]" in err) == (1, True, True)
+    assert "loud" not in data("list")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--from", "digits", "--", "true"), 1),  # no file among its words
+        (("--from", "digits", "--param", "a b=1", "--", "true"), 2),
+        (("--", "true"), 2),
+    ],
+)
+def test_a_derivation_without_what_its_key_is_made_of_is_refused(data, root, words, code):
+    data("add", root, "--name", "digits")
+    assert data("derive", *words)[0] == code

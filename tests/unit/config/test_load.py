@@ -267,3 +267,26 @@ def test_what_pools_and_partitions_say_about_capacity_fits_together(old, new, wh
 def test_a_zone_of_its_own_keeps_an_offering_to_it():
     config = parse(changed("capacity: spot}", "capacity: spot, zone: us-east-1b}"))
     assert config.offering_zones("gpu", config.pools["gpu"].offerings[0]) == ("us-east-1b",)
+
+
+@pytest.mark.parametrize("store", ["shared", "bucket", "s3://lab-data", "s3://lab-data/sets/v1"])
+def test_datasets_are_kept_on_the_filesystem_or_in_a_bucket(store):
+    assert (
+        parse(GOOD + f"data: {{store: {store}, cache: /scratch, cache_gib: 200}}\n").data.store
+        == store
+    )
+    assert parse(GOOD).data.cache_gib is None
+
+
+@pytest.mark.parametrize(
+    ("said", "path"),
+    [
+        ("{store: /home/x}", "data.store"),
+        ("{store: 's3://UPPER'}", "data.store"),
+        ("{cache: scratch}", "data.cache"),
+        ("{cache: /a/../b}", "data.cache"),
+        ("{cache_gib: 0}", "data.cache_gib"),
+    ],
+)
+def test_a_place_for_datasets_that_can_not_be_is_refused(said, path):
+    assert path in problems(GOOD + f"data: {said}\n")

@@ -9,6 +9,7 @@ from ruamel.yaml import YAML
 
 from tests.unit.deploy.samples import ACCOUNT, FACTS, ROOT, example
 from toolkit.config import parse
+from toolkit.config.model import Data
 from toolkit.deploy import names
 from toolkit.deploy.stack import (
     MAX_USER_DATA,
@@ -329,3 +330,25 @@ def test_everything_that_can_carry_the_cluster_tag_does(stack):
         kinds = {spec["ResourceType"] for spec in item["LaunchTemplateData"]["TagSpecifications"]}
         assert kinds == {"instance", "volume", "network-interface"}
         assert item["TagSpecifications"][0]["ResourceType"] == "launch-template"
+
+
+@pytest.mark.parametrize(
+    ("store", "bucket", "objects"),
+    [
+        ("bucket", "${Bucket.Arn}", "${Bucket.Arn}/data/*"),
+        (
+            "s3://lab/sets",
+            "arn:${AWS::Partition}:s3:::lab",
+            "arn:${AWS::Partition}:s3:::lab/sets/*",
+        ),
+        ("s3://lab", "arn:${AWS::Partition}:s3:::lab", "arn:${AWS::Partition}:s3:::lab/*"),
+    ],
+)
+def test_machines_may_use_the_datasets_bucket_and_no_more_of_it(store, bucket, objects):
+    """With a store on the filesystem nodes have no S3 at all."""
+    config = example("aws").model_copy(update={"data": Data(store=store)})
+    for role in ("HeadRole", "ComputeRole"):
+        found = {item["Sid"]: item for item in statements(resources(config), role)}
+        assert found["FindDatasets"]["Resource"] == bucket
+        assert found["KeepDatasets"]["Resource"] == objects
+        assert "KeepDatasets" not in {s["Sid"] for s in statements(resources(example("aws")), role)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurmplugins import machine, node_config, users
+from slurmplugins import machine, node_config, scratch, users
 from slurmplugins.errors import BootError, ConfigError
 from slurmplugins.log import Log
 from slurmplugins.node_boot import Boot
@@ -151,6 +151,18 @@ def test_the_shared_filesystem_is_mounted_before_slurmd_starts(stage: Stage):
     words = [" ".join(argv) for argv in stage.runner.commands]
     mount = "/usr/bin/mount -t lustre -o relatime,flock fs-1.fsx@tcp:/shared /shared"
     assert words.index(mount) < words.index("/usr/bin/systemctl start slurmd.service")
+
+
+def test_a_disk_that_can_not_be_used_costs_no_node(stage: Stage):
+    block = stage.root / "sys/block/nvme1n1/device"
+    block.mkdir(parents=True)
+    (block / "model").write_text(scratch.MODEL)
+    (stage.root / "dev").mkdir()
+    (stage.root / "dev/nvme1n1").touch()
+    stage.runner.answer("/usr/sbin/blkid", returncode=scratch.NOTHING_FOUND)
+    stage.runner.answer("/usr/sbin/mkfs.ext4", returncode=1, stderr="no such device")
+    stage.boot.run()
+    assert any("slurmd.service" in argv for argv in stage.runner.commands)
 
 
 def test_tags_that_arrive_late_are_waited_for(stage: Stage):

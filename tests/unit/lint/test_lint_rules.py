@@ -43,6 +43,8 @@ def test_a_careful_script_is_left_alone():
         ("no-warning-signal", "#SBATCH --signal=B:USR1@90\n", ""),
         ("signal-to-all", "B:USR1", "USR1"),
         ("signal-untrapped", "source lib.sh", "true"),
+        ("signal-untrapped", "source lib.sh", "source /opt/conda/etc/profile.d/conda.sh"),
+        ("signal-untrapped", "source lib.sh", ". ~/.bashrc; source venv/bin/activate"),
         ("signal-late", "USR1@90", "USR1@10"),
         ("trap-in-vain", "source lib.sh", "trap stop USR1\ntrue"),
         ("node-pinned", "--nodes=2", "--nodes=2 --nodelist=gpu-001"),
@@ -144,3 +146,34 @@ def test_commands_know_their_lines_through_quotes_and_documents():
         (1, False), (2, False), (4, False), (5, True), (7, False),
     ]  # fmt: skip
     assert documents == {5, 6}
+
+
+UNHEARD = """#!/bin/bash
+#SBATCH --signal=USR1@90
+source ~/.bashrc
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    "command", ["python train.py", "exec python3 -u train.py", "uv run python t.py"]
+)
+def test_a_signal_for_steps_that_there_are_none_of_is_heard_by_nobody(command):
+    """sbatch: without B: all job steps are signalled, and the batch shell and its children not."""
+    assert "signal-unheard" in slugs(UNHEARD.format(command))
+    assert "signal-unheard" not in slugs(UNHEARD.format(f"srun {command}"))
+    assert "signal-unheard" not in slugs(UNHEARD.format(f"./run.sh\nL=srun\n$L {command}"))
+    assert "signal-unheard" not in slugs(UNHEARD.format(f"source run.sh\n{command}"))
+
+
+def test_a_pipe_in_what_an_argument_is_made_of_hides_no_exit_code():
+    """Found in open-r1: the steps are counted by `$(grep … | awk …)`."""
+    steps = "STEPS=$(grep steps $FILE | awk '{print $2}')\n"
+    assert slugs(HEAD + steps + LAUNCH + " --steps $STEPS &\nwait $!\nexit $?\n") == set()
+
+
+def test_one_task_is_on_one_node():
+    """Found in mila-docs: $SLURM_NODEID in a comment of a script with --ntasks=1."""
+    text = "#!/bin/bash\n#SBATCH --ntasks=1\n# $SLURM_NODEID\nsrun torchrun t.py\n"
+    assert "kill-on-bad-exit" not in slugs(text)
+    assert "kill-on-bad-exit" in slugs(text.replace("ntasks=1", "ntasks=2"))

@@ -2,10 +2,13 @@
 
 import json
 
+import pytest
+
 from slurmplugins import users
 from tests.unit.render.render_samples import FACTS, PRICES, a_config
 from toolkit.render import image_vars
 from toolkit.render.playbook_vars import site_vars
+from toolkit.training.datasets.places import places
 
 
 def test_training_changes_rebuild_the_head_image_only():
@@ -44,3 +47,38 @@ def test_prices_and_templates_do_not_reach_the_playbooks():
     """Nothing in vars.json changes with the spot market, so a second deploy changes nothing."""
     assert "price" not in site_vars(a_config(), FACTS)
     assert PRICES.spot
+
+
+@pytest.mark.parametrize(
+    ("store", "url"),
+    [
+        ("shared", "/shared/datasets"),
+        ("bucket", f"s3://{FACTS.bucket}/data"),
+        ("s3://lab-data/sets", "s3://lab-data/sets"),
+    ],
+)
+def test_jobs_are_told_where_datasets_are(store, url):
+    config = a_config(data={"store": store, "cache_gib": 500})
+    told = json.loads(site_vars(config, FACTS))["toolkit_data"]
+    assert (told["data_store"], told["data_cache"], told["data_cache_gib"]) == (
+        url,
+        "/scratch",
+        500,
+    )
+    assert ("aws_region" in told) == (store != "shared")
+
+
+def test_a_store_in_s3_brings_what_reads_it_into_the_training_environment():
+    needed = json.loads(image_vars(a_config(data={"store": "bucket"}), "head"))
+    assert "boto3" in needed["toolkit_training_requirements"]
+    assert "boto3" not in image_vars(a_config(), "head")
+
+
+def test_what_jobs_are_told_is_what_the_training_library_reads(tmp_path, monkeypatch):
+    """training.json is toolkit_data and the services, as it stands."""
+    site = tmp_path / "training.json"
+    config = a_config(data={"store": "bucket", "cache": str(tmp_path), "cache_gib": 2})
+    site.write_text(json.dumps(json.loads(site_vars(config, FACTS))["toolkit_data"]))
+    found = places({"TOOLKIT_SITE_FILE": str(site)})
+    assert (found.store, found.cache_limit) == (f"s3://{FACTS.bucket}/data", 2 << 30)
+    assert found.cache.parent == tmp_path

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 CHUNK = 16 << 20
-BUFFER = 4 << 20  # every read, hash and write gives up the interpreter: few and large ones
+BUFFER = 256 << 10  # what stays in a core's cache between its read, its hash and its write
 
 Bytes = bytes | bytearray | memoryview
 

@@ -8,6 +8,7 @@ the lineage that `toolkit data show` prints and that garbage collection follows.
 import hashlib
 import inspect
 import json
+import os
 import shutil
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import Any
 
 from toolkit.training.datasets.add import add
 from toolkit.training.datasets.catalog import Catalog, Derivation, Tier, check_name
+from toolkit.training.datasets.disk import Disk
 from toolkit.training.datasets.errors import BuildFailed, DataError, DatasetUnknown
 from toolkit.training.datasets.folder_store import FolderStore
 from toolkit.training.datasets.locks import Lock
@@ -35,6 +37,33 @@ class Derived:
     version: str
     derivation: Derivation
     reused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What would be made of what, and what was made of it before."""
+
+    key: str
+    inputs: tuple[str, ...]
+    code: str
+    params: Mapping[str, Any]
+    found: Derivation | None
+
+    def made(self, output: str, tier: Tier, at: float) -> Derivation:
+        return Derivation(self.key, output, self.inputs, self.code, self.params, tier, at)
+
+
+def planned(
+    catalog: Catalog, inputs: Sequence[str], code: Sequence[Path], params: Mapping[str, Any]
+) -> Planned:
+    """Look it up; changes nothing. Raises DatasetUnknown, DataError."""
+    versions = tuple(catalog.resolve(reference) for reference in inputs)
+    for version in versions:
+        if not catalog.has(version):
+            raise DatasetUnknown(f"{catalog.store.url} has no {version}")
+    hashed = code_hash(code)
+    key = key_of(versions, hashed, params)
+    return Planned(key, versions, hashed, dict(params), catalog.derivation(key))
 
 
 def derived(
@@ -57,27 +86,16 @@ def derived(
         check_name(name)
     where = where or places()
     catalog = Catalog(open_store(where.store_url()))
-    versions = tuple(catalog.resolve(reference) for reference in inputs)
-    for version in versions:
-        if not catalog.has(version):
-            raise DatasetUnknown(f"{catalog.store.url} has no {version}")
-    stated = dict(params or {})
-    hashed = code_hash(code if code is not None else [_source_of(build)])
-    key = key_of(versions, hashed, stated)
+    wanted = planned(catalog, inputs, [_source_of(build)] if code is None else code, params or {})
     root = _lock_root(catalog, where)
-    with Lock(root / key) as lock:
+    with Lock(root / wanted.key, everybody=True) as lock:
         lock.exclusive()
-        found, reused = catalog.derivation(key), True
+        found, reused = catalog.derivation(wanted.key), True
         if found is None:
-            held = [take(version, where) for version in versions]
-            try:
-                output = _build(catalog, root / f"{key}.work", build, held, stated)
-            finally:
-                for one in held:
-                    one.release()
-            graded = tier or _grade(catalog, versions)
-            found = Derivation(key, output, versions, hashed, stated, graded, catalog.clock())
-            reused = False
+            work = root / f"{wanted.key}.{os.getuid()}.work"
+            output = _output(catalog, where, wanted, build, work)
+            graded = tier or _grade(catalog, wanted.inputs)
+            found, reused = wanted.made(output, graded, catalog.clock()), False
         _keep(catalog, found, name, new=not reused)
     return Derived(found.output, found, reused)
 
@@ -115,6 +133,15 @@ def tier_of(version: str, derivations: Sequence[Derivation]) -> Tier:
     """Bronze unless it was derived; then what its latest derivation says."""
     made = [one.tier for one in derivations if one.output == version]
     return made[-1] if made else "bronze"
+
+
+def _output(catalog: Catalog, where: Places, wanted: Planned, build: Build, work: Path) -> str:
+    held = [take(version, where) for version in wanted.inputs]
+    try:
+        return _build(catalog, work, build, held, wanted.params)
+    finally:
+        for one in held:
+            one.release()
 
 
 def _build(
@@ -163,7 +190,7 @@ def _lock_root(catalog: Catalog, where: Places) -> Path:
         root = catalog.store.root / "building"
     else:
         root = (where.shared or where.cache) / "building"
-    root.mkdir(parents=True, exist_ok=True)
+    Disk().make_folder(root, within=root.parent)
     return root
 
 

@@ -6,6 +6,7 @@ Tests put a disk in its place that fails, or ends the process, at the first of t
 import ctypes
 import os
 import shutil
+import stat
 from pathlib import Path
 
 from toolkit.training.datasets.chunks import Bytes
@@ -17,11 +18,24 @@ READ_ONLY, WRITABLE = 0o444, 0o644
 class Disk:
     """The real one."""
 
-    def make_folder(self, path: Path) -> None:
-        """Make a folder and those above it, where they aren't there."""
-        path.mkdir(parents=True, exist_ok=True)
+    def make_folder(self, path: Path, *, within: Path | None = None) -> None:
+        """Make a folder and those above it, where they aren't there.
 
-    def create(self, path: Path, *, mode: int = READ_ONLY) -> int:
+        Those that are made below `within` are as open to others as that is.
+        """
+        if path.is_dir():
+            return
+        if within is None or not path.is_relative_to(within) or path == within:
+            path.mkdir(parents=True, exist_ok=True)
+            return
+        self.make_folder(path.parent, within=within)
+        try:
+            path.mkdir()
+        except FileExistsError:
+            return
+        path.chmod(stat.S_IMODE(within.stat().st_mode))
+
+    def create(self, path: str | Path, *, mode: int = READ_ONLY) -> int:
         """Open a new file for writing; the mode holds from the next time it is opened."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
 
@@ -35,13 +49,13 @@ class Disk:
     def resize(self, descriptor: int, size: int) -> None:
         os.ftruncate(descriptor, size)
 
-    def protect(self, path: Path) -> None:
+    def protect(self, path: str | Path) -> None:
         """Nobody writes to this file by accident any more."""
-        path.chmod(READ_ONLY)
+        Path(path).chmod(READ_ONLY)
 
-    def unprotect(self, path: Path) -> None:
+    def unprotect(self, path: str | Path) -> None:
         """Its owner may write to it again."""
-        path.chmod(WRITABLE)
+        Path(path).chmod(WRITABLE)
 
     def touch(self, path: Path) -> None:
         """Its time is now."""
@@ -78,8 +92,8 @@ class Disk:
         finally:
             os.close(descriptor)
 
-    def remove(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
+    def remove(self, path: str | Path) -> None:
+        Path(path).unlink(missing_ok=True)
 
     def remove_tree(self, path: Path) -> None:
         """Delete a folder; one that is gone is fine."""

@@ -30,11 +30,11 @@ class FolderSource:
     """A dataset that lies in a folder, as it is in a cache."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.workers = parallel.local_workers()
+        self._folder = str(folder)
+        self.workers = parallel.STORE_WORKERS
 
     def open(self, file: File) -> Readable:
-        return LocalFile(self._folder / file.path)
+        return LocalFile(f"{self._folder}/{file.path}")
 
 
 def fill(
@@ -51,9 +51,8 @@ def fill(
     Raises ContentCorrupt when the source's bytes are not what the manifest says, and Stopped.
     """
     progress = Progress("filling the cache", files=len(manifest.files), size=manifest.size, say=say)
-    folders = {folder, *(folder / file.path for file in manifest.files if "/" in file.path)}
-    for path in sorted({folder, *(path.parent for path in folders - {folder})}):
-        disk.make_folder(path)
+    for name in sorted({file.path.rpartition("/")[0] for file in manifest.files} | {""}):
+        disk.make_folder(folder / name)
     filling = _Filling(folder, source, disk, progress)
     parallel.run(
         filling.tasks(manifest),
@@ -71,7 +70,7 @@ def damaged(manifest: Manifest, folder: Path) -> list[str]:
     progress = Progress("verifying", files=len(manifest.files), size=manifest.size)
 
     def work(file: File, buffer: memoryview) -> None:
-        if not _matches(folder / file.path, file, buffer):
+        if not _matches(f"{folder}/{file.path}", file, buffer):
             found.append(file.path)
         progress.add(file.size, files=1)
 
@@ -80,8 +79,10 @@ def damaged(manifest: Manifest, folder: Path) -> list[str]:
 
 
 class _Filling:
+    """Paths are text here: making them of `Path` took more time than copying small files."""
+
     def __init__(self, folder: Path, source: Source, disk: Disk, progress: Progress) -> None:
-        self._folder, self._source, self._disk = folder, source, disk
+        self._folder, self._source, self._disk = str(folder), source, disk
         self._progress, self.fetched = progress, Progress()
         self._lock = threading.Lock()
         self._left: dict[str, int] = {}
@@ -103,7 +104,7 @@ class _Filling:
         self._progress.add(span.length, files=int(len(file.chunks) == 1))
 
     def _small(self, file: File, span: Span, buffer: memoryview) -> None:
-        path = self._folder / file.path
+        path = f"{self._folder}/{file.path}"
         try:
             descriptor = self._disk.create(path)
         except FileExistsError:
@@ -118,7 +119,7 @@ class _Filling:
 
     def _prepare(self, file: File) -> None:
         """A big file at its full size, so that its parts can be written in any order."""
-        path = self._folder / file.path
+        path = f"{self._folder}/{file.path}"
         self._left[file.path] = len(file.chunks)
         try:
             descriptor = self._disk.create(path, mode=WRITABLE)
@@ -132,10 +133,10 @@ class _Filling:
             os.close(descriptor)
 
     def _part(self, file: File, span: Span, buffer: memoryview) -> None:
-        path = self._folder / file.path
+        path = f"{self._folder}/{file.path}"
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
         try:
-            if not self._is_there(path, file, span, buffer):
+            if not self._is_there(path, descriptor, file, span, buffer):
                 self._fetch(file, span, descriptor, buffer)
         finally:
             os.close(descriptor)
@@ -146,13 +147,14 @@ class _Filling:
             self._disk.protect(path)
             self._progress.add(0, files=1)
 
-    def _is_there(self, path: Path, file: File, span: Span, buffer: memoryview) -> bool:
+    def _is_there(
+        self, path: str, descriptor: int, file: File, span: Span, buffer: memoryview
+    ) -> bool:
         """Whether an earlier try has written this part: the hash says so. A hole is not read."""
-        with path.open("rb") as stream:
-            try:
-                written = os.lseek(stream.fileno(), span.offset, os.SEEK_DATA)
-            except OSError:  # nothing but a hole from here on
-                return False
+        try:
+            written = os.lseek(descriptor, span.offset, os.SEEK_DATA)
+        except OSError:  # nothing but a hole from here on
+            return False
         if written >= span.offset + span.length:
             return False
         expected = file.chunks[span.offset // chunks.CHUNK]
@@ -169,9 +171,9 @@ class _Filling:
         self.fetched.add(span.length)
 
 
-def _matches(path: Path, file: File, buffer: memoryview) -> bool:
+def _matches(path: str, file: File, buffer: memoryview) -> bool:
     try:
-        if path.lstat().st_size != file.size:
+        if os.lstat(path).st_size != file.size:
             return False
         content = LocalFile(path)
         return all(

@@ -19,12 +19,16 @@ _INCOMING = "incoming"
 
 
 class FolderStore(Store):
-    """Objects are written under `incoming/`, checked, brought to disk, and renamed into place."""
+    """Objects are written under `incoming/`, checked, brought to disk, and renamed into place.
+
+    What is made in it is as open as its root is: where that is sticky and open to all, as /tmp is,
+    everybody adds and nobody replaces what is another's.
+    """
 
     def __init__(self, root: Path, *, disk: Disk | None = None) -> None:
         self.root, self.url = root.absolute(), str(root.absolute())
         self._disk = disk or Disk()
-        self.workers = parallel.local_workers()
+        self.workers = parallel.STORE_WORKERS
 
     def read(self, key: str) -> bytes | None:
         with _told(self.root):
@@ -34,15 +38,21 @@ class FolderStore(Store):
                 return None
 
     def write(self, key: str, content: bytes) -> None:
+        path = self._path(key)
         with _told(self.root):
-            self._disk.make_folder(self._path(key).parent)
-            self._disk.write_file(self._path(key), content)
+            self._disk.make_folder(path.parent, within=self.root)
+            if _anothers(path) and self.read(key) == content:
+                # It may not be replaced, and need not be.
+                with suppress(PermissionError):
+                    self._disk.touch(path)
+            else:
+                self._disk.write_file(path, content)
 
     def write_new(self, key: str, content: bytes) -> bool:
         temporary = self._path(f"{_INCOMING}/{uuid.uuid4().hex}")
         with _told(self.root):
             for folder in (temporary.parent, self._path(key).parent):
-                self._disk.make_folder(folder)
+                self._disk.make_folder(folder, within=self.root)
             self._disk.write_file(temporary, content)
             try:
                 self._disk.link(temporary, self._path(key))
@@ -79,7 +89,8 @@ class FolderStore(Store):
                     return None
             except FileNotFoundError:
                 pass
-            self._disk.make_folder(self._path(_INCOMING))
+            for folder in (self._path(_INCOMING), target.parent):
+                self._disk.make_folder(folder, within=self.root)
             return _Incoming(file, self._path(f"{_INCOMING}/{file.object}"), target, self._disk)
 
     def finish(self, uploads: Sequence[Upload]) -> None:
@@ -91,7 +102,7 @@ class FolderStore(Store):
                 upload.publish()
 
     def open(self, file: File) -> Readable:
-        return _Object(self._path(object_key(file)), file)
+        return _Object(f"{self.url}/{object_key(file)}", file)
 
     def tidy(self, before: float) -> None:
         with _told(self.root):
@@ -145,7 +156,6 @@ class _Incoming(Upload):
         self._lock.close()
 
     def publish(self) -> None:
-        self._disk.make_folder(self._target.parent)
         self._disk.rename(self._path, self._target)
         self._disk.protect(self._target)
         self._lock.close()
@@ -154,18 +164,26 @@ class _Incoming(Upload):
 class _Object(Readable):
     """Content in place, with the store's words for what can go wrong."""
 
-    def __init__(self, path: Path, file: File) -> None:
+    def __init__(self, path: str, file: File) -> None:
         self._path, self._file = path, file
 
     def pieces(self, span: Span, buffer: memoryview) -> Iterator[Bytes]:
-        with _told(self._path):
-            try:
-                yield from LocalFile(self._path).pieces(span, buffer)
-            except FileNotFoundError as error:
-                raise ContentCorrupt(
-                    f"the content of {self._file.path} is not in the store",
-                    next_step="add the dataset again",
-                ) from error
+        try:
+            yield from LocalFile(self._path).pieces(span, buffer)
+        except FileNotFoundError as error:
+            raise ContentCorrupt(
+                f"the content of {self._file.path} is not in the store",
+                next_step="add the dataset again",
+            ) from error
+        except OSError as error:
+            raise StoreFailed(f"the store's {self._path}: {error.strerror}") from error
+
+
+def _anothers(path: Path) -> bool:
+    try:
+        return path.stat().st_uid != os.geteuid()
+    except FileNotFoundError:
+        return False
 
 
 def _lock(path: Path) -> Lock | None:

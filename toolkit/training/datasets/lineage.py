@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from toolkit.training.datasets.catalog import Catalog, Derivation, Tier
+from toolkit.training.datasets.catalog import Catalog, Derivation, Tier, manifest_versions
 from toolkit.training.datasets.derive import tier_of
 
 _DEEPEST = 50
@@ -21,6 +21,35 @@ class Description:
     size: int
     made: tuple[Derivation, ...]  # how it was made, and how its inputs were, nearest first
     used_by: tuple[Derivation, ...]  # what was made from it directly
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a list. `made_from`: the inputs' names, or how their versions begin."""
+
+    name: str | None
+    number: int | None
+    version: str
+    tier: Tier
+    made_from: tuple[str, ...]
+
+
+def listed(catalog: Catalog, *, unnamed: bool = False) -> list[Row]:
+    """Every name and what it stands for, then versions without one if they are wanted."""
+    derivations = catalog.derivations()
+    named = [(one, one.version) for one in catalog.named() if one.version]
+    names = {version: one.reference for one, version in named}
+    inputs = {one.output: one.inputs for one in derivations}
+
+    def row(version: str, name: str | None, number: int | None) -> Row:
+        made_from = tuple(names.get(each, f"{each[:19]}…") for each in inputs.get(version, ()))
+        return Row(name, number, version, tier_of(version, derivations), made_from)
+
+    rows = [row(version, one.name, one.number) for one, version in named]
+    if unnamed:
+        others = sorted(version for version, _ in manifest_versions(catalog.store))
+        rows += [row(version, None, None) for version in others if version not in names]
+    return rows
 
 
 def describe(catalog: Catalog, reference: str) -> Description:

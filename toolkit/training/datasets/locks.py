@@ -21,9 +21,12 @@ POLL_SECONDS = 0.05
 class Lock:
     """One open lock file. Closing it, or the end of the process, lets go."""
 
-    def __init__(self, path: Path, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, path: Path, *, sleep: Callable[[float], None] = time.sleep, everybody: bool = False
+    ) -> None:
+        """`everybody`: users who don't know each other lock it."""
         self.path, self._sleep = path, sleep
-        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor: int | None = _open_for_all(path) if everybody else _open(path)
 
     def try_exclusive(self) -> bool:
         return self._try(fcntl.LOCK_EX)
@@ -91,3 +94,24 @@ class Lock:
         except BlockingIOError:
             return False
         return True
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def _open_for_all(path: Path) -> int:
+    """In a sticky folder the kernel lets nobody open another's file with O_CREAT
+    (fs.protected_regular), so a file that is there is opened without.
+    """
+    while True:
+        try:
+            return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            pass
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            continue
+        os.fchmod(descriptor, 0o666)
+        return descriptor

@@ -126,7 +126,8 @@ def check_path(path: str) -> None:
     """
     if len(path.encode("utf-8", "surrogatepass")) > LONGEST_PATH:
         raise NameRefused(f"path too long: {path[:80]!a}…")
-    if any(unicodedata.category(letter) in _REFUSED_CATEGORIES for letter in path):
+    plain = path.isascii() and path.isprintable()
+    if not plain and any(unicodedata.category(letter) in _REFUSED_CATEGORIES for letter in path):
         raise NameRefused(
             f"control character, or not UTF-8, in {path!a}", next_step="rename the file"
         )

@@ -16,6 +16,7 @@ _END = object()
 _STOPPED = "a stop was asked for; what is done so far is kept"
 
 TICK_SECONDS = 0.2
+STORE_WORKERS = 8  # a network filesystem answers late: most of them wait for it
 QUIET_SECONDS = 2.0  # what is over sooner needs no progress
 
 

@@ -3,7 +3,8 @@
 | variable | else, in training.json | meaning |
 |---|---|---|
 | TOOLKIT_DATA_STORE | data_store | a folder or s3://bucket/prefix; else /shared/datasets |
-| TOOLKIT_DATA_CACHE | data_cache | this node's cache folder; else /var/tmp/toolkit-data-<uid> |
+| TOOLKIT_DATA_CACHE | | this node's cache folder |
+| | data_cache | where a user's own cache folder is made; else, or where there is none, /var/tmp |
 | TOOLKIT_DATA_CACHE_GIB | data_cache_gib | what it may hold; else 80 % of the free disk |
 | TOOLKIT_DATA_SHARED_CACHE | data_shared_cache | one all nodes have, before S3; none |
 | TOOLKIT_DATA_SHARED_CACHE_GIB | data_shared_cache_gib | what it may hold |
@@ -23,6 +24,7 @@ from toolkit.training.datasets.errors import CacheUnusable, StoreUnset
 _SHARE = 0.8
 _GIB = 1 << 30
 _DEFAULT_STORE = Path("/shared/datasets")
+_ROOT = Path("/var/tmp")  # noqa: S108  # what is made in it is checked
 _PRIVATE = 0o700
 
 
@@ -62,19 +64,20 @@ def places(
     if store is None and default_store.parent.is_dir():
         store = str(default_store)
     shared = said.text("TOOLKIT_DATA_SHARED_CACHE", "data_shared_cache")
-    chosen = said.text("TOOLKIT_DATA_CACHE", "data_cache")
+    chosen = environment.get("TOOLKIT_DATA_CACHE")
     return Places(
         store=store,
-        cache=Path(chosen) if chosen else _own_cache(),
+        cache=Path(chosen) if chosen else _own_cache(said.text("", "data_cache")),
         cache_limit=said.gib("TOOLKIT_DATA_CACHE_GIB", "data_cache_gib"),
         shared=Path(shared) if shared else None,
         shared_limit=said.gib("TOOLKIT_DATA_SHARED_CACHE_GIB", "data_shared_cache_gib"),
     )
 
 
-def _own_cache() -> Path:
+def _own_cache(root: str | None) -> Path:
     """A folder that nobody else can have prepared: what is in a cache is believed."""
-    path = Path("/var/tmp") / f"toolkit-data-{os.getuid()}"  # noqa: S108  # checked below
+    there = Path(root) if root and Path(root).is_dir() else _ROOT
+    path = there / f"toolkit-data-{os.getuid()}"
     try:
         path.mkdir(mode=_PRIVATE, exist_ok=True)
         facts = path.lstat()

@@ -2,11 +2,13 @@
 
 import base64
 import hashlib
+import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from toolkit.training.attempt import site_facts
 from toolkit.training.datasets import chunks
 from toolkit.training.datasets.chunks import BUFFER, Bytes, Readable, Span
 from toolkit.training.datasets.errors import (
@@ -25,7 +27,7 @@ _TAKEN = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 
 
 class S3Store(Store):
-    """Credentials, region and endpoint are what boto3 finds in the environment."""
+    """Credentials are what boto3 finds; region and endpoint too, else what the cluster says."""
 
     workers = 16
 
@@ -255,11 +257,16 @@ def _client(connections: int) -> Any:
             "this Python has no boto3, which s3:// needs",
             next_step="warm the cache with /usr/bin/python3 -m toolkit.training.datasets",
         ) from error
+    session, site = boto3.Session(), site_facts()
+    region = session.region_name or site.get("aws_region")
+    # Another endpoint is another cloud: what the environment says of one holds for both.
+    told = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    endpoint = told or site.get("aws_endpoint_url")
     config = Config(
         max_pool_connections=connections,
         retries={"mode": "standard", "total_max_attempts": 6},
     )
-    return boto3.client("s3", config=config)
+    return session.client("s3", region_name=region, endpoint_url=endpoint, config=config)
 
 
 @contextmanager

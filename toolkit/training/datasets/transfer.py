@@ -12,7 +12,7 @@ from toolkit.training.datasets.disk import Disk
 class LocalFile:
     """A file's content. No symbolic link is followed at its last name."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | Path) -> None:
         self._path = path
 
     def pieces(self, span: Span, buffer: memoryview) -> Iterator[Bytes]:

@@ -3,7 +3,7 @@
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,9 @@ from toolkit.training.datasets.store import open_store
 _held: dict[str, Held] = {}
 _lock = threading.Lock()
 
+Listener = Callable[[Mapping[str, str]], None]
+_listeners: list[Listener] = []
+
 
 def dataset(reference: str) -> Path:
     """The folder with dataset `sha256:…`, `name` or `name@number`: read-only, on this node.
@@ -33,12 +36,22 @@ def dataset(reference: str) -> Path:
             known = _held[reference] = take(reference, places(), say=_say)
             if known.filled:
                 _say(f"dataset {reference}: cached {known.version} on {os.uname().nodename}")
+            for listener in _listeners:
+                listener({reference: known.version})
         return known.path
 
 
-def used() -> tuple[str, ...]:
-    """The versions this process has taken, for the record of the run."""
-    return tuple(sorted({held.version for held in _held.values()}))
+def used() -> dict[str, str]:
+    """What this process has asked for, and the versions that it was."""
+    return {reference: held.version for reference, held in _held.items()}
+
+
+def listen(listener: Listener) -> Callable[[], None]:
+    """Tell the listener what this process has taken, at once and from now on; call to end it."""
+    with _lock:
+        listener(used())
+        _listeners.append(listener)
+    return lambda: _listeners.remove(listener)
 
 
 def take(

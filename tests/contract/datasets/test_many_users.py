@@ -1,0 +1,62 @@
+"""A folder store that is open to all, as the cluster makes it: everybody adds, nobody replaces."""
+
+import os
+import stat
+
+import pytest
+
+from tests.fakes.datasets import write_tree
+from toolkit.training.datasets.add import add
+from toolkit.training.datasets.derive import derived
+from toolkit.training.datasets.locks import Lock
+from toolkit.training.datasets.places import Places
+
+
+@pytest.fixture
+def store(store):
+    store.root.mkdir(mode=0o755)
+    store.root.chmod(0o1777)
+    return store
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_every_folder_in_a_store_is_as_open_as_the_store(catalog, store, tmp_path):
+    add(catalog, write_tree(tmp_path / "raw", {"x": b"abc"}), name="raw")
+    where = Places(store=str(store.root), cache=tmp_path / "cache", cache_limit=1 << 20)
+
+    def build(inputs, output, params):
+        (output / "y").write_bytes(b"def")
+
+    derived(["raw"], build, where=where)
+    folders = [path for path in store.root.rglob("*") if path.is_dir()]
+    assert {"objects", "names", "raw", "building"} <= {path.name for path in folders}
+    assert {oct(mode(path)) for path in folders} == {oct(0o1777)}
+    (lock,) = (path for path in (store.root / "building").iterdir() if path.is_file())
+    assert mode(lock) == 0o666
+
+
+def test_what_another_user_has_added_is_added_again_without_replacing_it(
+    catalog, store, tmp_path, monkeypatch
+):
+    root = write_tree(tmp_path / "raw", {"x": b"abc"})
+    version = add(catalog, root).version
+    (record,) = (store.root / "manifests").iterdir()
+    before = record.stat().st_ino
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "geteuid", lambda: 4711)
+        assert add(catalog, root, name="mine").version == version
+    assert record.stat().st_ino == before
+    add(catalog, root)
+    assert record.stat().st_ino != before  # one's own is written again: young for collection
+
+
+def test_a_lock_for_everybody_is_one_lock(tmp_path):
+    with (
+        Lock(tmp_path / "key", everybody=True) as first,
+        Lock(tmp_path / "key", everybody=True) as second,
+    ):
+        assert first.try_exclusive()
+        assert not second.try_exclusive()

@@ -1,0 +1,91 @@
+"""What a run opens is in its record without being named: every dataset, in every attempt."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from toolkit.training import opened
+from toolkit.training.datasets import use
+from toolkit.training.session import Run
+from toolkit.training.world import Solo
+
+FIRST, SECOND = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+
+
+@pytest.fixture
+def shelf(monkeypatch, tmp_path):
+    """What each name stands for; taken without a store or a cache."""
+    names = {"digits": FIRST, "labels@1": SECOND}
+    monkeypatch.setattr(use, "_held", {})
+    monkeypatch.setattr(use, "_listeners", [])
+
+    def take(reference, where, **_):
+        return SimpleNamespace(version=names[reference], path=tmp_path, filled=False)
+
+    monkeypatch.setattr(use, "take", take)
+    return names
+
+
+@pytest.fixture
+def run(attempt_of, json_codec, memory_tracker):
+    def make(restart_count=0, world=None):
+        memory_tracker.closed = False
+        return Run(
+            params={},
+            seed=1,
+            attempt=attempt_of(restart_count),
+            world=world or Solo(),
+            codec=json_codec,
+            tracker=memory_tracker,
+        )
+
+    return make
+
+
+def test_every_dataset_that_is_opened_is_tagged_by_its_digest(shelf, run, memory_tracker, part):
+    use.dataset("labels@1")  # before the run begins, as scripts do
+    with run() as one:
+        one.resume(model=part())
+        assert memory_tracker.tags["toolkit.dataset"] == SECOND
+        use.dataset("digits")
+        assert memory_tracker.tags["toolkit.dataset"] == f"{FIRST},{SECOND}"
+        assert memory_tracker.tags["toolkit.dataset_asked"] == "digits,labels@1"
+    kept = json.loads((one.dir.path / "datasets.json").read_text())
+    assert kept == {"digits": [FIRST], "labels@1": [SECOND]}
+    assert use._listeners == []  # an ended run hears no more
+
+
+def test_a_run_that_opens_nothing_says_nothing(shelf, run, memory_tracker, part):
+    with run() as one:
+        one.resume(model=part())
+    assert "toolkit.dataset" not in memory_tracker.tags
+    assert not (one.dir.path / "datasets.json").exists()
+
+
+def test_a_name_that_moved_between_attempts_is_reported_and_both_are_kept(
+    shelf, run, memory_tracker, part, capsys
+):
+    with run() as one:
+        one.resume(model=part())
+        use.dataset("digits")
+    use._held.clear()
+    shelf["digits"] = SECOND
+    with run(restart_count=1) as two:
+        two.resume(model=part())
+        use.dataset("digits")
+    assert opened.moved(opened.read(two.dir.path)) == ["digits"]
+    assert memory_tracker.tags["toolkit.dataset"] == f"{FIRST},{SECOND}"
+    assert "dataset digits is not what it was" in capsys.readouterr().out
+
+
+def test_what_other_ranks_alone_have_opened_is_recorded_at_the_end(
+    shelf, run, memory_tracker, part
+):
+    class Two(Solo):
+        def gather(self, value):
+            return [value, {"labels@1": SECOND}] if value == {} else [value]
+
+    with run(world=Two()) as one:
+        one.resume(model=part())
+    assert memory_tracker.tags["toolkit.dataset"] == SECOND
