@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from toolkit.training.data import Batch, SampleOrder, content_hash
     from toolkit.training.datasets.derive import derived
     from toolkit.training.datasets.use import dataset
-    from toolkit.training.session import Run, Stopped
+    from toolkit.training.session import Run
+    from toolkit.training.stop import Stopped
 
 _HOMES = {
     "Batch": "data",
     "Checkpointer": "checkpoint",
     "Run": "session",
     "SampleOrder": "data",
-    "Stopped": "session",
+    "Stopped": "stop",
     "content_hash": "data",
     "dataset": "datasets.use",
     "derived": "datasets.derive",

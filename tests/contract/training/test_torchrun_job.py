@@ -223,6 +223,25 @@ def test_a_pipeline_comes_back_in_fewer_stages(cluster):
     assert (found.ok, found.repeated, len(found.attempts)) == (True, (), 2), found.problems
 
 
+TRAINERS = {
+    "huggingface": ("--sequences", "96", "--batch", "16", "--length", "16", "--width", "32"),
+    "lightning": ("--batch", "240", "--hidden", "32"),
+}
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_another_trainers_run_comes_back_on_one_rank(cluster, trainer):
+    """With the batches it began with: what two ranks took at once, one takes in two pieces."""
+    script = REPO / "jobscripts" / trainer / "train.py"
+    arguments = ("--epochs", "2", *TRAINERS[trainer])
+    (cluster.root / "stop" / "10.0.json").write_text('{"cause": "spot-interruption"}')
+    assert cluster.run(10, 0, *arguments, script=script) == 85, cluster.log(10)
+    assert cluster.run(10, 1, *arguments, script=script, ranks=1) == 0, cluster.log(10)
+    found = audit(cluster.run_dir(10))
+    assert (found.ok, found.steps, found.repeated, found.epochs_complete) == (True, 6, (), 2)
+    assert [attempt["cause"] for attempt in found.attempts] == ["spot-interruption", "finished"]
+
+
 @pytest.mark.parametrize("name", ["it's $(touch pwned);é.py", "-x.py"])
 def test_a_script_of_any_name_runs_and_nothing_else_does(cluster, name):
     """A script without the library exits with torchrun's own code; its arguments arrive whole."""
