@@ -1,11 +1,11 @@
-"""A training script on two ranks, undisturbed and disturbed in every way, with gloo.
+"""A training script on two ranks or so, undisturbed and disturbed in every way, with gloo.
 
 python interrupted_ranks.py ROOT TRAIN.PY MODULE[,MODULE…] [arguments…]
 
 Every rank of every attempt is a process of its own, forked from this one, which has imported what
 takes long. Job 1 is undisturbed. Job 2 is asked to stop again and again, as early as can be, so
 that it is stopped at every place of an epoch; then it is killed; then a bit of its newest
-checkpoint is flipped; then it ends on its own.
+checkpoint is flipped; then it ends on its own. Job 3 goes from two ranks to one and to three.
 """
 
 import importlib
@@ -24,18 +24,19 @@ import torch.nn.parallel  # noqa: F401
 import toolkit.training.session  # noqa: F401
 
 RANKS = 2
-STOPS = 6
-KILLED_AFTER = 35  # steps
+STOPS = 4
+MORE = 11  # steps before it is killed: two checkpoints are committed in them
 
 
-def start(root: Path, job: str, restart: int) -> list[int]:
+def start(root: Path, job: str, restart: int, ranks: int = RANKS) -> list[int]:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    return [_fork(root, job, restart, rank, port) for rank in range(RANKS)]
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
+    return [_fork(root, job, restart, rank, place) for rank in range(ranks)]
 
 
-def _fork(root: Path, job: str, restart: int, rank: int, port: int) -> int:
+def _fork(root: Path, job: str, restart: int, rank: int, place: dict[str, str]) -> int:
     child = os.fork()
     if child:
         return child
@@ -46,12 +47,10 @@ def _fork(root: Path, job: str, restart: int, rank: int, port: int) -> int:
         "TOOLKIT_STOP_DIR": str(root / "stop"),
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(RANKS),
-        "LOCAL_WORLD_SIZE": str(RANKS),
+        "LOCAL_WORLD_SIZE": place["WORLD_SIZE"],
         "GROUP_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
         "TORCHELASTIC_RUN_ID": job,
+        **place,
     }
     code = 1
     try:
@@ -76,35 +75,39 @@ def end(ranks: list[int], *, kill: bool = False) -> None:
         raise SystemExit(f"the ranks ended with {codes}")
 
 
-def steps(root: Path) -> int:
-    path = root / "2" / "steps.jsonl"
+def steps(root: Path, job: str) -> int:
+    path = root / job / "steps.jsonl"
     return path.read_bytes().count(b'"event": "step"') if path.exists() else 0
 
 
-def wait_for(root: Path, wanted: int, ranks: list[int]) -> None:
-    while steps(root) < wanted:
+def wait_for(root: Path, job: str, wanted: int, ranks: list[int]) -> None:
+    while steps(root, job) < wanted:
         if os.waitpid(ranks[0], os.WNOHANG) != (0, 0):
             raise SystemExit("an attempt that was to be disturbed ended by itself")
         time.sleep(0.002)
 
 
+def request(root: Path, job: str, restart: int) -> None:
+    (root / "stop" / f"{job}.{restart}.json").write_text('{"cause": "spot-interruption"}')
+
+
 def asked_to_stop(root: Path, restart: int) -> None:
-    request = root / "stop" / f"2.{restart}.json"
-    text = '{"cause": "spot-interruption"}'
     # Two attempts in three find the request waiting, and stop where they see it first. To do so
     # always would be to stop in the same evaluation for ever.
-    if restart % 3 < 2:
-        request.write_text(text)
+    waiting = restart % 3 < 2
+    if waiting:
+        request(root, "2", restart)
     ranks = start(root, "2", restart)
-    if not request.exists():
-        wait_for(root, steps(root) + 1, ranks)
-        request.write_text(text)
+    if not waiting:
+        wait_for(root, "2", steps(root, "2") + 1, ranks)
+        request(root, "2", restart)
     end(ranks)
 
 
 def killed_on_its_way(root: Path, restart: int) -> None:
+    before = steps(root, "2")
     ranks = start(root, "2", restart)
-    wait_for(root, KILLED_AFTER, ranks)
+    wait_for(root, "2", before + MORE, ranks)
     end(ranks, kill=True)
 
 
@@ -128,6 +131,13 @@ def main() -> None:
     killed_on_its_way(root, STOPS)
     flip_a_bit(root / "2" / "checkpoints")
     end(start(root, "2", STOPS + 1))
+    for restart, size in enumerate((2, 1)):
+        request(root, "3", restart)
+        end(start(root, "3", restart, size))
+    ranks = start(root, "3", 2, 3)
+    wait_for(root, "3", steps(root, "3") + 1, ranks)
+    request(root, "3", 2)
+    end(ranks)
 
 
 if __name__ == "__main__":

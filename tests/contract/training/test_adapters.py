@@ -26,17 +26,18 @@ pytestmark = pytest.mark.timeout(240)
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[2]
-STEPS = 60  # twenty epochs of three
+EPOCHS = {"huggingface": 25, "lightning": 40}  # of three steps, some of which take a millisecond
+STOPS = 4
 EXAMPLES = {
     "huggingface": ("--sequences", "96", "--batch", "16", "--length", "16", "--width", "32",
                     "--layers", "1"),
     "lightning": ("--batch", "240", "--hidden", "32"),
 }  # fmt: skip
-# What an attempt would import; accelerate and Lightning take up DeepSpeed where it is installed.
+# What an attempt would import; accelerate takes up DeepSpeed where it is installed.
 MODULES = {
     "huggingface": "toolkit.training.adapters.huggingface,transformers.trainer,deepspeed,"
     "transformers.models.gpt2.modeling_gpt2",
-    "lightning": "toolkit.training.adapters.lightning,deepspeed,sklearn.datasets",
+    "lightning": "toolkit.training.adapters.lightning,sklearn.datasets",
 }
 
 
@@ -61,7 +62,8 @@ def disturbed(request, tmp_path_factory):
         dir=memory if memory.is_dir() else tmp_path_factory.mktemp("runs")
     ) as folder:
         script = REPO / "jobscripts" / request.param / "train.py"
-        arguments = ("--epochs", "20", "--checkpoint-every", "5", *EXAMPLES[request.param])
+        epochs = EPOCHS[request.param]
+        arguments = ("--epochs", f"{epochs}", "--checkpoint-every", "5", *EXAMPLES[request.param])
         done = subprocess.run(
             [sys.executable, str(HERE / "interrupted_ranks.py"), folder, str(script),
              MODULES[request.param], *arguments],
@@ -69,11 +71,11 @@ def disturbed(request, tmp_path_factory):
             capture_output=True, text=True, check=False, timeout=220,
         )  # fmt: skip
         assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-        yield Path(folder), done.stdout
+        yield Path(folder), done.stdout, epochs
 
 
 def test_stopped_killed_and_spoilt_it_ends_with_the_same_bits(disturbed):
-    root, said = disturbed
+    root, said, _ = disturbed
     assert "checkpoint not used: step-" in said
     assert "content differs from what was written" in said
     whole, interrupted = state(root / "1"), state(root / "2")
@@ -83,22 +85,36 @@ def test_stopped_killed_and_spoilt_it_ends_with_the_same_bits(disturbed):
 
 
 def test_no_step_is_lost_or_taken_twice_and_the_verdicts_are_right(disturbed):
-    root, _ = disturbed
+    root, _, epochs = disturbed
     found = audit(root / "2")
-    assert (found.ok, found.steps, found.epochs_complete) == (True, STEPS, 20), found.problems
+    assert (found.ok, found.steps, found.epochs_complete) == (True, 3 * epochs, epochs), (
+        found.problems
+    )
     causes = [attempt["cause"] for attempt in found.attempts]
-    assert causes == ["spot-interruption"] * 6 + ["lost", "finished"]
+    assert causes == ["spot-interruption"] * STOPS + ["lost", "finished"]
     last_stop = max(a["step_end"] for a in found.attempts if a["cause"] == "spot-interruption")
     assert min(found.repeated) >= last_stop  # none by the notices
-    words = [verdict.read(root / "2" / f"verdict.2.{restart}.json") for restart in range(8)]
-    assert [word and word.exit_code for word in words] == [85] * 6 + [None, 0]
+    words = [verdict.read(root / "2" / f"verdict.2.{restart}.json") for restart in range(STOPS + 2)]
+    assert [word and word.exit_code for word in words] == [85] * STOPS + [None, 0]
 
 
 def test_the_interrupted_run_was_told_the_same_of_every_step(disturbed):
-    root, _ = disturbed
+    root, *_ = disturbed
     first, second = (read(root / job / "steps.jsonl").steps for job in "12")
     assert [(s.step, s.fingerprint, s.metrics) for s in first] == [
         (s.step, s.fingerprint, s.metrics) for s in second
+    ]
+
+
+def test_other_numbers_of_ranks_go_on_with_the_same_batches(disturbed):
+    root, *_ = disturbed
+    found = audit(root / "3")
+    assert found.ok, found.problems
+    begun = read(root / "1" / "steps.jsonl").steps
+    gone_on = read(root / "3" / "steps.jsonl").steps
+    assert len(gone_on) > 3
+    assert [(s.start, s.stop, s.fingerprint) for s in gone_on] == [
+        (s.start, s.stop, s.fingerprint) for s in begun[: len(gone_on)]
     ]
 
 

@@ -230,16 +230,14 @@ TRAINERS = {
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
-def test_another_trainers_run_comes_back_on_one_rank(cluster, trainer):
-    """With the batches it began with: what two ranks took at once, one takes in two pieces."""
+def test_another_trainers_run_asks_to_be_brought_back(cluster, trainer):
+    """How it comes back, and with which bits, is in test_adapters."""
     script = REPO / "jobscripts" / trainer / "train.py"
-    arguments = ("--epochs", "2", *TRAINERS[trainer])
     (cluster.root / "stop" / "10.0.json").write_text('{"cause": "spot-interruption"}')
-    assert cluster.run(10, 0, *arguments, script=script) == 85, cluster.log(10)
-    assert cluster.run(10, 1, *arguments, script=script, ranks=1) == 0, cluster.log(10)
+    assert cluster.run(10, 0, *TRAINERS[trainer], script=script) == 85, cluster.log(10)
     found = audit(cluster.run_dir(10))
-    assert (found.ok, found.steps, found.repeated, found.epochs_complete) == (True, 6, (), 2)
-    assert [attempt["cause"] for attempt in found.attempts] == ["spot-interruption", "finished"]
+    assert (found.ok, [a["cause"] for a in found.attempts]) == (True, ["spot-interruption"])
+    assert found.attempts[0]["step_end"] == found.steps > 0
 
 
 @pytest.mark.parametrize("name", ["it's $(touch pwned);é.py", "-x.py"])

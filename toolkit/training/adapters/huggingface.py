@@ -66,7 +66,9 @@ def train(run: Run, trainer: Any) -> Any:
         state = TrainerState(global_step=done, train_batch_size=trainer.args.train_batch_size)
         state.compute_steps(trainer.args, _steps(trainer.args, feed))
         state.save_to_json(str(Path(folder) / "trainer_state.json"))
-        return trainer.train(resume_from_checkpoint=folder)
+        trained = trainer.train(resume_from_checkpoint=folder)
+    del trainer._load_from_checkpoint  # noqa: SLF001  # as above
+    return trained
 
 
 class _Boundary(TrainerCallback):  # type: ignore[misc]  # transformers is not analysed
