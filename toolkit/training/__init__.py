@@ -1,12 +1,13 @@
 """What a training script imports to survive losing its machines.
 
-Five lines in a plain PyTorch loop::
+Five lines in a plain PyTorch loop, one of which is the import::
 
     with Run(params=vars(args), seed=args.seed) as run:
         run.resume(model=model, optimizer=optimizer, scheduler=scheduler)
         for batch in run.batches(SampleOrder(len(data), args.batch, args.seed), args.epochs):
-            loss = train_step(data[batch.mine]) * batch.weight
-            run.step(batch, loss=loss)
+            loss = summed_loss(model, data[batch.mine]) * batch.weight
+            optimizer.zero_grad(), loss.backward(), optimizer.step(), scheduler.step()
+            run.step(batch, loss=loss.detach())
 
 The names below load on first use, so that `import toolkit.training` costs nothing: torch, numpy
 and mlflow come in only with the module that needs them.
@@ -20,14 +21,15 @@ if TYPE_CHECKING:
     from toolkit.training.data import Batch, SampleOrder, content_hash
     from toolkit.training.datasets.derive import derived
     from toolkit.training.datasets.use import dataset
-    from toolkit.training.session import Run, Stopped
+    from toolkit.training.session import Run
+    from toolkit.training.stop import Stopped
 
 _HOMES = {
     "Batch": "data",
     "Checkpointer": "checkpoint",
     "Run": "session",
     "SampleOrder": "data",
-    "Stopped": "session",
+    "Stopped": "stop",
     "content_hash": "data",
     "dataset": "datasets.use",
     "derived": "datasets.derive",

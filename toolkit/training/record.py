@@ -140,6 +140,10 @@ class Books:
         speed = self._speed.step(at, samples)
         self._tracker.add(Record(at, step=batch.step, metrics={**metrics, **speed}))
 
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Note metrics that are of no step's own making."""
+        self._tracker.add(Record(self._clock(), step=step, metrics=metrics))
+
     def mtti(self, site: Mapping[str, Any]) -> float:
         """Seconds until something takes one of the machines, as far as this run can know."""
         known = site.get("interruptions_per_machine_hour")

@@ -23,7 +23,7 @@ from toolkit.training.record import Books, Host, TrackerLike, read_verdict, say
 from toolkit.training.run import RunDir
 from toolkit.training.saver import Every, Saver
 from toolkit.training.state import Codec
-from toolkit.training.stop import StopFiles
+from toolkit.training.stop import StopFiles, Stopped
 from toolkit.training.termination import OnTerminate, Terminated
 from toolkit.training.tiers import Tier
 from toolkit.training.tracking import Status, numbers
@@ -32,14 +32,6 @@ from toolkit.training.world import World, join
 
 # What may be spent on the tracking server at the end: little of a spot notice's 120 s.
 _PATIENCE_STOP, _PATIENCE_END = 10.0, 30.0
-
-
-class Stopped(SystemExit):
-    """The run leaves here, to come back later. Exit code 0: the verdict file speaks."""
-
-    def __init__(self, word: Verdict) -> None:
-        super().__init__(0)
-        self.word = word
 
 
 class Run:
@@ -68,7 +60,7 @@ class Run:
         self.dir = RunDir(self.attempt.run_dir)
         self.step_count = 0  # steps done; the number of the next one
         self._position = 0  # samples taken since the run began, over all ranks
-        self._params, self._seed, self._clock, self._flops = params, seed, clock, flops_per_sample
+        self._params, self.seed, self._clock, self._flops = params, seed, clock, flops_per_sample
         self._print_every = print_every
         self._stop = StopFiles(self.attempt.stop_files, clock=clock)
         self._checkpoints = Checkpointer(
@@ -91,7 +83,7 @@ class Run:
         self._parts: Mapping[str, Any] = {}
         self._save_agreed = False
         self._pending: Callable[[], bool] | None = None
-        self._ended = False
+        self.ended = False  # the verdict is written
         self._books: Books | None = None  # rank 0's
         self._tracker = tracker
         self._on_terminate = OnTerminate()
@@ -106,6 +98,11 @@ class Run:
 
         gpu = torch.cuda.is_available() and self.world.local_rank < torch.cuda.device_count()
         return torch.device("cuda", self.world.local_rank) if gpu else torch.device("cpu")
+
+    def log(self, metrics: Mapping[str, Any]) -> None:
+        """Metrics that belong to the step that has just ended: of an evaluation, of a trainer."""
+        if self._books:
+            self._books.log(max(0, self.step_count - 1), numbers(metrics))
 
     def describe(self, **tags: str) -> None:
         """Say more about the run: `data_hash=...` becomes the tag `toolkit.data_hash`."""
@@ -202,19 +199,19 @@ class Run:
                 clock=self._clock,
                 flops_per_sample=self._flops,
             )
-            found = dossier.gather(self.attempt, self.dir, seed=self._seed)
+            found = dossier.gather(self.attempt, self.dir, seed=self.seed)
             self._books.describe(flat(self._params), found.tags, found.artifacts)
         return self
 
     def __exit__(
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
-        if error is None and not self._ended:
+        if error is None and not self.ended:
             self.finish()
         self._on_terminate.shield()
         if error is None:
             self.world.close()
-        elif not self._ended:
+        elif not self.ended:
             self._fail(error)
         self._on_terminate.end()
 
@@ -255,7 +252,7 @@ class Run:
         if self._books:
             self._books.sync()
         self._save_agreed = False
-        facts = {"position": self._position, "attempt": self.attempt.key, "seed": self._seed}
+        facts = {"position": self._position, "attempt": self.attempt.key, "seed": self.seed}
         return self._saver.save(self._parts, self.step_count, facts, last=last, urgent=urgent)
 
     def _saved(self, saved: Saved, forecast: StopForecast | None) -> None:
@@ -288,7 +285,7 @@ class Run:
     def _close(
         self, word: Verdict, status: Status | None, artifacts: list[Path], patience: float
     ) -> None:
-        self._ended = True
+        self.ended = True
         if self._gpus:
             self._gpus.stop()
         if self._books:

@@ -51,8 +51,10 @@ class TorchCodec:
 
     def stage(self, parts: Parts, world: World, *, copy: bool) -> Any:
         state: dict[str, Any] = {"rng": capture_rng()}
+        # On every rank: to tell its state, a trainer's part meets those of the other ranks.
+        whole = {name: _whole(part).state_dict() for name, part in parts.items()}
         if world.rank == 0:
-            state["parts"] = {name: _whole(part).state_dict() for name, part in parts.items()}
+            state["parts"] = whole
         return self._staging.copy(state) if copy else state
 
     def write(self, folder: Path, staged: Any, world: World) -> list[FileEntry]:

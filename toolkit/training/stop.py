@@ -11,6 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.training.files import read_json
+from toolkit.training.verdict import Verdict
+
+
+class Stopped(SystemExit):
+    """The run leaves here, to come back later. Exit code 0: the verdict file speaks."""
+
+    def __init__(self, word: Verdict) -> None:
+        super().__init__(0)
+        self.word = word
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,9 @@ class TorchWorld:
         gpu = torch.cuda.is_available() and local_rank < torch.cuda.device_count()
         if gpu:
             torch.cuda.set_device(local_rank)
-        dist.init_process_group("nccl" if gpu else "gloo", timeout=timeout)
+        self._ours = not dist.is_initialized()  # a trainer may have come first
+        if self._ours:
+            dist.init_process_group("nccl" if gpu else "gloo", timeout=timeout)
         self.group = dist.new_group(backend="gloo", timeout=timeout)
         self._dist, self._torch = dist, torch
 
@@ -113,7 +115,8 @@ class TorchWorld:
         return finish
 
     def close(self) -> None:
-        self._dist.destroy_process_group()
+        if self._ours:
+            self._dist.destroy_process_group()
 
 
 def join(

@@ -223,6 +223,23 @@ def test_a_pipeline_comes_back_in_fewer_stages(cluster):
     assert (found.ok, found.repeated, len(found.attempts)) == (True, (), 2), found.problems
 
 
+TRAINERS = {
+    "huggingface": ("--sequences", "96", "--batch", "16", "--length", "16", "--width", "32"),
+    "lightning": ("--batch", "240", "--hidden", "32"),
+}
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_another_trainers_run_asks_to_be_brought_back(cluster, trainer):
+    """How it comes back, and with which bits, is in test_adapters."""
+    script = REPO / "jobscripts" / trainer / "train.py"
+    (cluster.root / "stop" / "10.0.json").write_text('{"cause": "spot-interruption"}')
+    assert cluster.run(10, 0, *TRAINERS[trainer], script=script) == 85, cluster.log(10)
+    found = audit(cluster.run_dir(10))
+    assert (found.ok, [a["cause"] for a in found.attempts]) == (True, ["spot-interruption"])
+    assert found.attempts[0]["step_end"] == found.steps > 0
+
+
 @pytest.mark.parametrize("name", ["it's $(touch pwned);é.py", "-x.py"])
 def test_a_script_of_any_name_runs_and_nothing_else_does(cluster, name):
     """A script without the library exits with torchrun's own code; its arguments arrive whole."""

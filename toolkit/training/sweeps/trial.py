@@ -16,7 +16,7 @@ from typing import Any, Self
 from toolkit.training import faults
 from toolkit.training.attempt import Attempt, current
 from toolkit.training.files import read_json, write_json
-from toolkit.training.session import Stopped
+from toolkit.training.stop import Stopped
 from toolkit.training.sweeps import queue, store, trials
 from toolkit.training.world import World, join
 

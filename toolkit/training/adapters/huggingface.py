@@ -1,0 +1,214 @@
+"""Hugging Face's Trainer in a run: `train(run, trainer)` in place of `trainer.train()`.
+
+    with Run(params=vars(args), seed=args.seed) as run:
+        trainer = Trainer(model=model, args=TrainingArguments(...), train_dataset=data)
+        train(run, trainer)
+        run.finish(**trainer.evaluate())
+
+Every step boundary is the run's: the stop request, checkpoints, the step log. The run decides when
+to save (`Run(checkpoint_every=...)`) and in which order samples come; the Trainer writes
+checkpoints of its own only where `load_best_model_at_end` needs them. Tried with transformers
+5.23.0 and accelerate 1.15.0, on one rank and under DDP.
+"""
+
+import json
+import math
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from toolkit.training.adapters.errors import PackageMissing, Unsupported
+from toolkit.training.adapters.feed import Feed, over, size_of
+from toolkit.training.adapters.parts import Slot, TrainingRng
+from toolkit.training.data import SampleOrder
+from toolkit.training.session import Run
+
+try:
+    from transformers import TrainerCallback
+    from transformers.trainer_callback import ExportableState, TrainerState
+except ImportError as error:
+    raise PackageMissing("transformers", "huggingface") from error
+
+# What of the Trainer's state is the run's own; the rest follows from its arguments.
+_HISTORY = (
+    "epoch", "num_input_tokens_seen", "total_flos", "log_history",
+    "best_metric", "best_global_step", "best_model_checkpoint",
+)  # fmt: skip
+
+
+def train(run: Run, trainer: Any) -> Any:
+    """Train to the end, or until the run is stopped (by Stopped); what `trainer.train()` returns.
+
+    Call it once, inside `with Run(...)`, on every rank. None: an earlier attempt did it all.
+    """
+    _refuse_what_would_lose_work(run, trainer)
+    loader = trainer.get_train_dataloader()
+    memory = _Memory(trainer, _step_size(run, trainer.args))
+    slots = {"model": Slot(), "optimizer": Slot(), "scheduler": Slot()}
+    if trainer.accelerator.scaler is not None:
+        slots["scaler"] = Slot(trainer.accelerator.scaler)
+    done = run.resume(**slots, trainer=memory)
+
+    feed = _feed(run, trainer.args, size_of(loader), memory.global_batch)
+    loader = over(loader, feed)
+    trainer.get_train_dataloader = lambda: loader
+    trainer.add_callback(_Boundary(run, trainer, feed, slots, memory))
+    if done == 0:
+        return trainer.train()
+    if done >= _steps(trainer.args, feed):
+        slots["model"].put(trainer.model)
+        return None
+    # The Trainer learns from a folder at which step it begins. The weights are in the slots.
+    trainer._load_from_checkpoint = lambda *_: None  # noqa: SLF001  # it refuses a folder without weights
+    with tempfile.TemporaryDirectory() as folder:
+        state = TrainerState(global_step=done, train_batch_size=trainer.args.train_batch_size)
+        state.compute_steps(trainer.args, _steps(trainer.args, feed))
+        state.save_to_json(str(Path(folder) / "trainer_state.json"))
+        trained = trainer.train(resume_from_checkpoint=folder)
+    del trainer._load_from_checkpoint  # noqa: SLF001  # as above
+    return trained
+
+
+class _Boundary(TrainerCallback):  # type: ignore[misc]  # transformers is not analysed
+    """Every step boundary of the Trainer, told to the run."""
+
+    def __init__(
+        self, run: Run, trainer: Any, feed: Feed, slots: Mapping[str, Slot], memory: "_Memory"
+    ) -> None:
+        self._run, self._trainer, self._feed = run, trainer, feed
+        self._slots, self._memory = slots, memory
+        self._rng = TrainingRng()
+        self._rng.keep()  # as it was loaded, before the Trainer draws from it
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **found: Any) -> None:  # noqa: ARG002  # the event's shape
+        self._slots["model"].put(self._trainer.model)
+        self._slots["optimizer"].put(getattr(found["optimizer"], "optimizer", found["optimizer"]))
+        self._slots["scheduler"].put(found["lr_scheduler"])
+        if "scaler" in self._slots:
+            self._slots["scaler"].put(self._trainer.accelerator.scaler)
+        if state.global_step:
+            self._memory.recall()
+            if self._memory.evaluation_owed:
+                self._trainer.evaluate()
+            self._rng.restore()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+        ends_epoch = state.global_step % self._feed.order.steps_per_epoch == 0
+        self._memory.evaluation_owed = control.should_evaluate or (
+            ends_epoch and args.eval_strategy == "epoch"
+        )
+        batch = self._feed.trained()
+        while batch is None:
+            batch = self._feed.trained()
+        self._rng.keep()
+        self._run.step(batch)
+        return self._leave_saving_to_the_run(args, control)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:  # noqa: ARG002  # the event's shape
+        return self._leave_saving_to_the_run(args, control)
+
+    def on_prediction_step(self, *_: Any, **__: Any) -> None:
+        if not self._run.ended:
+            self._rng.during(self._run.check)
+
+    def on_evaluate(self, *_: Any, **__: Any) -> None:
+        self._memory.evaluation_owed = False
+        self._rng.restore()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002  # the event's shape
+        if not self._run.ended:
+            found = {k: v for k, v in (logs or {}).items() if isinstance(v, int | float)}
+            self._run.log(found)
+
+    def _leave_saving_to_the_run(self, args: Any, control: Any) -> Any:
+        control.should_save &= args.load_best_model_at_end
+        return control
+
+
+class _Memory:
+    """The part of a checkpoint with what the Trainer knows besides its tensors."""
+
+    def __init__(self, trainer: Any, global_batch: int) -> None:
+        self._trainer = trainer
+        self.global_batch = global_batch
+        self.evaluation_owed = False  # of a step after which the run stopped before it
+        self._found: dict[str, Any] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        kept = asdict(self._trainer.state)
+        told = {
+            "state": {name: kept[name] for name in _HISTORY},
+            "callbacks": [(type(each).__name__, each.state()) for each in self._stateful()],
+            "evaluation_owed": self.evaluation_owed,
+            "global_batch": self.global_batch,
+        }
+        return {"json": json.dumps(told)}  # as the Trainer itself keeps it
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._found = json.loads(state["json"])
+        self.global_batch = self._found["global_batch"]
+        self.evaluation_owed = self._found["evaluation_owed"]
+
+    def recall(self) -> None:
+        """Give the Trainer and its callbacks what was loaded."""
+        for name, value in self._found["state"].items():
+            setattr(self._trainer.state, name, value)
+        known = list(self._found["callbacks"])
+        for callback in self._stateful():
+            for entry in known:
+                if entry[0] == type(callback).__name__:
+                    vars(callback).update(entry[1]["attributes"])
+                    known.remove(entry)
+                    break
+
+    def _stateful(self) -> list[Any]:
+        callbacks = self._trainer.callback_handler.callbacks
+        return [callback for callback in callbacks if isinstance(callback, ExportableState)]
+
+
+def _refuse_what_would_lose_work(run: Run, trainer: Any) -> None:
+    args = trainer.args
+    if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+        raise Unsupported(
+            "the Trainer shards its state by FSDP or DeepSpeed, which this adapter does not save",
+            next_step="train under DDP, or in a plain loop with codec=DcpCodec()",
+        )
+    if args.world_size != run.world.size:
+        raise Unsupported(
+            f"the Trainer has {args.world_size} ranks and the run {run.world.size}",
+            next_step="start the script with torchrun.sbatch, one rank a GPU",
+        )
+    if getattr(args, "train_sampling_strategy", "random") != "random":
+        raise Unsupported(
+            f"train_sampling_strategy={args.train_sampling_strategy!r} is an order that the run"
+            " can't go back into",
+            next_step="leave it at 'random'",
+        )
+    if args.auto_find_batch_size:
+        raise Unsupported(
+            "auto_find_batch_size changes the batch under the run", next_step="leave it off"
+        )
+
+
+def _step_size(run: Run, args: Any) -> int:
+    """Samples a step over all ranks, by the arguments."""
+    return int(args.train_batch_size * args.gradient_accumulation_steps * run.world.size)
+
+
+def _feed(run: Run, args: Any, size: int, global_batch: int) -> Feed:
+    """The samples' feed: on fewer ranks a step is taken in more pieces, never in larger ones."""
+    share = math.ceil(global_batch / run.world.size)
+    order = SampleOrder(size, global_batch, run.seed)
+    feed = Feed(run, order, pieces=math.ceil(share / args.train_batch_size), whole=True)
+    args.gradient_accumulation_steps = feed.pieces
+    if run.world.rank == 0:
+        run.dir.agree_order(order, feed.epochs(_steps(args, feed)))
+    return feed
+
+
+def _steps(args: Any, feed: Feed) -> int:
+    if args.max_steps > 0:
+        return int(args.max_steps)
+    return math.ceil(float(args.num_train_epochs) * feed.order.steps_per_epoch)

@@ -1,0 +1,237 @@
+"""Lightning's Trainer in a run: `fit(run, trainer, module, loader)` in place of `trainer.fit(...)`.
+
+    with Run(params=vars(args), seed=args.seed) as run:
+        trainer = Trainer(max_epochs=30, devices=..., num_nodes=..., strategy="ddp")
+        fit(run, trainer, module, DataLoader(data, batch_size=48))
+
+Every step boundary is the run's: the stop request, checkpoints, the step log. A checkpoint holds
+what Lightning itself would save, through its own CheckpointIO; its ModelCheckpoint goes on working.
+Tried with lightning 2.6.6, on one rank and under DDP. FSDP, DeepSpeed and ModelParallel write
+around CheckpointIO and are refused; the first of them wants GPUs in any case.
+"""
+
+import math
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from toolkit.training.adapters.errors import AdapterError, PackageMissing, Unsupported
+from toolkit.training.adapters.feed import Feed, over, size_of
+from toolkit.training.adapters.parts import TrainingRng, plain
+from toolkit.training.data import SampleOrder
+from toolkit.training.session import Run
+
+try:
+    import lightning.pytorch as pl
+except ImportError:
+    try:
+        import pytorch_lightning as pl
+    except ImportError as error:
+        raise PackageMissing("lightning", "lightning") from error
+
+_HERE = "toolkit"  # the path that stands for the run's own checkpoint
+_SHARDED = ("FSDPStrategy", "DeepSpeedStrategy", "ModelParallelStrategy")
+
+
+def fit(run: Run, trainer: Any, module: Any, loader: Any, val_loader: Any = None) -> None:
+    """Train to the end, or until the run is stopped (by Stopped).
+
+    Call it once, inside `with Run(...)`, on every rank. `loader` says what a rank takes at once
+    (its batch_size); the run says which samples those are, whatever its shuffle or sampler.
+    """
+    _refuse_what_would_lose_work(run, trainer)
+    state = _State(trainer, run.world.size * loader.batch_size * trainer.accumulate_grad_batches)
+    done = run.resume(lightning=state)
+    feed = _feed(run, trainer, loader, state.global_batch)
+    rng = TrainingRng()
+    rng.keep()  # as it was loaded, before Lightning's set-up draws from it
+    trainer.strategy.checkpoint_io = _ThroughTheRun(state, trainer.strategy.checkpoint_io)
+    trainer.callbacks.append(_Boundary(run, feed, state, rng))
+    ours = _Loader(over(loader, feed), rng)
+    trainer.fit(module, ours, val_loader, ckpt_path=_HERE if done else None)
+    wanted = _steps(trainer, feed)
+    if wanted not in (0, run.step_count) and not trainer.should_stop:
+        raise AdapterError(f"Lightning ended after {run.step_count} steps of {wanted}")
+
+
+class _Boundary(pl.Callback):  # type: ignore[misc]  # lightning is not analysed
+    """Every step boundary of the Trainer, told to the run."""
+
+    def __init__(self, run: Run, feed: Feed, state: "_State", rng: TrainingRng) -> None:
+        self._run, self._feed, self._state, self._rng = run, feed, state, rng
+        self._on_terminate = signal.getsignal(signal.SIGTERM)
+        self._trained: set[str] = set()  # names of metrics
+        self._evaluated: set[str] = set()
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002  # the hook's shape
+        if threading.current_thread() is threading.main_thread():
+            # Lightning's own handler waits for ranks that may be gone.
+            signal.signal(signal.SIGTERM, self._on_terminate)
+        if self._state.validation_owed:
+            validation = trainer.fit_loop.epoch_loop.val_loop
+            validation.restarting = False
+            trainer.validating = True
+            validation.run()
+            trainer.training = True
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        batch = self._feed.trained()
+        if batch is None:
+            return
+        self._rng.keep()
+        self._state.keep_progress()
+        found = trainer.callback_metrics
+        metrics = {name: found[name].clone() for name in found if name not in self._evaluated}
+        self._trained |= set(metrics)
+        self._run.step(batch, **metrics)
+
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002  # as above
+        self._state.validation_owed = _within_fit(trainer)
+
+    def on_validation_batch_end(self, trainer: Any, *_: Any) -> None:
+        if _within_fit(trainer):
+            self._rng.during(self._run.check)
+
+    def on_validation_end(self, trainer: Any, *_: Any) -> None:
+        if _within_fit(trainer):
+            found = trainer.callback_metrics
+            self._evaluated |= set(found) - self._trained
+            self._run.log({name: found[name] for name in found if name in self._evaluated})
+            self._state.validation_owed = False
+            self._rng.restore()
+
+
+class _State:
+    """The part of a checkpoint that Lightning writes and reads."""
+
+    def __init__(self, trainer: Any, global_batch: int) -> None:
+        self._trainer = trainer
+        self.global_batch = global_batch
+        self.validation_owed = False  # one that a stop cut short
+        self.content: dict[str, Any] = {}
+        self._progress: dict[str, Any] = {}
+
+    def keep_progress(self) -> None:
+        """Lightning can't go back into a validation; it can to the step before."""
+        if self._trainer.enable_validation:
+            self._progress = self._trainer.fit_loop.state_dict()
+
+    def state_dict(self) -> dict[str, Any]:
+        self._trainer.save_checkpoint(_HERE, weights_only=False)  # every rank calls it
+        content, self.content = self.content, {}
+        if content:
+            loops = content["loops"]
+            loops["fit_loop"] = _within_an_epoch(
+                self._progress if self.validation_owed else loops["fit_loop"]
+            )
+        state = {
+            "global_batch": self.global_batch,
+            "validation_owed": self.validation_owed,
+            "lightning": content,
+        }
+        return cast("dict[str, Any]", plain(state, "checkpoint"))
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.content, self.global_batch = state["lightning"], state["global_batch"]
+        self.validation_owed = state["validation_owed"]
+
+
+class _ThroughTheRun(pl.plugins.CheckpointIO):  # type: ignore[misc]  # lightning is not analysed
+    """Lightning's checkpoints go to files as ever, but for the one that is the run's."""
+
+    def __init__(self, state: _State, files: Any) -> None:
+        self._state, self._files = state, files
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
+    ) -> None:
+        if path == _HERE:
+            self._state.content = checkpoint
+        else:
+            self._files.save_checkpoint(checkpoint, path, storage_options=storage_options)
+
+    def load_checkpoint(self, path: Any, *rest: Any, **options: Any) -> Any:
+        if path != _HERE:
+            return self._files.load_checkpoint(path, *rest, **options)
+        content, self._state.content = self._state.content, {}
+        return content
+
+    def remove_checkpoint(self, path: Any) -> None:
+        self._files.remove_checkpoint(path)
+
+
+class _Loader:
+    """Not a DataLoader, so that Lightning leaves its sampler alone; and one that can be resumed."""
+
+    def __init__(self, loader: Any, rng: TrainingRng) -> None:
+        self._loader, self._rng = loader, rng
+        self.dataset = loader.dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        self._rng.restore()  # with the first batch: going on, Lightning has drawn until then
+        yield from self._loader
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}  # where it goes on is the run's knowledge
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        pass
+
+
+def _refuse_what_would_lose_work(run: Run, trainer: Any) -> None:
+    strategy = type(trainer.strategy).__name__
+    if strategy in _SHARDED:
+        raise Unsupported(
+            f"{strategy} writes its checkpoints around the run's",
+            next_step="train with strategy='ddp', or in a plain loop with codec=DcpCodec()",
+        )
+    if trainer.world_size != run.world.size:
+        raise Unsupported(
+            f"the Trainer has {trainer.world_size} ranks and the run {run.world.size}",
+            next_step="Trainer(devices=…, num_nodes=…, strategy='ddp') as torchrun was started",
+        )
+    if trainer.limit_train_batches != 1.0:
+        raise Unsupported(
+            f"limit_train_batches={trainer.limit_train_batches} ends epochs before their samples",
+            next_step="leave it off, and give fewer epochs or samples",
+        )
+
+
+def _feed(run: Run, trainer: Any, loader: Any, global_batch: int) -> Feed:
+    """The samples' feed: on fewer ranks a step is taken in more pieces, never in larger ones."""
+    size = size_of(loader)
+    share = math.ceil(global_batch / run.world.size)
+    order = SampleOrder(size, global_batch, run.seed)
+    feed = Feed(run, order, pieces=math.ceil(share / loader.batch_size), whole=False)
+    trainer.accumulate_grad_batches = feed.pieces
+    if run.world.rank == 0:
+        run.dir.agree_order(order, feed.epochs(_steps(trainer, feed)))
+    return feed
+
+
+def _within_an_epoch(progress: dict[str, Any]) -> dict[str, Any]:
+    """The progress as it is at a step's end.
+
+    An epoch that Lightning goes on with from the very end of the one before is never counted as
+    begun: coming back into it a second time, Lightning would train an epoch too many.
+    """
+    epochs = {
+        name: {**count, "ready": count["processed"] + 1, "started": count["processed"] + 1}
+        for name, count in progress["epoch_progress"].items()
+    }
+    return {**progress, "epoch_progress": epochs}
+
+
+def _steps(trainer: Any, feed: Feed) -> int:
+    """How many the training has; 0 where nothing says."""
+    by_epochs = max(0, trainer.max_epochs or 0) * feed.order.steps_per_epoch
+    by_steps = max(0, trainer.max_steps)
+    return min(by_epochs, by_steps) if by_epochs and by_steps else by_epochs or by_steps
+
+
+def _within_fit(trainer: Any) -> bool:
+    return trainer.state.fn == "fit" and not trainer.sanity_checking
