@@ -206,7 +206,8 @@ def _problem(
     strangers = [node for node in ask.nodes if config.pool_of(node) is None]
     if strangers:
         text = f"burst.json has no node {strangers[0]}"
-        return Failure(ask.job, ask.nodes, UNKNOWN_NODE, message=text)
+        # slurm.conf and burst.json are of one cluster.yaml: a person must deploy it again.
+        return Failure(ask.job, ask.nodes, UNKNOWN_NODE, message=text, hold=True)
     unclear = [
         node
         for node in ask.nodes

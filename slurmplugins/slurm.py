@@ -240,9 +240,12 @@ def _list(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def _flags(value: object) -> frozenset[str]:
-    """States come as a list since 23.02 and as text before."""
-    words = value if isinstance(value, list) else str(value or "").replace("*", "").split("+")
-    return frozenset(str(word).upper() for word in words)
+    """States are a list in the JSON of 23.02 and later; as text they are joined by `+`, and a star
+    after one says that the node does not answer.
+    """
+    text = value if isinstance(value, str) else ""
+    words = value if isinstance(value, list) else text.replace("*", "+NOT_RESPONDING").split("+")
+    return frozenset(str(word).upper() for word in words if word)
 
 
 def _node(item: dict[str, Any]) -> Node:

@@ -187,6 +187,7 @@ def test_without_an_engine_the_nodes_are_given_back_with_the_reason(bench: Bench
     runtime.refuse(bench.slurm, bench.engine.log, asks, error)
     assert reasons(bench) == {"toolkit: config"}
     assert bench.slurm.queue[7].state == "PENDING"
+    assert bench.slurm.queue[7].held, "or it would be back, and refused, every few seconds"
     assert "slurm.conf of other" in bench.slurm.queue[7].comment
 
 

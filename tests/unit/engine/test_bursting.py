@@ -224,6 +224,7 @@ def test_a_node_of_nobody_is_given_back_with_a_reason(bench: Bench):
     bench.slurm.define(names.expand("other-1"))
     bursting.resume(bench.engine, [bench.slurm.start(7, names.expand("other-1"))])
     assert bench.slurm.state["other-1"].reason == "toolkit: unknown-node"
+    assert bench.slurm.queue[7].held
 
 
 def test_a_machine_left_from_long_ago_is_replaced(bench: Bench):

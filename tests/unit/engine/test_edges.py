@@ -219,6 +219,29 @@ def test_nodes_and_jobs_are_read_as_flags():
     assert runner.commands[-1] == ["/usr/bin/squeue", "--json", "--nodelist=gpu-001"]
 
 
+@pytest.mark.parametrize(
+    ("written", "flags"),
+    [
+        (["IDLE", "CLOUD", "POWERED_DOWN"], {"IDLE", "CLOUD", "POWERED_DOWN"}),
+        (["idle", "cloud", "powering_up"], {"IDLE", "CLOUD", "POWERING_UP"}),
+        ("IDLE+CLOUD+POWERED_DOWN", {"IDLE", "CLOUD", "POWERED_DOWN"}),
+        ("ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP",
+         {"ALLOCATED", "CLOUD", "NOT_RESPONDING", "POWERING_UP"}),
+        ("DOWN*+CLOUD", {"DOWN", "NOT_RESPONDING", "CLOUD"}),
+        (["IDLE", "A_FLAG_OF_2031"], {"IDLE", "A_FLAG_OF_2031"}),
+        ("", set()),
+        (None, set()),
+    ],
+)  # fmt: skip
+def test_a_nodes_state_is_a_set_of_flags_however_slurm_writes_it(written: object, flags: set[str]):
+    """A list since 23.02's JSON; `scontrol show node` joins them with +, and a star is silence."""
+    slurm, runner = scontrol()
+    node = {"name": "gpu-001", "state": written, "reason": None, "instance_id": None}
+    runner.answer("/usr/bin/scontrol", "show", "nodes", stdout=json.dumps({"nodes": [node]}))
+    (found,) = slurm.nodes()
+    assert found.flags == flags
+
+
 def test_assignments_of_any_number_take_two_processes():
     slurm, runner = scontrol()
     slurm.assign([Assignment(node, f"i-{node}", f"10.0.0.{n}", "g5") for n, node in enumerate(G)])
@@ -332,6 +355,14 @@ def test_every_problem_is_told_at_once():
     told = "\n".join(caught.value.problems)
     for word in ("version", "cluster", "bucket", "gpu.nodes", "capacity", "price", "'mars'"):
         assert word in told
+
+
+@pytest.mark.parametrize("static", [9, -1, True, "2"])
+def test_static_nodes_are_some_of_the_pools(static: object):
+    broken = burst()
+    broken["pools"]["gpu"]["static"] = static  # type: ignore[index]
+    with pytest.raises(ConfigError, match="gpu.static: expected 0 to 8 nodes"):
+        config.parse(broken)
 
 
 def test_a_node_in_two_pools_is_refused():
