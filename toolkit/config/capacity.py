@@ -36,14 +36,11 @@ def capacity_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _static(path: Path, pool: Any) -> Iterator[Finding]:
-    static, count = (
-        (pool.get(key) for key in ("static", "count")) if isinstance(pool, dict) else (0, 0)
-    )
+    table = pool if isinstance(pool, dict) else {}
+    static, count = table.get("static"), table.get("count")
     if isinstance(static, int) and isinstance(count, int) and static > count > 0:
-        yield (
-            (*path, "static"),
-            f"expected at most {count}, which is the pool's count, found {static}",
-        )
+        text = f"expected at most {count}, which is the pool's count, found {static}"
+        yield (*path, "static"), text
 
 
 def _offering(path: Path, offer: Mapping[str, Any], zones: Any) -> Iterator[Finding]:

@@ -267,7 +267,7 @@ def test_what_pools_and_partitions_say_about_capacity_fits_together(old, new, wh
 
 def test_more_static_nodes_than_the_pool_has_are_refused_at_their_line():
     line, message = problems(changed("count: 4", "count: 4\n    static: 5"))["pools.gpu.static"]
-    assert line == GOOD.split("count: 4")[0].count("\n") + 2
+    assert line == GOOD.partition("count: 4")[0].count("\n") + 2
     assert message == "expected at most 4, which is the pool's count, found 5"
     assert parse(changed("count: 4", "count: 4\n    static: 4")).pools["gpu"].static == 4
 

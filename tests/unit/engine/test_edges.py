@@ -361,7 +361,7 @@ def test_every_problem_is_told_at_once():
 def test_static_nodes_are_some_of_the_pools(static: object):
     broken = burst()
     broken["pools"]["gpu"]["static"] = static  # type: ignore[index]
-    with pytest.raises(ConfigError, match="gpu.static: expected 0 to 8 nodes"):
+    with pytest.raises(ConfigError, match=r"gpu\.static: expected 0 to 8 nodes"):
         config.parse(broken)
 
 
