@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmplugins import names
+from slurmplugins import names, paths
 from slurmplugins.errors import BadName, ConfigError
 from slurmplugins.model import Lifecycle, Offering, Pool
 from slurmplugins.policy import Policy, Preference
@@ -98,7 +98,7 @@ def parse(data: object) -> BurstConfig:
         region=reader.text(top, "region"),
         endpoint_url=endpoint,
         bucket=reader.text(top, "bucket"),
-        slurm_bin=reader.text(slurm, "bin", default="/usr/bin"),
+        slurm_bin=reader.text(slurm, "bin", default=paths.SLURM_BIN),
         resume_timeout=reader.seconds(slurm, "resume_timeout", 600),
         suspend_timeout=reader.seconds(slurm, "suspend_timeout", 60),
         orphan_grace=reader.seconds(grace, "orphan", 90),

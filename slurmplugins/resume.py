@@ -20,7 +20,7 @@ def main() -> None:
 
     if not detach.in_background():
         detach.leave(0)
-    from slurmplugins import bursting, resume_file, runtime
+    from slurmplugins import bursting, paths, resume_file, runtime
     from slurmplugins.errors import ConfigError
     from slurmplugins.runner import SystemRunner
     from slurmplugins.slurm import ScontrolSlurm
@@ -33,7 +33,7 @@ def main() -> None:
         try:
             engine = runtime.assemble(log)
         except ConfigError as error:
-            runtime.refuse(ScontrolSlurm(SystemRunner(), "/usr/bin"), log, asks, error)
+            runtime.refuse(ScontrolSlurm(SystemRunner(), paths.SLURM_BIN), log, asks, error)
             raise
         bursting.resume(engine, asks)
 

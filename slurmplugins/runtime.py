@@ -152,7 +152,7 @@ def guarded(logger: Log, work: Callable[[], None]) -> int:
         logger.problem(
             "failed",
             error=f"{type(error).__name__}: {error}",
-            slug=getattr(error, "slug", "bug"),
+            slug=getattr(error, "slug", "state" if isinstance(error, OSError) else "bug"),
             trace=traceback.format_exc()[-2000:],
         )
         if sys.stderr is not None:
