@@ -46,8 +46,8 @@ class JobLaunch:
 
 @dataclass(frozen=True, slots=True)
 class ResumePlan:
-    """`adopt`: machines there already. `replace`: machines too old to be what Slurm waits for, to
-    be ended first. `busy`: nodes left to the run that is at them.
+    """`adopt`: machines there already. `replace`: machines too old, or of another pool, to be what
+    Slurm waits for; they are ended first. `busy`: nodes left to the run that is at them.
     """
 
     adopt: tuple[Assignment, ...] = ()
@@ -225,11 +225,16 @@ def _problem(
 def _sort(
     machines: Iterable[Instance], claims: Claims, config: BurstConfig, now: float
 ) -> tuple[list[Instance], list[Instance]]:
-    """Live machines that Slurm may still wait for, and those that booted too long ago.
+    """Live machines that Slurm may still wait for, and those that it can't mean.
 
     Slurm takes a node that is powering up only if it booted after it asked, so a machine left over
-    from before would never be let in.
+    from before would never be let in; one of another pool is of another shape.
     """
     live = [item for item in machines if item.state.live and item.id not in claims.ended]
-    fresh = [item for item in live if now - item.launched_at < config.resume_timeout]
+    fresh = [
+        item
+        for item in live
+        if now - item.launched_at < config.resume_timeout
+        and (item.node is None or item.pool == config.pool_by_node.get(item.node))
+    ]
     return fresh, [item for item in live if item not in fresh]

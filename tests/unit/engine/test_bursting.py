@@ -245,6 +245,18 @@ def test_one_node_slurm_refuses_does_not_spoil_the_others(bench: Bench):
     assert "DOWN" in bench.slurm.flags(G[2])
 
 
+@pytest.mark.parametrize("pool", ["cpu", ""])
+def test_a_machine_whose_tags_say_another_pool_is_replaced_and_not_adopted(bench: Bench, pool: str):
+    """The name was another pool's before cluster.yaml changed: it may be of any shape."""
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:1])])
+    (other,) = bench.cloud.live()
+    machine = bench.cloud.machines[other.id]
+    machine.instance = dataclasses.replace(machine.instance, pool=pool)
+    bursting.resume(bench.engine, [JobAsk(8, G[:1])])
+    (found,) = bench.cloud.live()
+    assert (found.pool, found.id == other.id) == ("gpu", False)
+
+
 def test_suspend_ends_the_machines_of_nodes_powered_down(bench: Bench):
     bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
     bench.boot()
