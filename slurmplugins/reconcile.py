@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import boots, comeback, consoles, converge, files, ledger, protection, runtime
-from slurmplugins.actions import Drain, MarkDown, Terminate
+from slurmplugins.actions import AskJobs, Drain, MarkDown, Terminate
 from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
 from slurmplugins.memory import LastPass, Memory
 
@@ -225,7 +225,7 @@ def printable(plan: converge.Plan) -> dict[str, Any]:
                 "action": type(item).__name__,
                 "node": item.instance.node if isinstance(item, Terminate) else item.node,
                 "instance": item.instance.id if isinstance(item, Terminate) else None,
-                "why": item.reason if isinstance(item, MarkDown | Drain) else item.why,
+                "why": item.reason if isinstance(item, MarkDown | Drain | AskJobs) else item.why,
             }
             for item in plan.actions
         ],

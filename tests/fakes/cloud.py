@@ -93,11 +93,11 @@ class FakeCloud:
     def launch(self, request: LaunchRequest) -> Launched:
         action = "CreateFleet" if request.others else "RunInstances"
         self._called("launch", action, len(request.nodes))
-        (spec.create_fleet if request.others else spec.run_instances)(request)
+        sent = (spec.create_fleet if request.others else spec.run_instances)(request)
         if self.next_errors:
             raise self.next_errors.pop(0)
         self._check(request)
-        token = spec.client_token(request.attempt)
+        token = sent["ClientToken"]
         if self.late_effects and token not in self._tokens:
             self.late_effects -= 1
             self._late[token] = Late(self.clock.monotonic() + self.delay, request)

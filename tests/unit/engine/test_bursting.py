@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from slurmplugins import bursting, names
 from slurmplugins.cloud import codes
 from slurmplugins.errors import SlurmUnreachable
-from slurmplugins.model import EndCause, JobAsk
+from slurmplugins.model import EndCause, JobAsk, Launched, LaunchRequest
 from tests.fakes.boundaries import watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
@@ -289,6 +290,30 @@ def test_suspend_touches_no_machine_without_our_tag(bench: Bench):
     bench.slurm.define(G[:1])
     bursting.suspend(bench.engine, G[:1], EndCause.SUSPEND)
     assert len(bench.cloud.live()) == 1
+
+
+def test_the_intent_is_on_the_disk_before_the_cloud_is_asked(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    journal = bench.engine.state / "journal.jsonl"
+    synced: dict[int, int] = {}
+    fsync, launch = os.fsync, bench.cloud.launch
+
+    def noted(descriptor: int) -> None:
+        fsync(descriptor)
+        found = os.fstat(descriptor)
+        synced[found.st_ino] = found.st_size
+
+    def launched(request: LaunchRequest) -> Launched:
+        assert request.attempt in journal.read_text()
+        assert synced[journal.stat().st_ino] == journal.stat().st_size
+        return launch(request)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    bench.cloud.launch = launched  # type: ignore[method-assign]
+    bench.cloud.capacity = {SPOT_A: 0}
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert len(bench.cloud.live()) == 2
 
 
 class Killed(BaseException):

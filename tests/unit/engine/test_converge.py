@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slurmplugins import config, converge, names
-from slurmplugins.actions import Drain, MarkDown, PowerDown, PowerUp, Reopen, Terminate
+from slurmplugins.actions import AskJobs, Drain, MarkDown, PowerDown, PowerUp, Reopen, Terminate
 from slurmplugins.claims import Claims
 from slurmplugins.health import Health, ScheduledEvent
 from slurmplugins.model import (
@@ -62,6 +62,7 @@ def world(flags: str, *machines: Instance, reason: str = "", **more: Any) -> con
 WORDS: dict[type, str] = {
     MarkDown: "down",
     Drain: "drain",
+    AskJobs: "ask",
     PowerDown: "power-down",
     Reopen: "reopen",
     PowerUp: "power-up",
@@ -74,7 +75,7 @@ def told(found: converge.Plan) -> list[str]:
         f"end {item.instance.id}:{item.cause}"
         if isinstance(item, Terminate)
         else f"{WORDS[type(item)]} {item.reason}"
-        if isinstance(item, MarkDown | Drain)
+        if isinstance(item, MarkDown | Drain | AskJobs)
         else WORDS[type(item)]
         for item in found.actions
     ]
@@ -304,7 +305,34 @@ TABLE: dict[str, tuple[converge.World, list[str]]] = {
     # It works, and EC2 has news
     "spot notice": (
         world("ALLOCATED", machine(), health=sick(notice=True)),
-        ["drain toolkit: spot interruption"],
+        ["drain toolkit: spot interruption, seen from the head"],
+    ),
+    "spot notice, and a pass later nothing from the node agent": (
+        world(
+            "ALLOCATED+DRAIN",
+            machine(),
+            health=sick(notice=True),
+            reason="toolkit: spot interruption, seen from the head",
+        ),
+        ["ask toolkit: spot interruption, jobs asked from the head"],
+    ),
+    "the same, and no job is there": (
+        world(
+            "IDLE+DRAIN",
+            machine(),
+            health=sick(notice=True),
+            reason="toolkit: spot interruption, seen from the head",
+        ),
+        ["power-down"],
+    ),
+    "spot notice, its jobs asked from the head": (
+        world(
+            "ALLOCATED+DRAIN",
+            machine(),
+            health=sick(notice=True),
+            reason="toolkit: spot interruption, jobs asked from the head",
+        ),
+        ["power-down"],
     ),
     "spot notice, the node agent was first": (
         world(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +21,9 @@ from slurmplugins.slurm import COMMENT_LENGTH, ScontrolSlurm
 from tests.fakes.clock import FakeClock
 from tests.fakes.engine import burst
 from tests.fakes.runner import FakeRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 G = names.expand("gpu-[001-003]")
 SPOT = Offering("g5.xlarge", Lifecycle.SPOT, "us-east-1a", "0.4024")
@@ -52,6 +56,17 @@ def test_a_launch_is_all_or_nothing_and_carries_its_tags():
 def test_on_demand_has_no_market_options():
     on_demand = Offering("g5.xlarge", Lifecycle.ON_DEMAND, "us-east-1a", "1")
     assert "InstanceMarketOptions" not in spec.run_instances(request(on_demand))
+
+
+@pytest.mark.parametrize("sent", [spec.run_instances, spec.create_fleet])
+def test_the_token_that_is_sent_is_the_attempts_whatever_else_is_asked(
+    sent: Callable[[LaunchRequest], dict[str, Any]],
+):
+    first = request()
+    others = [replace(first, attempt="a2"), replace(first, nodes=G[:1])]
+    assert [sent(item)["ClientToken"] for item in (first, *others)] == [
+        spec.client_token("a1"), spec.client_token("a2"), spec.client_token("a1"),
+    ]  # fmt: skip
 
 
 def test_the_token_is_of_the_attempt_and_fits():
@@ -302,6 +317,12 @@ def test_a_comment_is_bounded_by_dropping_our_oldest_lines_and_nothing_of_others
     assert found == "admincomment=" + " | ".join(["theirs", *ours[1:]])
     assert comments("x" * 5000, "ours") == [f"admincomment={'x' * 5000} | ours"]
     assert sum(map(len, ours[1:])) <= COMMENT_LENGTH
+
+
+def test_a_job_is_asked_to_stop_through_its_batch_script_alone():
+    slurm, runner = scontrol()
+    slurm.signal(7)
+    assert runner.commands == [["/usr/bin/scancel", "--batch", "--signal=USR1", "7"]]
 
 
 def test_a_job_is_held_by_its_number():
