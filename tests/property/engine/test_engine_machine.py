@@ -281,6 +281,8 @@ class Trouble(RuleBasedStateMachine):
     def interruption(self, which: int, notice: float) -> None:
         for machine in self._pick(which):
             self.bench.cloud.interrupt(machine.id, notice=notice)
+            if notice:
+                self.bench.cloud.give_notice(machine.id)
 
     @rule(which=st.integers(0, 5))
     def someone_terminates_by_hand(self, which: int) -> None:

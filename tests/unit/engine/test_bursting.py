@@ -258,6 +258,15 @@ def test_a_machine_whose_tags_say_another_pool_is_replaced_and_not_adopted(bench
     assert (found.pool, found.id == other.id) == ("gpu", False)
 
 
+def test_a_machine_whose_end_is_decided_is_not_adopted_however_alive_it_looks(bench: Bench):
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:1])])
+    (doomed,) = bench.cloud.live()
+    bench.engine.journal.condemn([doomed.id], EndCause.SUSPEND)
+    bursting.resume(bench.engine, [JobAsk(8, G[:1])])
+    assert len(bench.cloud.requests) == 2
+    assert bench.slurm.state[G[0]].instance_id != doomed.id
+
+
 def test_suspend_ends_the_machines_of_nodes_powered_down(bench: Bench):
     bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
     bench.boot()

@@ -12,7 +12,7 @@ from slurmplugins import bursting, config, names
 from slurmplugins.cloud import codes
 from slurmplugins.cloud.paced import PacedCloud
 from slurmplugins.crew import Crew
-from slurmplugins.model import JobAsk, Lifecycle
+from slurmplugins.model import JobAsk, Launched, LaunchRequest, Lifecycle
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench, burst
 
 if TYPE_CHECKING:
@@ -300,3 +300,26 @@ def test_a_throttled_call_is_repeated_while_there_is_time(bench: Bench):
     bursting.resume(bench.engine, start(bench, 2))
     assert running(bench) == {100}
     assert len(bench.cloud.requests) == 1
+
+
+def test_no_further_offering_is_tried_once_half_of_resume_timeout_is_spent(bench: Bench):
+    launch = bench.cloud.launch
+
+    def slowly(request: LaunchRequest) -> Launched:
+        bench.clock.advance(50)
+        return launch(request)
+
+    bench.cloud.launch = slowly  # type: ignore[method-assign]
+    bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0}
+    bursting.resume(bench.engine, start(bench, 2))
+    assert bench.cloud.calls.count("launch") == 2, "there was capacity on demand, and no time"
+    assert bench.slurm.state[G[0]].reason.startswith("toolkit: no-capacity")
+
+
+def test_an_ec2_that_throttles_without_end_costs_no_more_than_the_time_there_is(bench: Bench):
+    began = bench.clock.monotonic()
+    bench.cloud.next_errors = [codes.error("RequestLimitExceeded", "slow")] * 1000
+    bursting.resume(bench.engine, start(bench, 2))
+    assert bench.clock.monotonic() - began < bench.config.resume_timeout
+    assert bench.slurm.state[G[0]].reason == "toolkit: throttled (RequestLimitExceeded)"
+    assert not bench.slurm.queue[100].held
