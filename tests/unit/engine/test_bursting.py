@@ -190,6 +190,13 @@ def test_a_throttled_call_is_repeated_after_a_pause(bench: Bench):
     assert 1 <= second < 3
 
 
+def test_pauses_differ_so_that_runs_do_not_come_back_together(bench: Bench):
+    for job in range(5):
+        bench.cloud.next_errors = [codes.error("RequestLimitExceeded", "slow down")]
+        bursting.resume(bench.engine, [bench.slurm.start(job + 1, G[job : job + 1])])
+    assert len(set(bench.clock.slept)) == 5
+
+
 def test_a_refused_credential_stops_at_the_first_offering(bench: Bench):
     bench.cloud.next_errors = [codes.error("UnauthorizedOperation", "no")]
     bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
