@@ -72,6 +72,16 @@ def test_out_of_offerings_gives_nodes_back_with_a_coded_reason_at_once(bench: Be
     assert ON_DEMAND in bench.slurm.queue[7].comment
 
 
+def test_a_node_that_slurm_has_let_go_of_meanwhile_is_not_given_back_a_second_time(bench: Bench):
+    """A POWER_DOWN that is asked of a node that is off would stick to it, and hit its next job."""
+    bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0, ON_DEMAND: 0}
+    ask = bench.slurm.start(7, G[:2])
+    bench.slurm.state[G[0]].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
+    bursting.resume(bench.engine, [ask])
+    assert bench.slurm.flags(G[0]) == {"IDLE", "CLOUD", "POWERED_DOWN"}
+    assert bench.slurm.flags(G[1]) >= {"DOWN", "POWER_DOWN"}
+
+
 def test_one_job_without_capacity_does_not_fail_another(bench: Bench):
     bench.cloud.capacity = {SPOT_A: 2, SPOT_B: 0, ON_DEMAND: 0}
     asks = [bench.slurm.start(7, G[:2]), bench.slurm.start(8, G[2:5])]
