@@ -10,7 +10,14 @@ from slurmplugins import identity, tags
 from slurmplugins.clock import SystemClock
 from slurmplugins.cloud import codes, spec
 from slurmplugins.cloud.session import translate
-from slurmplugins.errors import CloudError, CloudUnreachable, NotFound, Throttled
+from slurmplugins.errors import (
+    CloudError,
+    CloudUnreachable,
+    Denied,
+    InvalidRequest,
+    NotFound,
+    Throttled,
+)
 from slurmplugins.model import Launched
 
 if TYPE_CHECKING:
@@ -76,7 +83,10 @@ class Ec2:
             raise  # named or not: the attempt repeated finds the same machines, and names them
         except CloudError as error:
             self._end(ids)
-            raise codes.error("NotNamed", f"{error.code}: {error.message}") from error
+            # Their class tells to hold the job; all others would have the ended machines again.
+            code = error.code if isinstance(error, Denied | InvalidRequest) else "NotNamed"
+            text = f"started, not named, ended: {error.code}: {error.message}"
+            raise codes.error(code, text) from error
         known = {item.id: item for item in self._listed(ids)}
         made = zip(request.nodes, ids, strict=False)
         machines = (known.get(item) or spec.unlisted(request, item, node) for node, item in made)

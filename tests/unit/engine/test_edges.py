@@ -175,6 +175,38 @@ def test_an_answer_with_too_few_machines_is_a_failure_and_they_are_ended():
     assert client.calls[-1] == ("terminate_instances", {"InstanceIds": ["i-0"]})
 
 
+@pytest.mark.parametrize(
+    ("code", "kind", "retryable"),
+    [
+        ("UnauthorizedOperation", errors.Denied, False),
+        ("TagLimitExceeded", errors.InvalidRequest, False),
+        ("RequestLimitExceeded", errors.UnknownCloudError, False),
+        ("RequestTimeout", errors.CloudUnreachable, True),
+    ],
+)
+def test_a_fleet_that_can_not_be_named_is_ended_unless_nobody_knows(
+    code: str, kind: type[errors.CloudError], *, retryable: bool
+):
+    """A repeated request would be answered with the machines that were ended; one whose naming got
+    no answer finds them, named or not. What only a person can mend must hold the job, or each of
+    its returns would start a fleet.
+    """
+    from botocore.exceptions import ClientError
+
+    client = Answers(
+        create_fleet={"Instances": [{"InstanceIds": ["i-1", "i-2", "i-3"]}]},
+        create_tags=ClientError({"Error": {"Code": code, "Message": "m"}}, "CreateTags"),
+        terminate_instances={"TerminatingInstances": []},
+    )
+    fleet = replace(request(), others=(replace(SPOT, type="g5.2xlarge"),))
+    with pytest.raises(errors.CloudError) as caught:
+        Ec2("demo", lambda: client, FakeClock()).launch(fleet)
+    assert type(caught.value) is kind
+    assert caught.value.retryable is retryable
+    ended = [given for name, given in client.calls if name == "terminate_instances"]
+    assert ended == ([] if retryable else [{"InstanceIds": ["i-1", "i-2", "i-3"]}])
+
+
 def test_machines_come_in_the_order_of_the_nodes_whatever_the_answers_order():
     client = Answers(run_instances={"Instances": [described(2), described(0), described(1)]})
     found = Ec2("demo", lambda: client).launch(request())
