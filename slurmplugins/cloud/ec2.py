@@ -195,6 +195,8 @@ class Ec2:
         while True:
             more = {"NextToken": token} if token else {}
             page = self._call(operation, MaxResults=_PAGE, **arguments, **more)
+            if key not in page:  # as good as no answer: an empty list is another thing
+                raise codes.error("Unreachable", f"{operation}: an answer without {key}")
             yield from page[key]
             token = page.get("NextToken") or ""
             if not token:

@@ -189,9 +189,13 @@ class FakeCloud:
         return [item for item in map(self._described, self.machines.values()) if item.state.live]
 
     def seen_live(self) -> set[str | None]:
-        """The nodes of the machines that a list would show as live now."""
-        shown = (self._described(item, stale=self.stale) for item in self.machines.values())
-        return {item.node for item in shown if item.state.live}
+        """The nodes of the machines that a list shows as live now, or can't show at all yet."""
+        now = self.clock.monotonic()
+        return {
+            item.instance.node
+            for item in self.machines.values()
+            if item.visible_at > now or self._described(item, stale=self.stale).state.live
+        }
 
     def add(self, instance: Instance, *, cluster: str | None = None) -> None:
         """A machine that was there before."""

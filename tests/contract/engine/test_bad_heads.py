@@ -1,6 +1,7 @@
-"""ResumeProgram itself on heads where something is wrong: real files, real limits, real boto3.
+"""The programs themselves on heads where something is wrong: real files, limits and boto3.
 
-Whatever it is, the node says so in a coded reason, the job in its comment, and nothing is launched.
+Whatever it is, resume has the node say so in a coded reason and the job in its comment, and
+launches nothing; reconcile ends nothing.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ paths.BURST, paths.STATE, paths.LOGS = folder / "burst.json", folder / "state", 
 paths.DECISIONS, paths.SLURM_CONF = paths.STATE / "decisions.jsonl", folder / "slurm.conf"
 paths.SLURM_BIN = str(folder / "bin")
 detach.in_background = lambda: True  # it stays with the caller, who waits for its end
-from slurmplugins import resume
-resume.main()
+from slurmplugins import {program}
+{program}.main()
 """
 NO_CAPACITY = (
     b"<Response><Errors><Error><Code>InsufficientInstanceCapacity</Code>"
@@ -54,8 +55,24 @@ NO_CAPACITY = (
 )
 
 
+ORPHAN = b"""<DescribeInstancesResponse><reservationSet><item><instancesSet><item>
+<instanceId>i-0123456789abcdef0</instanceId><instanceState><name>running</name></instanceState>
+<launchTime>2026-11-20T10:00:00Z</launchTime><instanceType>g5.xlarge</instanceType><tagSet>
+<item><key>toolkit:cluster</key><value>demo</value></item>
+<item><key>toolkit:role</key><value>compute</value></item>
+<item><key>toolkit:pool</key><value>gpu</value></item>
+<item><key>toolkit:nodes</key><value>gpu-005</value></item>
+</tagSet></item></instancesSet></item></reservationSet></DescribeInstancesResponse>"""
+ENDED = b"""<TerminateInstancesResponse><instancesSet><item>
+<instanceId>i-0123456789abcdef0</instanceId><currentState><name>shutting-down</name></currentState>
+</item></instancesSet></TerminateInstancesResponse>"""
+
+
+NOTHING = b"<Response><instanceStatusSet/><spotInstanceRequestSet/></Response>"
+
+
 class Ec2(http.server.BaseHTTPRequestHandler):
-    """Lists no machine, starts none, and remembers what it was asked."""
+    """Lists one machine that nobody wants, starts none, and remembers what it was asked."""
 
     asked: list[str]
 
@@ -63,9 +80,19 @@ class Ec2(http.server.BaseHTTPRequestHandler):
         text = self.rfile.read(int(self.headers["Content-Length"])).decode()
         action = parse_qs(text)["Action"][0]
         self.asked.append(action)
-        lists = action == "DescribeInstances"
-        body = b"<DescribeInstancesResponse/>" if lists else NO_CAPACITY
-        self.send_response(200 if lists else 500)
+        launch = action == "RunInstances"
+        said = {"DescribeInstances": ORPHAN, "TerminateInstances": ENDED}
+        self.answer(500 if launch else 200, said.get(action, NO_CAPACITY if launch else NOTHING))
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.answer(200, b"")
+
+    def do_GET(self) -> None:
+        self.answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
+
+    def answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -89,17 +116,25 @@ class Head:
 
     def resume(self) -> int:
         """Run it as slurmctld does, and return its exit status."""
+        return self._run("resume", NODES)
+
+    def reconcile(self) -> int:
+        """Run a pass as systemd does, and return its exit status."""
+        return self._run("reconcile")
+
+    def _run(self, program: str, *argv: str) -> int:
         file = self.folder / "resume.json"
         jobs = [{"job_id": 7, "nodes_resume": NODES, "partition": "spot"}]
         file.write_text(json.dumps({"jobs": jobs}))
-        code = PROGRAM.format(root=str(ROOT), folder=str(self.folder))
+        code = PROGRAM.format(root=str(ROOT), folder=str(self.folder), program=program)
         return subprocess.run(
-            [sys.executable, "-I", "-c", code, NODES],
+            [sys.executable, "-I", "-c", code, *argv],
             env={
                 **self.environment,
                 "SLURM_RESUME_FILE": str(file),
                 "AWS_EC2_METADATA_DISABLED": "true",
             },
+            stderr=subprocess.DEVNULL,
             check=False,
             timeout=60,
             preexec_fn=self._limit,
@@ -128,7 +163,9 @@ def head(tmp_path: Path) -> Iterator[Head]:
     scontrol = tmp_path / "bin" / "scontrol"
     scontrol.write_text(SCONTROL.format(folder=tmp_path))
     scontrol.chmod(0o755)
-    nodes = [{"name": f"gpu-00{n}", "state": UP} for n in (1, 2)]
+    off = ["IDLE", "CLOUD", "POWERED_DOWN"]
+    nodes = [{"name": f"gpu-00{n}", "state": UP if n < 3 else off} for n in range(1, 9)]
+    nodes += [{"name": f"cpu-{n}", "state": off} for n in range(1, 5)]
     (tmp_path / "nodes.json").write_text(json.dumps({"nodes": nodes}))
     job = {"job_id": 7, "job_state": ["PENDING"], "admin_comment": "theirs"}
     (tmp_path / "jobs.json").write_text(json.dumps({"jobs": [job]}))
@@ -210,6 +247,23 @@ def test_what_is_wrong_with_the_head_is_said_and_nothing_is_launched(
     (comment,) = [line for line in told if "admincomment=" in line]
     assert comment.startswith(f"update jobid=7 admincomment=theirs | toolkit: {reason} ")
     assert words in comment
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda item: item.__name__)
+def test_a_pass_on_such_a_head_ends_no_machine(head: Head, wrong: Callable[[Head], None]):
+    wrong(head)
+    status = head.reconcile()
+    assert "TerminateInstances" not in head.ec2
+    log = (head.folder / "logs" / "reconcile.log").read_text()
+    told = [json.loads(line) for line in log.splitlines()]
+    last = next(line for line in reversed(told) if line["level"] == "error")
+    assert (last["event"], status) in {("failed", 1), ("nothing is ended", 0)}
+    assert last.get("slug", "state") == WRONG[wrong][0].split()[0]
+
+
+def test_on_a_head_in_order_a_pass_ends_what_nobody_wants(head: Head):
+    assert head.reconcile() == 0
+    assert "TerminateInstances" in head.ec2
 
 
 def test_on_a_head_in_order_it_launches(head: Head):

@@ -213,6 +213,11 @@ def test_every_page_of_a_listing_is_read():
     assert client.calls[1][1]["NextToken"] == "t"
 
 
+def test_an_answer_without_its_list_is_not_an_empty_list():
+    with pytest.raises(errors.CloudUnreachable, match="without Reservations"):
+        Ec2("demo", lambda: Answers(describe_instances={})).instances()
+
+
 def test_botocores_errors_become_ours():
     from botocore.exceptions import (
         ClientError,
