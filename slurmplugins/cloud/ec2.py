@@ -139,7 +139,8 @@ class Ec2:
     def health(self) -> tuple[Health, ...]:
         """Only what has trouble is asked for: at 10,000 machines the answers stay a page each.
 
-        DescribeInstanceStatus knows no tags, so machines of others are among them.
+        DescribeInstanceStatus knows no tags, and the spot requests that a fleet makes have none, so
+        machines of others are among them.
         """
         statuses = [
             item
@@ -153,10 +154,7 @@ class Ec2:
         marked = self._pages(
             "describe_spot_instance_requests",
             "SpotInstanceRequests",
-            Filters=[
-                {"Name": f"tag:{tags.CLUSTER}", "Values": [self._cluster]},
-                {"Name": "status-code", "Values": ["marked-for-termination"]},
-            ],
+            Filters=[{"Name": "status-code", "Values": [spec.MARKED]}],
         )
         return spec.health(statuses, marked)
 
