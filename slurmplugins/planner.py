@@ -36,12 +36,14 @@ class PoolAsk:
 @dataclass(frozen=True, slots=True)
 class JobLaunch:
     """Machines to start for one job, all or none. `nodes` are all that the job waits for, those
-    that have a machine already included: when the rest can't be had, they are given back too.
+    that have a machine already included: when the rest can't be had, they are given back too, and
+    `adopted`, the machines of those, end.
     """
 
     job: int | None
     asks: tuple[PoolAsk, ...]
     nodes: tuple[NodeName, ...]
+    adopted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,7 @@ class _Draft:
         if problem is not None:
             self.failures.append(problem)
             return
+        known = len(self.adopt)
         missing = [node for node in ask.nodes if not self._has_machine(node)]
         if not missing:
             return
@@ -159,7 +162,8 @@ class _Draft:
             text = f"the policy leaves no offering of pool {empty} to this job now"
             self.failures.append(Failure(ask.job, ask.nodes, NO_OFFERING, message=text))
             return
-        self.launches.append(JobLaunch(ask.job, asks, ask.nodes))
+        adopted = tuple(item.instance_id for item in self.adopt[known:])
+        self.launches.append(JobLaunch(ask.job, asks, ask.nodes, adopted))
 
     def _ask(self, ask: JobAsk, pool: Pool, nodes: tuple[NodeName, ...]) -> PoolAsk:
         """With the ladder that the partition's policy and the pool's bound on spot leave."""

@@ -99,6 +99,18 @@ def test_a_job_over_two_pools_keeps_nothing_when_one_pool_fails(bench: Bench):
     assert bench.slurm.queue[7].state == "PENDING"
 
 
+def test_a_job_that_had_some_machines_before_loses_them_when_the_rest_can_not_be_had(bench: Bench):
+    """As when an earlier launch in doubt turns out to have worked, for one of its two pools."""
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert len(bench.cloud.live()) == 2
+    bench.cloud.capacity = {"on-demand:m7i.large:us-east-1a": 0}
+    (rest,) = names.expand("cpu-1")
+    bench.slurm.start(7, [rest])
+    bursting.resume(bench.engine, [JobAsk(7, (*G[:2], rest))])
+    assert bench.cloud.live() == []
+    assert all("POWER_DOWN" in bench.slurm.flags(node) for node in (*G[:2], rest))
+
+
 def test_a_job_larger_than_one_call_keeps_nothing_when_a_later_call_fails(tmp_path: Path):
     bench = Bench(tmp_path, nodes="gpu-[0001-1200]")
     nodes = names.expand("gpu-[0001-0600]")
