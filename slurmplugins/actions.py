@@ -34,6 +34,14 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
+class AskJobs:
+    """Have the jobs on the node save and stop; `reason` is then the node's."""
+
+    node: NodeName
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class PowerDown:
     node: NodeName
     why: str
@@ -55,7 +63,7 @@ class PowerUp:
     why: str
 
 
-Action = Terminate | MarkDown | Drain | PowerDown | Reopen | PowerUp
+Action = Terminate | MarkDown | Drain | AskJobs | PowerDown | Reopen | PowerUp
 
 
 @dataclass(frozen=True, slots=True)

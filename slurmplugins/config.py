@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmplugins import names
+from slurmplugins import names, paths
 from slurmplugins.errors import BadName, ConfigError
 from slurmplugins.policy import Policy, Preference
 from slurmplugins.wanted import Lifecycle, Offering, Pool
@@ -98,7 +98,7 @@ def parse(data: object) -> BurstConfig:
         region=reader.text(top, "region"),
         endpoint_url=endpoint,
         bucket=reader.text(top, "bucket"),
-        slurm_bin=reader.text(slurm, "bin", default="/usr/bin"),
+        slurm_bin=reader.text(slurm, "bin", default=paths.SLURM_BIN),
         resume_timeout=reader.seconds(slurm, "resume_timeout", 600),
         suspend_timeout=reader.seconds(slurm, "suspend_timeout", 60),
         orphan_grace=reader.seconds(grace, "orphan", 90),
@@ -176,15 +176,18 @@ class _Reader:
             },
             max_spot_share=self.share(table, where),
         )
-        static = table.get("static", 0)
-        if isinstance(static, int) and not isinstance(static, bool) and static >= 0:
-            self.static += pool.nodes[:static]
-        else:
-            self.problem(f"{where}static: expected a number of nodes, found {static!r}")
+        self.static += pool.nodes[: self.static_count(table, where, most=len(pool.nodes))]
         for offering in pool.offerings:
             if offering.zone not in pool.subnets:
                 self.problem(f"{where}subnets: no subnet in {offering.zone!r}")
         return pool
+
+    def static_count(self, table: dict[str, Any], where: str, *, most: int) -> int:
+        value = table.get("static", 0)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most:
+            return value
+        self.problem(f"{where}static: expected 0 to {most} nodes, found {value!r}")
+        return 0
 
     def nodes(self, hostlist: str, where: str) -> tuple[NodeName, ...]:
         try:

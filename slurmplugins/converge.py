@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins import boots, doubt, strangers
-from slurmplugins.actions import Drain, MarkDown, PowerDown, PowerUp, Reopen, Terminate
+from slurmplugins.actions import AskJobs, Drain, MarkDown, PowerDown, PowerUp, Reopen, Terminate
 from slurmplugins.model import REASON_PREFIX, EndCause, InstanceState
 from slurmplugins.planner import machines_by_node
 from slurmplugins.world import Plan, World
@@ -34,6 +34,11 @@ NOT_RESPONDING: Final = "Not responding"
 """Slurm's own reason for a node that fell silent."""
 
 SPOT_TAKEN: Final = boots.SPOT_TAKEN
+
+NOTICE: Final = f"{REASON_PREFIX} spot interruption, seen from the head"
+"""Not the node agent's words, which take their place as soon as it has acted."""
+
+ASKED: Final = f"{REASON_PREFIX} spot interruption, jobs asked from the head"
 
 WAKE_EVERY: Final = 300.0
 """Between two tries to get a static node its machine."""
@@ -189,10 +194,13 @@ def _sick(world: World, case: _Case) -> Iterator[Action]:
     elif health is not None and not (failure or case.kept_off or node.powering_up):
         if health.impaired(world.now) and node.silent:
             yield from _given_up(case, "impaired")
+        elif health.notice and node.busy and node.reason == NOTICE:
+            # A pass ago the node's agent could have drained it, and asked its jobs.
+            yield AskJobs(case.name, ASKED)
         elif not (node.drain or node.down or node.power_down_asked):
             ahead = _trouble_ahead(world, health, busy=node.busy)
             if ahead:
-                yield Drain(case.name, f"{REASON_PREFIX} {ahead}")
+                yield Drain(case.name, ahead)
 
 
 def _given_up(case: _Case, slug: str) -> Iterator[Action]:
@@ -205,13 +213,13 @@ def _given_up(case: _Case, slug: str) -> Iterator[Action]:
 
 
 def _trouble_ahead(world: World, health: Health, *, busy: bool) -> str:
-    """Why nothing new should start on a node that works."""
+    """The reason to give why nothing new should start on a node that works."""
     if health.notice:
-        return "spot interruption"
+        return NOTICE
     if health.impaired(world.now):
-        return "impaired"
+        return f"{REASON_PREFIX} impaired"
     event = health.event(world.now, busy=busy)
-    return f"scheduled {event.code}" if event is not None else ""
+    return f"{REASON_PREFIX} scheduled {event.code}" if event is not None else ""
 
 
 def _lost(world: World, case: _Case, unbacked_since: float | None) -> str:

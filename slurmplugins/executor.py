@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from slurmplugins import names
 from slurmplugins.actions import (
+    AskJobs,
     Drain,
     MarkDown,
     Outcome,
@@ -17,6 +18,7 @@ from slurmplugins.actions import (
     Terminate,
 )
 from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
+from slurmplugins.model import REASON_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,8 +42,8 @@ END_BATCH: Final = 200
 END_SECONDS: Final = 120.0
 """How long one program goes on; the reconcile timer's pass may take 300 s in all."""
 
-_OnNode = MarkDown | Drain | PowerDown | Reopen | PowerUp
-_Reasoned = TypeVar("_Reasoned", MarkDown, Drain)
+_OnNode = MarkDown | Drain | AskJobs | PowerDown | Reopen | PowerUp
+_Reasoned = TypeVar("_Reasoned", MarkDown, Drain, AskJobs)
 
 
 class Executor:
@@ -66,6 +68,8 @@ class Executor:
             outcomes += self._slurm_call(group, partial(self._slurm.down, reason=reason))
         for reason, drains in _by_reason(actions, Drain).items():
             outcomes += self._slurm_call(drains, partial(self._slurm.drain, reason=reason))
+        for reason, asks in _by_reason(actions, AskJobs).items():
+            outcomes += self._slurm_call(asks, partial(self._ask_jobs, reason=reason))
         outcomes += self._slurm_call(
             [item for item in actions if isinstance(item, PowerDown)], self._slurm.power_down
         )
@@ -179,6 +183,15 @@ class Executor:
                 self._clock.sleep(VERIFY_PAUSE)
         return over, problem
 
+    def _ask_jobs(self, nodes: Sequence[NodeName], reason: str) -> None:
+        """The nodes' reason changes only when all was said, so that the rest is tried again."""
+        for node in nodes:
+            for job in self._slurm.jobs(node):
+                if job.running:
+                    self._slurm.signal(job.id)
+                    self._comment(job.id, f"{REASON_PREFIX} asked to save and stop: {node} goes")
+        self._slurm.drain(nodes, reason)
+
     def _slurm_call(
         self,
         actions: Sequence[_OnNode],
@@ -215,7 +228,7 @@ def _by_reason(actions: Sequence[Action], kind: type[_Reasoned]) -> dict[str, li
 
 
 def _why(action: _OnNode) -> str:
-    return action.reason if isinstance(action, MarkDown | Drain) else action.why
+    return action.reason if isinstance(action, MarkDown | Drain | AskJobs) else action.why
 
 
 def _attempt(call: Callable[[], None]) -> str:

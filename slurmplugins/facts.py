@@ -11,9 +11,10 @@ It changes nothing and asks each of Slurm and EC2 once. What can't be read is in
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from slurmplugins import consoles, decisions, names, paths, protection, runtime
 from slurmplugins.errors import BadName, EngineError
@@ -32,14 +33,18 @@ from slurmplugins.memory import LastPass
 from slurmplugins.runner import SystemRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from slurmplugins.fact_sheet import AttemptFact
     from slurmplugins.health import Health
     from slurmplugins.model import Instance
     from slurmplugins.runtime import Engine
 
 _T = TypeVar("_T")
+
+AROUND: Final = 30.0
+"""Seconds between setting a node down and Slurm's record of the attempt that ended with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +103,20 @@ def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> Fact
     record = protection.load(engine.state)
     last = LastPass.load(engine.state)
     machines = attempt(engine.cloud.instances)
-    decided: tuple[Mapping[str, Any], ...] = ()
-    if subject.job is not None or subject.node:
-        decided = decisions.about(log, lambda item: concerns(item, subject))
     number = subject.job
+    attempts = () if number is None else attempt(lambda: jobs.attempts(number))
+    decided: tuple[Mapping[str, Any], ...] = ()
+    if number is not None or subject.node:
+        decided = decisions.about(
+            log, lambda item: concerns(item, subject) or befell(item, attempts)
+        )
     return FactSheet(
         at=engine.clock.now(),
         cluster=engine.config.cluster,
         nodes=attempt(lambda: _nodes(engine)),
         machines=tuple(_machine(item, health.get(item.id)) for item in machines),
         jobs=attempt(lambda: jobs.jobs(number)),
-        attempts=() if number is None else attempt(lambda: jobs.attempts(number)),
+        attempts=attempts,
         setbacks=tuple(
             SetbackFact(key, item.code, item.until)
             for key, item in engine.memory.setbacks().items()
@@ -141,6 +149,26 @@ def concerns(decision: Mapping[str, Any], subject: Subject) -> bool:
         return subject.node in (names.expand(nodes) if isinstance(nodes, str) else _words(nodes))
     except BadName:
         return False
+
+
+def befell(decision: Mapping[str, Any], attempts: Sequence[AttemptFact]) -> bool:
+    """Whether the decision set a node down while one of the attempts was on it."""
+    at = decision.get("at")
+    if decision.get("action") != "MarkDown" or not isinstance(at, int | float):
+        return False
+    return any(
+        run.started_at - AROUND <= at <= (run.ended_at or math.inf) + AROUND
+        and decision.get("node") in _expanded(run.nodes)
+        for run in attempts
+        if run.started_at is not None
+    )
+
+
+def _expanded(hostlist: str) -> tuple[str, ...]:
+    try:
+        return names.expand(hostlist) if hostlist else ()
+    except BadName:
+        return ()
 
 
 def _words(value: object) -> frozenset[str]:

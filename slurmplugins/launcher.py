@@ -142,7 +142,7 @@ class _Board:
                 failed = [item for item in told if not item.machines]
                 mine = [machine for item in told for machine in item.machines]
                 if failed:
-                    self._calls.end(machine.instance_id for machine in mine)
+                    self._calls.end([*job.adopted, *(machine.instance_id for machine in mine)])
                     failures.append(_failure(job, failed))
                 else:
                     assignments += mine

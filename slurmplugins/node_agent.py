@@ -54,8 +54,6 @@ PEOPLE_EVERY: Final = 5
 OLD_REQUEST: Final = 24 * 3600.0
 """A stop request is about an attempt that ended within minutes of it."""
 
-SLURM_BIN: Final = "/usr/bin"
-
 
 @dataclass(slots=True)
 class Agent:
@@ -179,8 +177,8 @@ def main() -> None:
         settings = node_config.load()
         facts = json.loads(paths.INSTANCE.read_text(encoding="utf-8"))
         clock, runner = SystemClock(), SystemRunner()
-        slurm = ScontrolSlurm(runner, SLURM_BIN, timeout=DRAIN_SECONDS)
-        asked = ScontrolSlurm(runner, SLURM_BIN, timeout=JOBS_SECONDS)
+        slurm = ScontrolSlurm(runner, paths.SLURM_BIN, timeout=DRAIN_SECONDS)
+        asked = ScontrolSlurm(runner, paths.SLURM_BIN, timeout=JOBS_SECONDS)
         node = str(facts["node"])
         requests = paths.stop_requests(settings.shared.path)
         agent = Agent(
@@ -188,7 +186,7 @@ def main() -> None:
             instance_id=str(facts["instance_id"]),
             metadata=Imds(HttpTransport(), clock),
             slurm=slurm,
-            jobs=lambda: node_jobs.attempts(asked, runner, SLURM_BIN, node, paths.PROC),
+            jobs=lambda: node_jobs.attempts(asked, runner, paths.SLURM_BIN, node, paths.PROC),
             stop_directory=requests,
             clock=clock,
             log=log.bind(node=node),

@@ -24,6 +24,8 @@ SLURM_KEY: Final = SLURM_ETC / "slurm.key"
 HOSTS: Final = Path("/etc/hosts")
 HOSTNAME: Final = Path("/etc/hostname")
 
+SLURM_BIN: Final = "/usr/bin"
+"""Where Slurm's programs are when no burst.json says otherwise."""
 PROC: Final = Path("/proc")
 SHARED: Final = Path("/shared")
 SCRATCH: Final = Path("/scratch")

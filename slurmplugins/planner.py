@@ -36,18 +36,20 @@ class PoolAsk:
 @dataclass(frozen=True, slots=True)
 class JobLaunch:
     """Machines to start for one job, all or none. `nodes` are all that the job waits for, those
-    that have a machine already included: when the rest can't be had, they are given back too.
+    that have a machine already included: when the rest can't be had, they are given back too, and
+    `adopted`, the machines of those, end.
     """
 
     job: int | None
     asks: tuple[PoolAsk, ...]
     nodes: tuple[NodeName, ...]
+    adopted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ResumePlan:
-    """`adopt`: machines there already. `replace`: machines too old to be what Slurm waits for, to
-    be ended first. `busy`: nodes left to the run that is at them.
+    """`adopt`: machines there already. `replace`: machines too old, or of another pool, to be what
+    Slurm waits for; they are ended first. `busy`: nodes left to the run that is at them.
     """
 
     adopt: tuple[Assignment, ...] = ()
@@ -150,6 +152,7 @@ class _Draft:
         if problem is not None:
             self.failures.append(problem)
             return
+        known = len(self.adopt)
         missing = [node for node in ask.nodes if not self._has_machine(node)]
         if not missing:
             return
@@ -159,7 +162,8 @@ class _Draft:
             text = f"the policy leaves no offering of pool {empty} to this job now"
             self.failures.append(Failure(ask.job, ask.nodes, NO_OFFERING, message=text))
             return
-        self.launches.append(JobLaunch(ask.job, asks, ask.nodes))
+        adopted = tuple(item.instance_id for item in self.adopt[known:])
+        self.launches.append(JobLaunch(ask.job, asks, ask.nodes, adopted))
 
     def _ask(self, ask: JobAsk, pool: Pool, nodes: tuple[NodeName, ...]) -> PoolAsk:
         """With the ladder that the partition's policy and the pool's bound on spot leave."""
@@ -206,7 +210,8 @@ def _problem(
     strangers = [node for node in ask.nodes if config.pool_of(node) is None]
     if strangers:
         text = f"burst.json has no node {strangers[0]}"
-        return Failure(ask.job, ask.nodes, UNKNOWN_NODE, message=text)
+        # slurm.conf and burst.json are of one cluster.yaml: a person must deploy it again.
+        return Failure(ask.job, ask.nodes, UNKNOWN_NODE, message=text, hold=True)
     unclear = [
         node
         for node in ask.nodes
@@ -224,11 +229,16 @@ def _problem(
 def _sort(
     machines: Iterable[Instance], claims: Claims, config: BurstConfig, now: float
 ) -> tuple[list[Instance], list[Instance]]:
-    """Live machines that Slurm may still wait for, and those that booted too long ago.
+    """Live machines that Slurm may still wait for, and those that it can't mean.
 
     Slurm takes a node that is powering up only if it booted after it asked, so a machine left over
-    from before would never be let in.
+    from before would never be let in; one of another pool is of another shape.
     """
     live = [item for item in machines if item.state.live and item.id not in claims.ended]
-    fresh = [item for item in live if now - item.launched_at < config.resume_timeout]
+    fresh = [
+        item
+        for item in live
+        if now - item.launched_at < config.resume_timeout
+        and (item.node is None or item.pool == config.pool_by_node.get(item.node))
+    ]
     return fresh, [item for item in live if item not in fresh]

@@ -12,9 +12,9 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import boots, comeback, consoles, converge, files, ledger, protection, runtime
-from slurmplugins.actions import Drain, MarkDown, Terminate
+from slurmplugins.actions import AskJobs, Drain, MarkDown, Terminate
 from slurmplugins.crew import Crew
-from slurmplugins.errors import CloudError, EngineError, SlurmError
+from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
 from slurmplugins.memory import LastPass, Memory
 
 if TYPE_CHECKING:
@@ -107,12 +107,18 @@ def _health(engine: Engine) -> dict[str, Health]:
 
 
 def _agreed(engine: Engine, actions: tuple[Action, ...]) -> list[Action]:
-    """The actions less those on nodes that a run of resume has claimed meanwhile."""
+    """The actions less those on nodes that a run of resume has claimed meanwhile.
+
+    With a full disk nothing can be agreed on with resume, so nothing is ended; jobs still go back.
+    """
     ends = [item for item in actions if isinstance(item, Terminate)]
     kept: set[str] = set()
     for cause in {item.cause for item in ends}:
         wanted = [(e.instance.id, e.instance.node) for e in ends if e.cause is cause]
-        kept |= engine.journal.condemn_idle(wanted, cause)
+        try:
+            kept |= engine.journal.condemn_idle(wanted, cause)
+        except StateError as error:
+            engine.log.problem("nothing is ended", machines=len(wanted), message=error.message)
     busy = engine.journal.claims().busy if actions else frozenset()
     return [
         item
@@ -217,7 +223,7 @@ def printable(plan: converge.Plan) -> dict[str, Any]:
                 "action": type(item).__name__,
                 "node": item.instance.node if isinstance(item, Terminate) else item.node,
                 "instance": item.instance.id if isinstance(item, Terminate) else None,
-                "why": item.reason if isinstance(item, MarkDown | Drain) else item.why,
+                "why": item.reason if isinstance(item, MarkDown | Drain | AskJobs) else item.why,
             }
             for item in plan.actions
         ],

@@ -34,10 +34,11 @@ def main() -> None:
         try:
             engine = runtime.assemble(log)
         except ConfigError as error:
+            from slurmplugins import paths
             from slurmplugins.runner import SystemRunner
             from slurmplugins.slurm import ScontrolSlurm
 
-            runtime.refuse(ScontrolSlurm(SystemRunner(), "/usr/bin"), log, asks, error)
+            runtime.refuse(ScontrolSlurm(SystemRunner(), paths.SLURM_BIN), log, asks, error)
             raise
         from slurmplugins import bursting
 

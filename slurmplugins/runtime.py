@@ -111,19 +111,20 @@ def check_cluster(cluster: str, slurm_conf: Path) -> None:
 
 
 def refuse(slurm: Slurm, logger: Log, asks: Sequence[JobAsk], error: EngineError) -> None:
-    """Give the nodes back with the reason why there is no engine to launch them."""
+    """Give the nodes back with the reason why there is no engine to launch them, and hold the jobs:
+    the file is as wrong at their next try.
+    """
     from slurmplugins.model import REASON_PREFIX
 
     nodes = [node for ask in asks for node in ask.nodes]
+    jobs = [ask.job for ask in asks if ask.job is not None]
     reason = f"{REASON_PREFIX} {error.slug}"
+    text = f"{reason} held, release when mended: {error.message}"
     calls: list[Callable[[], None]] = [
         partial(slurm.down, nodes, reason),
         partial(slurm.power_down, nodes),
-        *(
-            partial(slurm.comment, ask.job, f"{reason} {error.message}")
-            for ask in asks
-            if ask.job is not None
-        ),
+        *(partial(slurm.hold, job) for job in jobs),
+        *(partial(slurm.comment, job, text) for job in jobs),
     ]
     for call in calls:
         try:
@@ -156,7 +157,7 @@ def guarded(logger: Log, work: Callable[[], None]) -> int:
         logger.problem(
             "failed",
             error=f"{type(error).__name__}: {error}",
-            slug=getattr(error, "slug", "bug"),
+            slug=getattr(error, "slug", "state" if isinstance(error, OSError) else "bug"),
             trace=traceback.format_exc()[-2000:],
         )
         if sys.stderr is not None:

@@ -88,6 +88,10 @@ class Slurm(Protocol):
         """Keep a pending job from starting until a person releases it."""
         ...
 
+    def signal(self, job: int) -> None:
+        """Send a running job's batch script USR1, on which those of ours save and stop."""
+        ...
+
     def ended(self) -> tuple[EndedJob, ...]:
         """Every batch job that slurmctld still knows, those that ended minutes ago too."""
         ...
@@ -98,12 +102,13 @@ class Slurm(Protocol):
 
 
 class ScontrolSlurm:
-    """`Slurm` through scontrol and squeue."""
+    """`Slurm` through scontrol, squeue and scancel."""
 
     def __init__(self, runner: Runner, bin_dir: str, *, timeout: float | None = None) -> None:
         self._runner = runner
         self._scontrol = f"{bin_dir}/scontrol"
         self._squeue = f"{bin_dir}/squeue"
+        self._scancel = f"{bin_dir}/scancel"
         self._read_timeout = timeout or READ_TIMEOUT
         self._write_timeout = timeout or WRITE_TIMEOUT
 
@@ -161,6 +166,9 @@ class ScontrolSlurm:
 
     def hold(self, job: int) -> None:
         self._write([self._scontrol, "hold", str(job)])
+
+    def signal(self, job: int) -> None:
+        self._write([self._scancel, "--batch", "--signal=USR1", str(job)])
 
     def ended(self) -> tuple[EndedJob, ...]:
         from slurmplugins import comeback
@@ -243,9 +251,12 @@ def _list(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def _flags(value: object) -> frozenset[str]:
-    """States come as a list since 23.02 and as text before."""
-    words = value if isinstance(value, list) else str(value or "").replace("*", "").split("+")
-    return frozenset(str(word).upper() for word in words)
+    """States are a list in the JSON of 23.02 and later; as text they are joined by `+`, and a star
+    after one says that the node does not answer.
+    """
+    text = value if isinstance(value, str) else ""
+    words = value if isinstance(value, list) else text.replace("*", "+NOT_RESPONDING").split("+")
+    return frozenset(str(word).upper() for word in words if word)
 
 
 def _node(item: dict[str, Any]) -> Node:

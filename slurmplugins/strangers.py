@@ -37,6 +37,8 @@ def remarks(world: World) -> Iterator[str]:
             continue
         if machine.role not in _ROLES:
             yield f"{machine.id} has the cluster's tag and no known role: left alone"
+        elif machine.node in world.config.pool_by_node and machine.node not in world.nodes:
+            yield f"{machine.id} is {machine.node}, which Slurm does not have: left alone"
         elif _wrong_pool(world, machine) and _in_use(world, machine):
             yield f"{machine.id} works as {machine.node}, though its tags say pool {machine.pool!r}"
 

@@ -10,7 +10,14 @@ from slurmplugins import identity, tags
 from slurmplugins.clock import SystemClock
 from slurmplugins.cloud import codes, spec
 from slurmplugins.cloud.session import translate
-from slurmplugins.errors import CloudError, CloudUnreachable, NotFound, Throttled
+from slurmplugins.errors import (
+    CloudError,
+    CloudUnreachable,
+    Denied,
+    InvalidRequest,
+    NotFound,
+    Throttled,
+)
 from slurmplugins.model import Launched
 
 if TYPE_CHECKING:
@@ -76,7 +83,10 @@ class Ec2:
             raise  # named or not: the attempt repeated finds the same machines, and names them
         except CloudError as error:
             self._end(ids)
-            raise codes.error("NotNamed", f"{error.code}: {error.message}") from error
+            # Their class tells to hold the job; all others would have the ended machines again.
+            code = error.code if isinstance(error, Denied | InvalidRequest) else "NotNamed"
+            text = f"started, not named, ended: {error.code}: {error.message}"
+            raise codes.error(code, text) from error
         known = {item.id: item for item in self._listed(ids)}
         made = zip(request.nodes, ids, strict=False)
         machines = (known.get(item) or spec.unlisted(request, item, node) for node, item in made)
@@ -129,7 +139,8 @@ class Ec2:
     def health(self) -> tuple[Health, ...]:
         """Only what has trouble is asked for: at 10,000 machines the answers stay a page each.
 
-        DescribeInstanceStatus knows no tags, so machines of others are among them.
+        DescribeInstanceStatus knows no tags, and the spot requests that a fleet makes have none, so
+        machines of others are among them.
         """
         statuses = [
             item
@@ -143,10 +154,7 @@ class Ec2:
         marked = self._pages(
             "describe_spot_instance_requests",
             "SpotInstanceRequests",
-            Filters=[
-                {"Name": f"tag:{tags.CLUSTER}", "Values": [self._cluster]},
-                {"Name": "status-code", "Values": ["marked-for-termination"]},
-            ],
+            Filters=[{"Name": "status-code", "Values": [spec.MARKED]}],
         )
         return spec.health(statuses, marked)
 
@@ -185,6 +193,8 @@ class Ec2:
         while True:
             more = {"NextToken": token} if token else {}
             page = self._call(operation, MaxResults=_PAGE, **arguments, **more)
+            if key not in page:  # as good as no answer: an empty list is another thing
+                raise codes.error("Unreachable", f"{operation}: an answer without {key}")
             yield from page[key]
             token = page.get("NextToken") or ""
             if not token:

@@ -33,6 +33,9 @@ TROUBLE_FILTERS: Final = (
 )
 """Filters of DescribeInstanceStatus, a call each: within one call they would all have to match."""
 
+MARKED: Final = "marked-for-termination"
+"""The status of a spot request whose machine is being taken back."""
+
 _OVER: Final = ("[Completed]", "[Canceled]")
 """How EC2 marks an event that is done with; it goes on listing it for a week."""
 
@@ -205,9 +208,9 @@ def instance(described: Mapping[str, Any]) -> Instance:
 
 
 def health(
-    statuses: Iterable[Mapping[str, Any]], marked: Iterable[Mapping[str, Any]]
+    statuses: Iterable[Mapping[str, Any]], requests: Iterable[Mapping[str, Any]]
 ) -> tuple[Health, ...]:
-    """Elements of DescribeInstanceStatus, and spot requests whose machine is being taken back."""
+    """Elements of DescribeInstanceStatus, and of DescribeSpotInstanceRequests."""
     found: dict[str, Health] = {}
     for item in statuses:  # a machine with several troubles is in several answers, whole in each
         events = tuple(
@@ -218,8 +221,9 @@ def health(
         id_, since = item["InstanceId"], _impaired_since(item)
         if events or since is not None:
             found[id_] = Health(id_, since, events)
-    for item in marked:
-        if id_ := item.get("InstanceId"):
+    for item in requests:
+        id_ = item.get("InstanceId")
+        if id_ and item.get("Status", {}).get("Code") == MARKED:
             found[id_] = replace(found.get(id_, Health(id_)), notice=True)
     return tuple(found.values())
 

@@ -93,11 +93,11 @@ class FakeCloud:
     def launch(self, request: LaunchRequest) -> Launched:
         action = "CreateFleet" if request.others else "RunInstances"
         self._called("launch", action, len(request.nodes))
-        (spec.create_fleet if request.others else spec.run_instances)(request)
+        sent = (spec.create_fleet if request.others else spec.run_instances)(request)
         if self.next_errors:
             raise self.next_errors.pop(0)
         self._check(request)
-        token = spec.client_token(request.attempt)
+        token = sent["ClientToken"]
         if self.late_effects and token not in self._tokens:
             self.late_effects -= 1
             self._late[token] = Late(self.clock.monotonic() + self.delay, request)
@@ -189,9 +189,13 @@ class FakeCloud:
         return [item for item in map(self._described, self.machines.values()) if item.state.live]
 
     def seen_live(self) -> set[str | None]:
-        """The nodes of the machines that a list would show as live now."""
-        shown = (self._described(item, stale=self.stale) for item in self.machines.values())
-        return {item.node for item in shown if item.state.live}
+        """The nodes of the machines that a list shows as live now, or can't show at all yet."""
+        now = self.clock.monotonic()
+        return {
+            item.instance.node
+            for item in self.machines.values()
+            if item.visible_at > now or self._described(item, stale=self.stale).state.live
+        }
 
     def add(self, instance: Instance, *, cluster: str | None = None) -> None:
         """A machine that was there before."""

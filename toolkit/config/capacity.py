@@ -22,6 +22,7 @@ def capacity_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
         offers = [item for item in items(pool, "offerings") if isinstance(item, dict)]
         for index, offer in enumerate(offers):
             yield from _offering((*path, "offerings", index), offer, items(pool, "zones") or zones)
+        yield from _static(path, pool)
         share = pool.get("max_spot_share", 1) if isinstance(pool, dict) else 1
         if isinstance(share, int | float) and share < 1 and not _bought(offers, "on-demand"):
             yield (*path, "max_spot_share"), "expected an on-demand offering for what is not spot"
@@ -32,6 +33,14 @@ def capacity_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
                     yield (*path, "offerings", index, "capacity"), text
     for name, partition in mapping(raw, "partitions").items():
         yield from _policy(("partitions", name), partition, mapping(raw, "pools"))
+
+
+def _static(path: Path, pool: Any) -> Iterator[Finding]:
+    table = pool if isinstance(pool, dict) else {}
+    static, count = table.get("static"), table.get("count")
+    if isinstance(static, int) and isinstance(count, int) and static > count > 0:
+        text = f"expected at most {count}, which is the pool's count, found {static}"
+        yield (*path, "static"), text
 
 
 def _offering(path: Path, offer: Mapping[str, Any], zones: Any) -> Iterator[Finding]:

@@ -287,7 +287,7 @@ class ClusterConfig(Section):
         `gpu-001` when it is one.
         """
         every = self.pools[pool].count
-        count = every if count is None else min(count, every)
+        count = every if count is None else count
         digits = max(NODE_DIGITS, len(str(every)))
         first, last = f"{1:0{digits}}", f"{count:0{digits}}"
         return f"{pool}-{first}" if count == 1 else f"{pool}-[{first}-{last}]"

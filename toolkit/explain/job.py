@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from toolkit.explain.answer import Answer, moment, span, told
-from toolkit.explain.tries import last_refusal, tries
+from toolkit.explain.reasons import MEANINGS, meaning
+from toolkit.explain.tries import last_loss, last_refusal, tries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +37,9 @@ REASONS: Final = {
     "ReqNodeNotAvail": "a node it needs is drained, down or reserved",
     "Resources": "every node it could use is in use",
 }
+BETWEEN: Final = frozenset({"BeginTime", "NodeDown", "None", "ReqNodeNotAvail", "Resources"})
+"""Reasons that Slurm gives a job between two tries: how it waits, and not why."""
+
 ENDS: Final = {
     "BOOT_FAIL": "its nodes did not come up",
     "CANCELLED": "it was cancelled",
@@ -72,18 +76,37 @@ def explain(sheet: FactSheet, number: int) -> Answer:
 
 def _pending(sheet: FactSheet, job: JobFact) -> tuple[str, tuple[str, ...], str]:
     waited = f" for {span(sheet.at - job.submitted_at)}" if job.submitted_at else ""
-    reason = REASONS.get(job.reason, f"Slurm says {job.reason}")
-    because = [f"{job.reason}: {reason}"]
-    refusal = last_refusal(sheet.decisions)
+    slurms = REASONS.get(job.reason, f"Slurm says {job.reason}")
+    because = [f"{job.reason}: {slurms}"]
+    cause = ""
+    refusal, loss = last_refusal(sheet.decisions), last_loss(sheet.decisions)
     if refusal is not None:
-        code = f" ({refusal['code']})" if refusal.get("code") else ""
+        slug, code = str(refusal.get("slug")), refusal.get("code")
+        cause = MEANINGS.get(slug, slug)
         at = moment(float(refusal.get("at", 0)))
-        because.append(f"{at}: nodes could not be had: {refusal.get('slug')}{code}")
-        because.append(f"said: {refusal.get('message', '')}"[:500])
+        because.append(f"{at}: nodes could not be had: {slug}" + (f" ({code})" if code else ""))
+        said = str(refusal.get("message", ""))
+        if said not in job.admin_comment:
+            because.append(f"said: {said}"[:500])
+    elif loss is not None:
+        why = str(loss.get("why"))
+        cause = f"it lost {loss.get('node')}: {meaning(why) or why}"
+        because.append(
+            f"{moment(float(loss.get('at', 0)))}: {loss.get('node')} was set down: {why}"
+        )
     if job.restarts:
-        because.append(f"it has been requeued {job.restarts} times")
+        because.append(f"it has been requeued {_times(job.restarts)}")
     because += _comments(job)
-    return f"pending{waited}: {reason}", tuple(because), _next_try(sheet, job)
+    held = job.reason.startswith("JobHeld")
+    ours = job.reason in BETWEEN or (
+        held and refusal is not None and refusal.get("hold") in (True, "True")
+    )
+    verdict = f"{'held' if held else 'pending'}{waited}: {cause if cause and ours else slurms}"
+    return verdict, tuple(because), _next_try(sheet, job)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _comments(job: JobFact) -> list[str]:

@@ -4,37 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from toolkit.explain import reasons
 from toolkit.explain.answer import Answer, moment, span, told
 from toolkit.explain.tries import tries
 
 if TYPE_CHECKING:
     from slurmplugins.fact_sheet import FactSheet, MachineFact, NodeFact, StandingFact
-
-OURS: Final = "toolkit:"
-
-# Our reasons (their first word) → what they mean. The words are slurmplugins'.
-MEANINGS: Final = {
-    "cloud-unreachable": "EC2 did not answer",
-    "denied": "the head's role may not launch this: a person must act",
-    "impaired": "EC2's status checks of its machine failed",
-    "interrupted": "EC2 took its machine back",
-    "invalid-registration": "its machine has less than slurm.conf promises",
-    "invalid-request": "the launch can't work as it is configured: a person must act",
-    "launch-in-doubt": "a launch got no answer; it is settled within minutes",
-    "machine-ended": "its machine ended, and not by our doing",
-    "never-booted": "its machine stayed pending",
-    "never-registered": "its machine ran, and slurmd never registered",
-    "no-capacity": "EC2 had no capacity in any of its offerings",
-    "no-machine": "Slurm thought it was up, and there was no machine",
-    "not-found": "something the launch names does not exist: a person must act",
-    "pool-protected": "the pool's machines did not come up, so no more are launched for now",
-    "quota": "the account may not have more of these: ask AWS for a higher quota",
-    "rebalance": "EC2 says its spot machine is at risk: nothing new starts there",
-    "scheduled": "EC2 plans to stop or restart its machine",
-    "spot": "EC2 is taking its spot machine back",
-    "spot-price": "the spot price is above our limit",
-    "throttled": "EC2 took no more requests for the moment",
-}
 
 # Flags of a node → what it is, and what will happen. The first row that fits.
 _STATES: Final = (
@@ -72,7 +47,7 @@ def explain(sheet: FactSheet, name: str) -> Answer:
     verdict, then = _verdict(node, live)
     because = [f"Slurm: {'+'.join(node.flags).lower()}"]
     if node.reason:
-        because.append(f"reason: {node.reason}{_meaning(node.reason)}")
+        because.append(f"reason: {node.reason}{_in_words(node.reason)}")
     because += [_described(item, sheet.at) for item in machines]
     because += [
         f"job {job.id} ({job.name}, {job.user}) is on it" for job in sheet.jobs if name in job.nodes
@@ -99,7 +74,9 @@ def _verdict(node: NodeFact, live: list[MachineFact]) -> tuple[str, str]:
     flags = set(node.flags)
     if not node.pool:
         return "not the toolkit's: burst.json does not name it, and nothing here touches it", ""
-    if flags & {"DRAIN", "DOWN"} and not (node.reason.startswith(OURS) or _slurms(node.reason)):
+    if flags & {"DRAIN", "DOWN"} and not (
+        node.reason.startswith(reasons.OURS) or _slurms(node.reason)
+    ):
         return "held by a person: the toolkit leaves it alone", (
             f"`scontrol update nodename={node.name} state=resume` gives it back"
         )
@@ -116,11 +93,8 @@ def _verdict(node: NodeFact, live: list[MachineFact]) -> tuple[str, str]:
     return ("up, with jobs", "") if busy else ("up and idle", then)
 
 
-def _meaning(reason: str) -> str:
-    if not reason.startswith(OURS):
-        return ""
-    words = reason.removeprefix(OURS).split()
-    meaning = MEANINGS.get(words[0]) if words else None
+def _in_words(reason: str) -> str:
+    meaning = reasons.meaning(reason)
     return f" ({meaning})" if meaning else ""
 
 
@@ -133,11 +107,12 @@ def _described(item: MachineFact, now: float) -> str:
     trouble = "".join(f"; it {text}" for text in item.trouble)
     return (
         f"machine {item.id}: {item.state}{end}, {item.type} {item.lifecycle} in {item.zone},"
-        f" {span(now - item.launched_at)} old{trouble}"
+        f" launched {span(now - item.launched_at)} ago{trouble}"
     )
 
 
 def _told_standing(standing: StandingFact) -> list[str]:
     word = "is protected" if standing.protected_since is not None else "is open"
-    first = f"pool {standing.pool} {word}: {standing.failures} machines in a row did not come up"
+    machines = "1 machine" if standing.failures == 1 else f"{standing.failures} machines in a row"
+    first = f"pool {standing.pool} {word}: {machines} did not come up"
     return [first, *(f"  {line}" for line in standing.last)]

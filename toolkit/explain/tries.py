@@ -29,6 +29,17 @@ def last_refusal(decisions: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | 
     return refusal
 
 
+def last_loss(decisions: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The latest node that was set down under it, unless something was launched since."""
+    loss: Mapping[str, Any] | None = None
+    for item in decisions:
+        if item.get("event") == "node" and item.get("action") == "MarkDown":
+            loss = item
+        elif item.get("event") in {"launched", "given"}:
+            loss = None
+    return loss
+
+
 def _try(item: Mapping[str, Any]) -> Try | None:
     event, at = item.get("event"), item.get("at")
     when = float(at) if isinstance(at, int | float) else 0.0

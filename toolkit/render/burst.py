@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.config import VERSION
+from slurmplugins.paths import SLURM_BIN
 from toolkit.config.types import seconds
 from toolkit.errors import RenderError
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from toolkit.render.prices import Prices
     from toolkit.render.stack import StackFacts
 
-SLURM_BIN: Final = "/usr/bin"
 ORPHAN_GRACE: Final = 90
 """Seconds an instance may live that no node asked for: longer than a launch takes to be written
 back."""

@@ -44,6 +44,7 @@ MOTO_GAPS = {
     "test_an_impaired_machine_is_listed_with_since_when": NO_HEALTH,
     "test_a_scheduled_event_is_listed_with_its_time": NO_HEALTH,
     "test_a_machine_that_is_being_taken_back_is_listed": NO_HEALTH,
+    "test_a_machine_of_a_fleet_that_is_being_taken_back_is_listed": NO_HEALTH,
 }
 
 
@@ -399,6 +400,15 @@ def test_a_machine_that_is_being_taken_back_is_listed(offered: Offered):
     offered.give_notice(machine)
     (found,) = offered.cloud.health()
     assert (found.id, found.notice) == (machine, True)
+
+
+def test_a_machine_of_a_fleet_that_is_being_taken_back_is_listed(offered: Offered):
+    """Its spot request has none of our tags: a fleet can't give it any."""
+    machine = offered.cloud.launch(fleet(offered)).machines[0]
+    offered.settle()
+    offered.give_notice(machine.id)
+    (found,) = offered.cloud.health()
+    assert (found.id, found.notice) == (machine.id, True)
 
 
 def test_the_console_of_a_machine_is_text_and_of_no_machine_is_not_found(offered: Offered):

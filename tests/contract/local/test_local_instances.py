@@ -135,6 +135,17 @@ def test_a_machine_that_does_not_start_ends_the_instance_with_the_reason(local, 
         ({"IamInstanceProfile": {"Name": "nobody"}}, "NoSuchEntity"),
         ({"UserData": "x" * 16385}, "InvalidParameterValue"),
         (
+            {
+                "TagSpecifications": [
+                    {
+                        "ResourceType": "spot-instances-request",
+                        "Tags": [{"Key": "a", "Value": "b"}],
+                    }
+                ]
+            },
+            "InvalidParameterValue",
+        ),
+        (
             {"LaunchTemplate": {"LaunchTemplateName": "no"}},
             "InvalidLaunchTemplateName.NotFoundException",
         ),

@@ -131,6 +131,11 @@ class Trouble(RuleBasedStateMachine):
         self.asked, self.asks = self.asks or self.asked, []
         self._resume(self.asked, fuse)
 
+    @rule()
+    def slurmctld_loses_its_call(self) -> None:
+        """It restarted between writing its state and starting ResumeProgram."""
+        self.asks = []
+
     @rule(size=st.integers(1, 4), more=st.integers(0, 2), fuse=FUSES)
     def submit_and_resume(self, size: int, more: int, fuse: int | None) -> None:
         self.submit(size, more)
@@ -276,6 +281,8 @@ class Trouble(RuleBasedStateMachine):
     def interruption(self, which: int, notice: float) -> None:
         for machine in self._pick(which):
             self.bench.cloud.interrupt(machine.id, notice=notice)
+            if notice:
+                self.bench.cloud.give_notice(machine.id)
 
     @rule(which=st.integers(0, 5))
     def someone_terminates_by_hand(self, which: int) -> None:

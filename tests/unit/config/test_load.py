@@ -257,11 +257,19 @@ def test_a_binary_file_is_a_problem_and_not_a_traceback(tmp_path):
             "pools.gpu.offerings[0].zone",
             "the pool has no zone",
         ),
+        ("count: 4", "count: 4\n    static: 5", "pools.gpu.static", "at most 4, which is the pool"),
         ("count: 4", "count: 4\n    efa: 99", "pools.gpu.efa", "less than or equal to 32"),
     ],
 )
 def test_what_pools_and_partitions_say_about_capacity_fits_together(old, new, where, expected):
     assert expected in problems(changed(old, new))[where][1]
+
+
+def test_more_static_nodes_than_the_pool_has_are_refused_at_their_line():
+    line, message = problems(changed("count: 4", "count: 4\n    static: 5"))["pools.gpu.static"]
+    assert line == GOOD.partition("count: 4")[0].count("\n") + 2
+    assert message == "expected at most 4, which is the pool's count, found 5"
+    assert parse(changed("count: 4", "count: 4\n    static: 4")).pools["gpu"].static == 4
 
 
 def test_a_zone_of_its_own_keeps_an_offering_to_it():

@@ -177,6 +177,9 @@ def test_a_launch_needs_our_network_our_template_and_our_tag(stack):
     assert list(templates) == ["aws:ResourceTag/toolkit:cluster"]
     launched = found["LaunchWithOurTag"]["Condition"]["StringEquals"]
     assert list(launched) == ["aws:RequestTag/toolkit:cluster"]
+    requests = [arn for arn in network if arn.endswith(":spot-instances-request/*")]
+    tagged = [arn for arn in listed(found["LaunchWithOurTag"]["Resource"]) if "spot-inst" in arn]
+    assert (len(requests), tagged) == (1, []), "a fleet can't tag the spot requests it makes"
 
 
 def test_only_compute_nodes_of_this_cluster_can_be_ended(stack):

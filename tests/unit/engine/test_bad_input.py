@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from dataclasses import replace
@@ -9,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmplugins import bursting, config, names, resume_file, runtime
+from slurmplugins import bursting, config, files, names, reconcile, resume_file, runtime
 from slurmplugins.cloud import codes, spec
-from slurmplugins.errors import BadName, ConfigError
+from slurmplugins.errors import BadName, ConfigError, StateError
 from slurmplugins.model import JobAsk, LaunchRequest
 from tests.fakes.engine import Bench, burst
 
@@ -140,6 +141,28 @@ def test_a_disk_that_fills_up_at_any_write_leaves_no_half_job(
     assert len(counted) == len(set(counted))
 
 
+def test_on_a_full_disk_reconcile_gives_jobs_back_and_ends_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    bench.clock.advance(120)
+    bench.boot()
+    taken = bench.cloud.live()[0]
+    bench.cloud.interrupt(taken.id)
+    orphan = replace(taken, id="i-0000000000000abcd", node=G[5], attempt="x")
+    bench.cloud.add(orphan)
+    monkeypatch.setattr(os, "write", FullDisk(0))
+    monkeypatch.setattr(files, "write_atomically", FullDisk(0))
+    with contextlib.suppress(StateError):
+        reconcile.run(bench.engine)
+    assert bench.slurm.queue[7].state == "PENDING"
+    assert orphan.id in {item.id for item in bench.cloud.live()}
+    assert bench.events("nothing is ended")
+    monkeypatch.undo()
+    reconcile.run(bench.engine)
+    assert orphan.id not in {item.id for item in bench.cloud.live()}
+
+
 def test_a_state_folder_that_can_not_be_used_gives_the_nodes_back(tmp_path: Path):
     bench = Bench(tmp_path)
     (tmp_path / "runs").write_text("not a folder")
@@ -187,6 +210,7 @@ def test_without_an_engine_the_nodes_are_given_back_with_the_reason(bench: Bench
     runtime.refuse(bench.slurm, bench.engine.log, asks, error)
     assert reasons(bench) == {"toolkit: config"}
     assert bench.slurm.queue[7].state == "PENDING"
+    assert bench.slurm.queue[7].held, "or it would be back, and refused, every few seconds"
     assert "slurm.conf of other" in bench.slurm.queue[7].comment
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from slurmplugins import bursting, names
 from slurmplugins.cloud import codes
 from slurmplugins.errors import SlurmUnreachable
-from slurmplugins.model import EndCause, JobAsk
+from slurmplugins.model import EndCause, JobAsk, Launched, LaunchRequest
 from tests.fakes.boundaries import watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
@@ -71,6 +72,16 @@ def test_out_of_offerings_gives_nodes_back_with_a_coded_reason_at_once(bench: Be
     assert ON_DEMAND in bench.slurm.queue[7].comment
 
 
+def test_a_node_that_slurm_has_let_go_of_meanwhile_is_not_given_back_a_second_time(bench: Bench):
+    """A POWER_DOWN that is asked of a node that is off would stick to it, and hit its next job."""
+    bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0, ON_DEMAND: 0}
+    ask = bench.slurm.start(7, G[:2])
+    bench.slurm.state[G[0]].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
+    bursting.resume(bench.engine, [ask])
+    assert bench.slurm.flags(G[0]) == {"IDLE", "CLOUD", "POWERED_DOWN"}
+    assert bench.slurm.flags(G[1]) >= {"DOWN", "POWER_DOWN"}
+
+
 def test_one_job_without_capacity_does_not_fail_another(bench: Bench):
     bench.cloud.capacity = {SPOT_A: 2, SPOT_B: 0, ON_DEMAND: 0}
     asks = [bench.slurm.start(7, G[:2]), bench.slurm.start(8, G[2:5])]
@@ -86,6 +97,18 @@ def test_a_job_over_two_pools_keeps_nothing_when_one_pool_fails(bench: Bench):
     bursting.resume(bench.engine, [bench.slurm.start(7, nodes)])
     assert bench.cloud.live() == []
     assert bench.slurm.queue[7].state == "PENDING"
+
+
+def test_a_job_that_had_some_machines_before_loses_them_when_the_rest_can_not_be_had(bench: Bench):
+    """As when an earlier launch in doubt turns out to have worked, for one of its two pools."""
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert len(bench.cloud.live()) == 2
+    bench.cloud.capacity = {"on-demand:m7i.large:us-east-1a": 0}
+    (rest,) = names.expand("cpu-1")
+    bench.slurm.start(7, [rest])
+    bursting.resume(bench.engine, [JobAsk(7, (*G[:2], rest))])
+    assert bench.cloud.live() == []
+    assert all("POWER_DOWN" in bench.slurm.flags(node) for node in (*G[:2], rest))
 
 
 def test_a_job_larger_than_one_call_keeps_nothing_when_a_later_call_fails(tmp_path: Path):
@@ -189,6 +212,13 @@ def test_a_throttled_call_is_repeated_after_a_pause(bench: Bench):
     assert 1 <= second < 3
 
 
+def test_pauses_differ_so_that_runs_do_not_come_back_together(bench: Bench):
+    for job in range(5):
+        bench.cloud.next_errors = [codes.error("RequestLimitExceeded", "slow down")]
+        bursting.resume(bench.engine, [bench.slurm.start(job + 1, G[job : job + 1])])
+    assert len(set(bench.clock.slept)) == 5
+
+
 def test_a_refused_credential_stops_at_the_first_offering(bench: Bench):
     bench.cloud.next_errors = [codes.error("UnauthorizedOperation", "no")]
     bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
@@ -224,6 +254,7 @@ def test_a_node_of_nobody_is_given_back_with_a_reason(bench: Bench):
     bench.slurm.define(names.expand("other-1"))
     bursting.resume(bench.engine, [bench.slurm.start(7, names.expand("other-1"))])
     assert bench.slurm.state["other-1"].reason == "toolkit: unknown-node"
+    assert bench.slurm.queue[7].held
 
 
 def test_a_machine_left_from_long_ago_is_replaced(bench: Bench):
@@ -242,6 +273,27 @@ def test_one_node_slurm_refuses_does_not_spoil_the_others(bench: Bench):
     bursting.resume(bench.engine, [ask])
     assert "DOWN" in bench.slurm.flags(G[0])
     assert "DOWN" in bench.slurm.flags(G[2])
+
+
+@pytest.mark.parametrize("pool", ["cpu", ""])
+def test_a_machine_whose_tags_say_another_pool_is_replaced_and_not_adopted(bench: Bench, pool: str):
+    """The name was another pool's before cluster.yaml changed: it may be of any shape."""
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:1])])
+    (other,) = bench.cloud.live()
+    machine = bench.cloud.machines[other.id]
+    machine.instance = dataclasses.replace(machine.instance, pool=pool)
+    bursting.resume(bench.engine, [JobAsk(8, G[:1])])
+    (found,) = bench.cloud.live()
+    assert (found.pool, found.id == other.id) == ("gpu", False)
+
+
+def test_a_machine_whose_end_is_decided_is_not_adopted_however_alive_it_looks(bench: Bench):
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:1])])
+    (doomed,) = bench.cloud.live()
+    bench.engine.journal.condemn([doomed.id], EndCause.SUSPEND)
+    bursting.resume(bench.engine, [JobAsk(8, G[:1])])
+    assert len(bench.cloud.requests) == 2
+    assert bench.slurm.state[G[0]].instance_id != doomed.id
 
 
 def test_suspend_ends_the_machines_of_nodes_powered_down(bench: Bench):
@@ -276,6 +328,30 @@ def test_suspend_touches_no_machine_without_our_tag(bench: Bench):
     bench.slurm.define(G[:1])
     bursting.suspend(bench.engine, G[:1], EndCause.SUSPEND)
     assert len(bench.cloud.live()) == 1
+
+
+def test_the_intent_is_on_the_disk_before_the_cloud_is_asked(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    journal = bench.engine.state / "journal.jsonl"
+    synced: dict[int, int] = {}
+    fsync, launch = os.fsync, bench.cloud.launch
+
+    def noted(descriptor: int) -> None:
+        fsync(descriptor)
+        found = os.fstat(descriptor)
+        synced[found.st_ino] = found.st_size
+
+    def launched(request: LaunchRequest) -> Launched:
+        assert request.attempt in journal.read_text()
+        assert synced[journal.stat().st_ino] == journal.stat().st_size
+        return launch(request)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    bench.cloud.launch = launched  # type: ignore[method-assign]
+    bench.cloud.capacity = {SPOT_A: 0}
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert len(bench.cloud.live()) == 2
 
 
 class Killed(BaseException):

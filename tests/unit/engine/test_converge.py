@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slurmplugins import config, converge, names
-from slurmplugins.actions import Drain, MarkDown, PowerDown, PowerUp, Reopen, Terminate
+from slurmplugins.actions import AskJobs, Drain, MarkDown, PowerDown, PowerUp, Reopen, Terminate
 from slurmplugins.claims import Claims
 from slurmplugins.health import Health, ScheduledEvent
 from slurmplugins.model import (
@@ -62,6 +62,7 @@ def world(flags: str, *machines: Instance, reason: str = "", **more: Any) -> con
 WORDS: dict[type, str] = {
     MarkDown: "down",
     Drain: "drain",
+    AskJobs: "ask",
     PowerDown: "power-down",
     Reopen: "reopen",
     PowerUp: "power-up",
@@ -74,7 +75,7 @@ def told(found: converge.Plan) -> list[str]:
         f"end {item.instance.id}:{item.cause}"
         if isinstance(item, Terminate)
         else f"{WORDS[type(item)]} {item.reason}"
-        if isinstance(item, MarkDown | Drain)
+        if isinstance(item, MarkDown | Drain | AskJobs)
         else WORDS[type(item)]
         for item in found.actions
     ]
@@ -123,6 +124,34 @@ TABLE: dict[str, tuple[converge.World, list[str]]] = {
         ["end i-1:boot-failed"],
     ),
     "down and powered down by an admin": (world("DOWN+POWERED_DOWN", reason="flood"), []),
+    "given back and powered down, no machine": (
+        world("DOWN+POWERED_DOWN", reason="toolkit: no-capacity"),
+        ["reopen"],
+    ),
+    "given back and powered down, machine ending": (
+        world("DOWN+POWERED_DOWN", machine(S.SHUTTING_DOWN), reason="toolkit: no-capacity"),
+        [],
+    ),
+    "powering down and down, no machine": (
+        world("DOWN+POWERING_DOWN", reason="toolkit: interrupted"),
+        ["reopen"],
+    ),
+    "powering down, wanted again, machine lives": (
+        world("IDLE+POWERING_DOWN+POWER_UP", machine()),
+        ["end i-1:suspend"],
+    ),
+    "powering down, wanted again, machine ended": (
+        world("IDLE+POWERING_DOWN+POWER_UP", TAKEN_MACHINE),
+        ["reopen"],
+    ),
+    "powered down, machine stopped": (
+        world("IDLE+POWERED_DOWN", machine(S.STOPPED)),
+        ["end i-1:unknown"],
+    ),
+    "powered down, power-up asked, old machine": (
+        world("ALLOCATED+POWERED_DOWN+POWER_UP", machine()),
+        ["end i-1:orphan"],
+    ),
     # Slurm wants it up
     "up and backed": (world("ALLOCATED", machine()), []),
     "up and starting": (world("ALLOCATED+POWERING_UP", machine(S.PENDING, age=5)), []),
@@ -169,6 +198,22 @@ TABLE: dict[str, tuple[converge.World, list[str]]] = {
         world("DOWN", reason="Not responding", unbacked_since=LONG_AGO),
         ["power-down"],
     ),
+    "completing, no machine for a minute": (
+        world("IDLE+COMPLETING", unbacked_since=LONG_AGO),
+        ["down toolkit: no-machine", "power-down"],
+    ),
+    "reserved and planned, no machine for a minute": (
+        world("IDLE+RESERVED+PLANNED+MAINTENANCE", unbacked_since=LONG_AGO),
+        ["down toolkit: no-machine", "power-down"],
+    ),
+    "of unknown state since slurmctld started, no machine for a minute": (
+        world("UNKNOWN+CLOUD", unbacked_since=LONG_AGO),
+        ["down toolkit: no-machine", "power-down"],
+    ),
+    "failing, no machine for a minute": (
+        world("IDLE+FAIL", unbacked_since=LONG_AGO),
+        ["down toolkit: no-machine", "power-down"],
+    ),
     "downed by an admin, no machine": (
         world("DOWN", reason="flood", unbacked_since=LONG_AGO),
         [],
@@ -198,6 +243,23 @@ TABLE: dict[str, tuple[converge.World, list[str]]] = {
         [],
     ),
     "drained by an admin": (world("IDLE+DRAIN", machine(), reason="bad disk"), []),
+    # Somebody reboots it: Slurm gives the node a reason of its own, or none
+    "told to reboot when idle": (world("ALLOCATED+REBOOT_REQUESTED", machine()), []),
+    "told to reboot now": (
+        world("IDLE+DRAIN+REBOOT_REQUESTED", machine(), reason="Reboot ASAP"),
+        [],
+    ),
+    "rebooting": (
+        world("DOWN+REBOOT_ISSUED", machine(), reason="Reboot ASAP : reboot issued"),
+        [],
+    ),
+    "rebooting and silent": (world("IDLE+NOT_RESPONDING+REBOOT_ISSUED", machine()), []),
+    "rebooting, its machine taken": (world("ALLOCATED+REBOOT_ISSUED", TAKEN_MACHINE), LOST),
+    "did not come back from a reboot": (  # SuspendTime after which Slurm powers it down
+        world("DOWN", machine(), reason="reboot timed out"),
+        [],
+    ),
+    "drained by slurmd itself": (world("IDLE+DRAIN", machine(), reason="Kill task failed"), []),
     "two machines": (
         world("ALLOCATED", machine(age=900, id="i-0", address="10.42.1.9"), machine()),
         ["end i-0:orphan"],
@@ -243,7 +305,34 @@ TABLE: dict[str, tuple[converge.World, list[str]]] = {
     # It works, and EC2 has news
     "spot notice": (
         world("ALLOCATED", machine(), health=sick(notice=True)),
-        ["drain toolkit: spot interruption"],
+        ["drain toolkit: spot interruption, seen from the head"],
+    ),
+    "spot notice, and a pass later nothing from the node agent": (
+        world(
+            "ALLOCATED+DRAIN",
+            machine(),
+            health=sick(notice=True),
+            reason="toolkit: spot interruption, seen from the head",
+        ),
+        ["ask toolkit: spot interruption, jobs asked from the head"],
+    ),
+    "the same, and no job is there": (
+        world(
+            "IDLE+DRAIN",
+            machine(),
+            health=sick(notice=True),
+            reason="toolkit: spot interruption, seen from the head",
+        ),
+        ["power-down"],
+    ),
+    "spot notice, its jobs asked from the head": (
+        world(
+            "ALLOCATED+DRAIN",
+            machine(),
+            health=sick(notice=True),
+            reason="toolkit: spot interruption, jobs asked from the head",
+        ),
+        ["power-down"],
     ),
     "spot notice, the node agent was first": (
         world(
@@ -331,6 +420,15 @@ TABLE: dict[str, tuple[converge.World, list[str]]] = {
         ["power-up"],
     ),
     "static, drained by an admin": (static("IDLE+DRAIN+POWERED_DOWN", reason="bad disk"), []),
+    "static, did not come up": (
+        static("DOWN+POWERED_DOWN", reason="ResumeTimeout reached"),
+        ["reopen"],
+    ),
+    "static, powering down, no machine": (static("IDLE+POWERING_DOWN"), ["reopen"]),
+    "static, given back": (
+        static("DOWN+POWERED_DOWN", reason="toolkit: no-capacity"),
+        ["reopen"],
+    ),
     "static, its machine still ending": (
         static("IDLE+POWERED_DOWN", machine(S.SHUTTING_DOWN)),
         [],
@@ -479,6 +577,15 @@ def test_doubt_ends_after_ten_minutes_of_the_same_answer():
     assert believed.cloud_believed
     assert believed.doubted_since == NOW
     assert len(believed.unbacked_since) == 4, "and only now do the graces begin"
+
+
+def test_a_machine_of_a_node_that_slurm_does_not_list_is_remarked_and_lives():
+    """slurm.conf and burst.json disagree, or Slurm's list has a hole: nobody here can know."""
+    given = world("IDLE", machine())
+    nodes = {name: node for name, node in given.nodes.items() if name != NODE}
+    found = converge.plan(replace(given, nodes=nodes))
+    assert found.actions == ()
+    assert found.remarks == ("i-1 is gpu-001, which Slurm does not have: left alone",)
 
 
 def test_what_is_left_alone_is_remarked():

@@ -113,6 +113,15 @@ def test_a_decision_names_its_nodes_in_many_ways(decision: dict[str, object]):
     assert not facts.concerns(decision, facts.Subject(node="gpu-01"))
 
 
+def test_what_befell_a_jobs_nodes_while_it_was_there_is_told(bench: Bench, runner: FakeRunner):
+    down = {"event": "node", "action": "MarkDown", "node": "gpu-001", "why": "toolkit: interrupted"}
+    times = (1_794_990_000.0 - 31, 1_794_990_300.0, 1_794_990_631.0)
+    bench.lines += [json.dumps({**down, "at": at}) + "\n" for at in times]
+    bench.lines.append(json.dumps({**down, "node": "gpu-002", "at": times[1]}) + "\n")
+    bench.lines.append(json.dumps({**down, "action": "Reopen", "at": times[1]}) + "\n")
+    assert [item["at"] for item in gathered(bench, runner, "job", "7").decisions] == [times[1]]
+
+
 def test_what_can_not_be_read_is_named_and_the_rest_told(bench: Bench, runner: FakeRunner):
     bench.cloud.unreadable = True
     sheet = gathered(bench, runner)

@@ -12,7 +12,7 @@ from slurmplugins import bursting, config, names
 from slurmplugins.cloud import codes
 from slurmplugins.cloud.paced import PacedCloud
 from slurmplugins.crew import Crew
-from slurmplugins.model import JobAsk, Lifecycle
+from slurmplugins.model import JobAsk, Launched, LaunchRequest, Lifecycle
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench, burst
 
 if TYPE_CHECKING:
@@ -24,6 +24,11 @@ BIG = "spot:g5.2xlarge:us-east-1a"
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, nodes="gpu-[0001-0024]")
+
+
+@pytest.fixture
+def wide(tmp_path: Path) -> Bench:
     return Bench(tmp_path, nodes="gpu-[0001-4000]")
 
 
@@ -50,11 +55,11 @@ def running(bench: Bench) -> set[int]:
     return {number for number, job in bench.slurm.queue.items() if job.state == "RUNNING"}
 
 
-def test_five_hundred_jobs_take_tens_of_calls(bench: Bench):
-    bursting.resume(bench.engine, start(bench, *[8] * 500))
-    assert {item.node for item in bench.cloud.live()} == set(G)
-    assert len(bench.cloud.calls) < 20
-    assert len(bench.slurm.writes) < 20
+def test_five_hundred_jobs_take_tens_of_calls(wide: Bench):
+    bursting.resume(wide.engine, start(wide, *[8] * 500))
+    assert {item.node for item in wide.cloud.live()} == set(G)
+    assert len(wide.cloud.calls) < 20
+    assert len(wide.slurm.writes) < 20
 
 
 def test_jobs_in_one_call_are_whole_or_have_nothing(bench: Bench):
@@ -82,6 +87,34 @@ def test_surplus_goes_to_the_next_job_of_the_shape_under_its_name(bench: Bench):
         assert bench.slurm.state[machine.node].instance_id == machine.id  # type: ignore[index]
 
 
+def test_surplus_that_may_have_read_its_name_is_ended_and_not_given(bench: Bench):
+    """A call that took ten seconds: the machine may have booted under its first name."""
+    bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
+    launch = bench.cloud.launch
+
+    def slowly(request: LaunchRequest) -> Launched:
+        found = launch(request)
+        bench.clock.advance(10)
+        return found
+
+    bench.cloud.launch = slowly  # type: ignore[method-assign]
+    bursting.resume(bench.engine, start(bench, 2, 4, 3))
+    assert running(bench) == {100}
+    assert {item.node for item in bench.cloud.live()} == set(G[:2])
+
+
+def test_a_machine_that_was_given_is_known_by_its_new_name_before_it_is_listed(bench: Bench):
+    bench.cloud.lag = 60
+    bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
+    asks = start(bench, 2, 4, 3)
+    bursting.resume(bench.engine, asks)
+    assert running(bench) == {100, 102}
+    launches = len(bench.cloud.requests)
+    bench.cloud.capacity = {}
+    bursting.resume(bench.engine, [asks[2]])
+    assert len(bench.cloud.requests) == launches
+
+
 def test_a_machine_that_can_not_be_renamed_is_ended(bench: Bench):
     bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
     bench.cloud.next_give_errors = [codes.error("UnauthorizedOperation", "no")]
@@ -90,11 +123,11 @@ def test_a_machine_that_can_not_be_renamed_is_ended(bench: Bench):
     assert len(bench.cloud.live()) == 2
 
 
-def test_a_job_over_several_calls_keeps_nothing_when_one_of_them_fails(bench: Bench):
-    bench.cloud.capacity = {SPOT_A: 2500, SPOT_B: 0, ON_DEMAND: 0}
-    bursting.resume(bench.engine, start(bench, 3000))
-    assert bench.cloud.live() == []
-    assert running(bench) == set()
+def test_a_job_over_several_calls_keeps_nothing_when_one_of_them_fails(wide: Bench):
+    wide.cloud.capacity = {SPOT_A: 2500, SPOT_B: 0, ON_DEMAND: 0}
+    bursting.resume(wide.engine, start(wide, 3000))
+    assert wide.cloud.live() == []
+    assert running(wide) == set()
 
 
 def test_nodes_whose_surplus_can_not_be_ended_yet_are_not_launched_again(bench: Bench):
@@ -106,10 +139,10 @@ def test_nodes_whose_surplus_can_not_be_ended_yet_are_not_launched_again(bench: 
     assert len(live) == len(set(live))
 
 
-def test_an_offering_refused_once_is_asked_for_no_other_job_of_the_run(bench: Bench):
-    bench.cloud.capacity = {SPOT_A: 0}
-    bursting.resume(bench.engine, start(bench, *[8] * 200))
-    tried = bench.cloud.calls.count("launch")
+def test_an_offering_refused_once_is_asked_for_no_other_job_of_the_run(wide: Bench):
+    wide.cloud.capacity = {SPOT_A: 0}
+    bursting.resume(wide.engine, start(wide, *[8] * 200))
+    tried = wide.cloud.calls.count("launch")
     assert tried == 1 + 4, "once at spot A, then four calls at spot B"
 
 
@@ -235,10 +268,10 @@ def test_spot_has_no_more_than_its_share_of_what_the_pool_costs(bench: Bench):
 # At once
 
 
-def test_calls_that_do_not_depend_on_each_other_are_under_way_together(bench: Bench):
-    bench.engine = replace(bench.engine, crew=Crew(4))
+def test_calls_that_do_not_depend_on_each_other_are_under_way_together(wide: Bench):
+    wide.engine = replace(wide.engine, crew=Crew(4))
     together = threading.Barrier(4, timeout=10)
-    launch = bench.cloud.launch
+    launch = wide.cloud.launch
     lock = threading.Lock()
 
     def meeting(request):
@@ -246,27 +279,27 @@ def test_calls_that_do_not_depend_on_each_other_are_under_way_together(bench: Be
         with lock:
             return launch(request)
 
-    bench.cloud.launch = meeting  # type: ignore[method-assign]
-    bursting.resume(bench.engine, start(bench, *[400] * 4))
-    assert len(bench.cloud.live()) == 1600
+    wide.cloud.launch = meeting  # type: ignore[method-assign]
+    bursting.resume(wide.engine, start(wide, *[400] * 4))
+    assert len(wide.cloud.live()) == 1600
 
 
-def test_calls_keep_to_the_rates_ec2_publishes(bench: Bench):
+def test_calls_keep_to_the_rates_ec2_publishes(wide: Bench):
     """2,000 machines: 1,000 at once, the others as their tokens come back, 2 a second."""
-    paced = PacedCloud(bench.cloud, bench.clock, patience=10_000)
-    bench.engine = replace(bench.engine, cloud=paced)
-    began = bench.clock.now()
-    bursting.resume(bench.engine, start(bench, *[500] * 4))
-    assert len(bench.cloud.live()) == 2000
-    assert 490 <= bench.clock.now() - began <= 510
+    paced = PacedCloud(wide.cloud, wide.clock, patience=10_000)
+    wide.engine = replace(wide.engine, cloud=paced)
+    began = wide.clock.now()
+    bursting.resume(wide.engine, start(wide, *[500] * 4))
+    assert len(wide.cloud.live()) == 2000
+    assert 490 <= wide.clock.now() - began <= 510
 
 
-def test_a_wait_that_makes_no_sense_is_left_to_ec2_to_judge(bench: Bench):
-    paced = PacedCloud(bench.cloud, bench.clock, patience=60)
-    bench.engine = replace(bench.engine, cloud=paced)
-    began = bench.clock.now()
-    bursting.resume(bench.engine, start(bench, *[500] * 4))
-    assert bench.clock.now() - began < 10
+def test_a_wait_that_makes_no_sense_is_left_to_ec2_to_judge(wide: Bench):
+    paced = PacedCloud(wide.cloud, wide.clock, patience=60)
+    wide.engine = replace(wide.engine, cloud=paced)
+    began = wide.clock.now()
+    bursting.resume(wide.engine, start(wide, *[500] * 4))
+    assert wide.clock.now() - began < 10
 
 
 # Held
@@ -300,3 +333,26 @@ def test_a_throttled_call_is_repeated_while_there_is_time(bench: Bench):
     bursting.resume(bench.engine, start(bench, 2))
     assert running(bench) == {100}
     assert len(bench.cloud.requests) == 1
+
+
+def test_no_further_offering_is_tried_once_half_of_resume_timeout_is_spent(bench: Bench):
+    launch = bench.cloud.launch
+
+    def slowly(request: LaunchRequest) -> Launched:
+        bench.clock.advance(50)
+        return launch(request)
+
+    bench.cloud.launch = slowly  # type: ignore[method-assign]
+    bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0}
+    bursting.resume(bench.engine, start(bench, 2))
+    assert bench.cloud.calls.count("launch") == 2, "there was capacity on demand, and no time"
+    assert bench.slurm.state[G[0]].reason.startswith("toolkit: no-capacity")
+
+
+def test_an_ec2_that_throttles_without_end_costs_no_more_than_the_time_there_is(bench: Bench):
+    began = bench.clock.monotonic()
+    bench.cloud.next_errors = [codes.error("RequestLimitExceeded", "slow")] * 1000
+    bursting.resume(bench.engine, start(bench, 2))
+    assert bench.clock.monotonic() - began < bench.config.resume_timeout
+    assert bench.slurm.state[G[0]].reason == "toolkit: throttled (RequestLimitExceeded)"
+    assert not bench.slurm.queue[100].held

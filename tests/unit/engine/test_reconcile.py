@@ -273,6 +273,40 @@ def test_without_status_checks_a_pass_goes_on(bench: Bench):
     assert bench.slurm.queue[7].state == "PENDING"
 
 
+def test_a_notice_that_the_node_agent_misses_reaches_the_job_from_the_head_once(bench: Bench):
+    up(bench)
+    bench.cloud.give_notice(bench.cloud.live()[0].id)
+    passes(bench, 15)
+    assert "DRAIN" in bench.slurm.flags(G[0])
+    assert bench.slurm.signalled == [], "the agent, if it works, is quicker and says more"
+    passes(bench, 60)
+    assert bench.slurm.signalled == [7]
+    assert "asked to save and stop: gpu-001 goes" in bench.slurm.queue[7].comment
+    assert "DRAIN" not in bench.slurm.flags(G[1])
+
+
+def test_a_job_that_could_not_be_asked_is_asked_at_the_next_pass(bench: Bench):
+    up(bench)
+    bench.cloud.give_notice(bench.cloud.live()[0].id)
+    passes(bench, 15)
+    bench.slurm.queue[7].state = "COMPLETING"
+    bench.slurm.refuse = {G[0]}
+    passes(bench, 15)
+    bench.slurm.queue[7].state = "RUNNING"
+    bench.slurm.refuse = set()
+    passes(bench, 15)
+    assert bench.slurm.signalled == [7]
+
+
+def test_a_notice_that_the_node_agent_has_heard_is_left_to_it(bench: Bench):
+    up(bench)
+    bench.cloud.give_notice(bench.cloud.live()[0].id)
+    passes(bench, 15)
+    bench.slurm.drain([G[0]], "toolkit: spot interruption")
+    passes(bench, 45)
+    assert bench.slurm.signalled == []
+
+
 def test_a_machine_that_retires_is_replaced_once_its_job_has_left(bench: Bench):
     up(bench, nodes=G[:1])
     bench.cloud.schedule(bench.cloud.live()[0].id, "instance-retirement", bench.clock.now() + 9000)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from slurmplugins import errors, planner, protection
 from slurmplugins.fact_sheet import (
     AttemptFact,
     FactSheet,
@@ -15,7 +16,7 @@ from slurmplugins.fact_sheet import (
     SetbackFact,
     StandingFact,
 )
-from toolkit.explain import job, node, tables
+from toolkit.explain import job, node, reasons, tables
 from toolkit.explain.answer import span
 
 NOW = 1_795_000_000.0
@@ -65,13 +66,30 @@ def test_a_job_without_capacity_says_what_was_tried_what_ec2_said_and_when_it_is
         ),
         7,
     )
-    assert found.verdict.startswith("pending for 5 m: ")
+    assert found.verdict == "pending for 5 m: EC2 had no capacity in any of its offerings"
     (tried,) = found.tried
     assert (tried.offering, tried.outcome, tried.said) == (SPOT, ICE, "none left")
     assert any("no-capacity (Insufficient" in line for line in found.because)
     assert "said: none left anywhere" in found.because
     assert "in 1 m" in found.next
     assert f"{SPOT} ({ICE}) is asked for again" in found.next
+
+
+def test_a_requeued_job_says_which_node_it_lost_and_to_what():
+    launched = {"at": NOW - 500, "event": "launched", "jobs": [7], "offering": SPOT}
+    taken = "toolkit: interrupted (Server.SpotInstanceTermination)"
+    lost = {"at": NOW - 20, "event": "node", "action": "MarkDown", "node": "gpu-001", "why": taken}
+    found = job.explain(sheet(pending("BeginTime"), decisions=(launched, lost)), 7)
+    assert found.verdict == "pending for 5 m: it lost gpu-001: EC2 took its machine back"
+    assert any(f"gpu-001 was set down: {taken}" in line for line in found.because)
+    again = {**launched, "at": NOW - 5}
+    found = job.explain(sheet(pending("BeginTime"), decisions=(launched, lost, again)), 7)
+    assert "lost" not in found.verdict, "it has new machines since"
+
+
+def test_a_job_that_waits_for_others_is_not_told_of_an_older_refusal_first():
+    found = job.explain(sheet(pending("Priority"), decisions=(FAILED, BACK)), 7)
+    assert found.verdict == "pending for 5 m: jobs of higher priority go first"
 
 
 def test_a_refusal_before_the_last_launch_is_history():
@@ -92,7 +110,11 @@ def test_a_held_job_says_what_it_noted_itself():
 
 
 def test_a_held_job_waits_for_a_person():
-    found = job.explain(sheet(pending("JobHeldAdmin")), 7)
+    held = job.explain(sheet(pending("JobHeldAdmin"), decisions=(BACK,)), 7)
+    assert held.verdict.startswith("held for 5 m: an admin, or the toolkit"), "BACK held nothing"
+    quota = {**BACK, "slug": "quota", "hold": True}
+    found = job.explain(sheet(pending("JobHeldAdmin"), decisions=(quota,)), 7)
+    assert found.verdict.startswith("held for 5 m: the account may not have more")
     assert found.next == "nothing until somebody runs: scontrol release 7"
 
 
@@ -203,6 +225,17 @@ def test_our_reasons_are_put_in_words():
         FactSheet(at=NOW, nodes=(up("DOWN", f"toolkit: no-capacity ({ICE})"),)), "gpu-001"
     )
     assert any("EC2 had no capacity in any of its offerings" in line for line in answer.because)
+
+
+def test_every_reason_that_resume_gives_a_node_has_its_words():
+    """A word of the error tree that is added without them would leave a person with a slug."""
+    kinds = [errors.ConfigError, errors.StateError, errors.SlurmError, errors.CloudError]
+    slugs = {planner.UNKNOWN_NODE, planner.IN_DOUBT, planner.NO_OFFERING, protection.SLUG}
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        slugs |= {kind.slug} if not kind.__subclasses__() else set()
+    assert slugs <= reasons.MEANINGS.keys()
 
 
 def test_nodes_at_rest_are_left_out_unless_asked_for():

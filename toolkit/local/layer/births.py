@@ -42,7 +42,9 @@ def place(backend: Any, launch: Launch) -> Launch:
 
 
 def check(backend: Any, launch: Launch) -> None:
-    """Refuse unknown images and types, as EC2 does before it looks for capacity."""
+    """Refuse unknown images and types as EC2 does before it looks for capacity, and tags for a
+    spot request where there is none.
+    """
     if launch.image_id not in backend.amis:
         message = f"The image id '[{launch.image_id}]' does not exist"
         raise refused("InvalidAMIID.NotFound", message)
@@ -52,6 +54,12 @@ def check(backend: Any, launch: Launch) -> None:
         raise refused("InvalidAMIID.Unavailable", message)
     if launch.instance_type not in INSTANCE_TYPES:
         message = f"Invalid value '{launch.instance_type}' for InstanceType."
+        raise refused("InvalidParameterValue", message)
+    if launch.market != SPOT and "spot-instances-request" in launch.tags:
+        message = (
+            "You cannot specify tags for Spot instances requests if there are no Spot instances "
+            "requests being created by the request."
+        )
         raise refused("InvalidParameterValue", message)
     offered = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(backend.region_name, ())
     wanted = (launch.instance_type, launch.zone)
@@ -156,7 +164,14 @@ def _address_refusal(launch: Launch, error: Exception) -> Exception:
 
 def _register(tables: Tables, region: str, launch: Launch, instance: Any) -> None:
     pool = Pool(launch.instance_type, str(launch.zone), launch.market)
-    life = Life(instance, region, pool, born=tables.clock(), user_data=launch.user_data)
+    life = Life(
+        instance,
+        region,
+        pool,
+        born=tables.clock(),
+        user_data=launch.user_data,
+        request_tags=launch.tags.get("spot-instances-request", {}),
+    )
     tables.lives[instance.id] = life
     tables.set_state(life, "pending")
     if launch.market == SPOT:

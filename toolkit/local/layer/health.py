@@ -77,7 +77,7 @@ def _status_values(life: Life, name: str) -> Sequence[str] | None:
 
 def _request_values(life: Life, name: str) -> Sequence[str] | None:
     if name.startswith("tag:"):
-        value = life.tags.get(name.removeprefix("tag:"))
+        value = life.request_tags.get(name.removeprefix("tag:"))
         return () if value is None else (value,)
     values: dict[str, Sequence[str]] = {
         "instance-id": (life.id,),
@@ -120,7 +120,7 @@ def _request(life: Life) -> dict[str, Any]:
         "InstanceId": life.id,
         "State": "active" if life.ended is None else "closed",
         "Status": {"Code": _request_code(life)},
-        "Tags": [{"Key": key, "Value": value} for key, value in life.tags.items()],
+        "Tags": [{"Key": key, "Value": value} for key, value in life.request_tags.items()],
         "Type": "one-time",
     }
 

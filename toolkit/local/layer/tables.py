@@ -15,7 +15,7 @@ from moto.ec2.models.instances import StateReason
 from toolkit.local.options import ACCOUNT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from toolkit.local.faults import Pool
 
@@ -71,6 +71,7 @@ class Life:
     pool: Pool
     born: float
     user_data: str | None = None
+    request_tags: Mapping[str, str] = field(default_factory=dict)  # of its spot request
     reason: Reason | None = None  # of the end it is on its way to
     notice: Notice | None = None
     rebalance: float | None = None  # wall clock of the recommendation

@@ -1,0 +1,173 @@
+"""What a person reads, whole: the real engine on fakes, the head's facts of it, the words.
+
+`TOOLKIT_GOLDEN=write` accepts a change; read the diff.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from slurmplugins import bursting, decisions, fact_sheet, facts, names, reconcile
+from slurmplugins.fact_sheet import AttemptFact, FactSheet, JobFact
+from slurmplugins.model import EndCause
+from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
+from toolkit.commands import why
+from toolkit.explain import job, node, tables
+from toolkit.output import table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HERE = Path(__file__).parent / "expected"
+G = names.expand("gpu-[001-008]")
+
+
+class Jobs:
+    """squeue and sacct of the fake slurmctld."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    def jobs(self, _job: int | None = None) -> tuple[JobFact, ...]:
+        now = self._bench.clock.now()
+        return tuple(
+            JobFact(
+                number,
+                "train",
+                "ada",
+                "vision",
+                "spot",
+                (item.state,),
+                self._reason(number),
+                item.nodes,
+                len(item.nodes) or item.size,
+                item.restarts,
+                submitted_at=now - 300,
+                eligible_at=now + 10 if item.state == "PENDING" else None,
+                started_at=now - 240 if item.state == "RUNNING" else None,
+                admin_comment=item.comment,
+            )
+            for number, item in self._bench.slurm.queue.items()
+        )
+
+    def attempts(self, job: int) -> tuple[AttemptFact, ...]:
+        """All over the golden cases' nodes, for as long as anything happened."""
+        restarts = self._bench.slurm.queue[job].restarts
+        now = self._bench.clock.now()
+        return (AttemptFact("NODE_FAIL", "0:0", "gpu-[001-002]", now - 3600, now),) * restarts
+
+    def _reason(self, number: int) -> str:
+        item = self._bench.slurm.queue[number]
+        if item.held:
+            return "JobHeldAdmin"
+        return "BeginTime" if item.state == "PENDING" else "None"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def asked(bench: Bench, *question: str) -> FactSheet:
+    """The facts as they arrive at the person's end, through the real decision log and JSON."""
+    path = bench.engine.state / "decisions.jsonl"
+    keep = decisions.recorder(path, lambda _line: None)
+    for line in bench.lines:
+        keep(line)
+    jobs: facts.JobReader = Jobs(bench)  # type: ignore[assignment]
+    sheet = facts.gather(bench.engine, jobs, facts.parse(list(question)), path)
+    return fact_sheet.from_json(json.loads(json.dumps(fact_sheet.to_json(sheet))))
+
+
+def compare(name: str, text: str) -> None:
+    path = HERE / f"{name}.txt"
+    if os.environ.get("TOOLKIT_GOLDEN") == "write":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8"), f"{name} changed"
+
+
+def no_capacity(bench: Bench) -> None:
+    """Three offerings, none with room for both nodes."""
+    bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 1, ON_DEMAND: 0}
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+
+
+def no_quota(bench: Bench) -> None:
+    """Nowhere may the account have more; the job is held."""
+    code = "VcpuLimitExceeded"
+    bench.cloud.refusals = {SPOT_A: "MaxSpotInstanceCountExceeded", SPOT_B: code, ON_DEMAND: code}
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+
+
+def never_registered(bench: Bench, nodes: int = 1) -> None:
+    """The machines run and slurmd never reports; slurmctld and reconcile do what they do."""
+    bench.cloud.consoles = {
+        f"i-{number:017x}": "[    3.1] systemd[1]: Started slurm-node-boot.\n"
+        "[   33.8] slurm-node-boot: BootError: can't mount /shared: Connection timed out\n"
+        for number in range(1, nodes + 1)
+    }
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:nodes])])
+    for _ in range(16):
+        bench.clock.advance(15)
+        bench.slurm.tick()
+        failed, bench.slurm.resume_failed = bench.slurm.resume_failed, []
+        if failed:
+            bursting.suspend(bench.engine, failed, EndCause.BOOT_FAILED)
+        reconcile.run(bench.engine)
+
+
+def five_never_registered(bench: Bench) -> None:
+    """The pool is protected, and the next job hears so."""
+    never_registered(bench, 5)
+    bursting.resume(bench.engine, [bench.slurm.start(8, G[5:6])])
+
+
+def interrupted(bench: Bench) -> None:
+    """One of a running job's two machines is taken; the other still lives."""
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    bench.clock.advance(600)
+    bench.boot()
+    bench.cloud.interrupt(bench.cloud.live()[0].id)
+    bench.clock.advance(30)
+    reconcile.run(bench.engine)
+
+
+@pytest.mark.parametrize("happens", [no_capacity, no_quota, five_never_registered, interrupted])
+def test_why_a_job_waits_is_told_as_reviewed(
+    bench: Bench, capsys: pytest.CaptureFixture[str], happens: Callable[[Bench], None]
+):
+    happens(bench)
+    number = max(bench.slurm.queue)
+    why._print(job.explain(asked(bench, "job", str(number)), number), log=False)
+    compare(f"job-{happens.__name__}".replace("_", "-"), capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    "happens", [no_capacity, no_quota, never_registered, five_never_registered, interrupted]
+)
+def test_why_a_node_is_down_is_told_as_reviewed(
+    bench: Bench, capsys: pytest.CaptureFixture[str], happens: Callable[[Bench], None]
+):
+    happens(bench)
+    why._print(node.explain(asked(bench, "node", G[0]), G[0]), log=False)
+    compare(f"node-{happens.__name__}".replace("_", "-"), capsys.readouterr().out)
+
+
+def test_nodes_and_jobs_are_tables_as_reviewed(bench: Bench, capsys: pytest.CaptureFixture[str]):
+    bench.cloud.capacity = {SPOT_A: 3}
+    ask = [bench.slurm.start(7, G[:2]), bench.slurm.start(8, G[2:4])]
+    bursting.resume(bench.engine, ask)
+    bench.clock.advance(3700)
+    bench.boot()
+    bench.cloud.impair(bench.cloud.live()[0].id)
+    sheet = asked(bench)
+    click.echo(table(tables.NODE_HEADERS, tables.node_cells(tables.node_rows(sheet))))
+    click.echo(table(tables.JOB_HEADERS, tables.job_cells(tables.job_rows(sheet))))
+    compare("tables", capsys.readouterr().out)

@@ -1,0 +1,156 @@
+"""What scontrol, squeue and scancel are told, and what is read from their answers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from slurmplugins import names
+from slurmplugins.errors import SlurmRefused, SlurmUnreachable
+from slurmplugins.model import Assignment
+from slurmplugins.slurm import COMMENT_LENGTH, ScontrolSlurm
+from tests.fakes.runner import FakeRunner
+
+G = names.expand("gpu-[001-003]")
+
+
+def scontrol() -> tuple[ScontrolSlurm, FakeRunner]:
+    runner = FakeRunner()
+    return ScontrolSlurm(runner, "/usr/bin"), runner
+
+
+def test_nodes_and_jobs_are_read_as_flags():
+    slurm, runner = scontrol()
+    node = {"name": "gpu-001", "state": ["IDLE", "CLOUD", "POWERED_DOWN"], "reason": ""}
+    runner.answer("/usr/bin/scontrol", "show", "nodes", stdout=json.dumps({"nodes": [node]}))
+    job = {"job_id": 4, "job_state": ["RUNNING", "CONFIGURING"], "nodes": "gpu-001"}
+    newer = {"job_id": 5, "job_state": "PENDING", "restart_cnt": {"set": True, "number": 3}}
+    runner.answer(
+        "/usr/bin/squeue", stdout=json.dumps({"jobs": [{**job, "restart_cnt": 2}, newer]})
+    )
+    assert slurm.nodes()[0].off
+    assert [(item.id, item.restarts, item.running) for item in slurm.jobs("gpu-001")] == [
+        (4, 2, True),
+        (5, 3, False),
+    ]
+    assert runner.commands[-1] == ["/usr/bin/squeue", "--json", "--nodelist=gpu-001"]
+
+
+@pytest.mark.parametrize(
+    ("written", "flags"),
+    [
+        (["IDLE", "CLOUD", "POWERED_DOWN"], {"IDLE", "CLOUD", "POWERED_DOWN"}),
+        (["idle", "cloud", "powering_up"], {"IDLE", "CLOUD", "POWERING_UP"}),
+        ("IDLE+CLOUD+POWERED_DOWN", {"IDLE", "CLOUD", "POWERED_DOWN"}),
+        ("ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP",
+         {"ALLOCATED", "CLOUD", "NOT_RESPONDING", "POWERING_UP"}),
+        ("DOWN*+CLOUD", {"DOWN", "NOT_RESPONDING", "CLOUD"}),
+        (["IDLE", "A_FLAG_OF_2031"], {"IDLE", "A_FLAG_OF_2031"}),
+        ("", set()),
+        (None, set()),
+    ],
+)  # fmt: skip
+def test_a_nodes_state_is_a_set_of_flags_however_slurm_writes_it(written: object, flags: set[str]):
+    """A list since 23.02's JSON; `scontrol show node` joins them with +, and a star is silence."""
+    slurm, runner = scontrol()
+    node = {"name": "gpu-001", "state": written, "reason": None, "instance_id": None}
+    runner.answer("/usr/bin/scontrol", "show", "nodes", stdout=json.dumps({"nodes": [node]}))
+    (found,) = slurm.nodes()
+    assert found.flags == flags
+
+
+def test_assignments_of_any_number_take_two_processes():
+    slurm, runner = scontrol()
+    slurm.assign([Assignment(node, f"i-{node}", f"10.0.0.{n}", "g5") for n, node in enumerate(G)])
+    assert runner.commands == [
+        [
+            "/usr/bin/scontrol",
+            "update",
+            "nodename=gpu-001,gpu-002,gpu-003",
+            "nodeaddr=10.0.0.0,10.0.0.1,10.0.0.2",
+        ],
+        ["/usr/bin/scontrol"],
+    ]
+    fed = runner.calls[1][1].splitlines()
+    assert fed[1] == "update nodename=gpu-002 instanceid=i-gpu-002 instancetype=g5"
+
+
+@pytest.mark.parametrize("text", ["i-1\nshutdown", "i-1 state=down", "", "--x", "a" * 99])
+def test_nothing_odd_reaches_scontrols_input(text: str):
+    slurm, _ = scontrol()
+    with pytest.raises(SlurmRefused):
+        slurm.assign([Assignment(G[0], text, "10.0.0.1", "g5")])
+
+
+def test_a_reason_is_plain_text_in_one_argument():
+    slurm, runner = scontrol()
+    slurm.down(["gpu-001"], 'toolkit: x "y"\nstate=idle `id` é')
+    assert runner.commands == [
+        [
+            "/usr/bin/scontrol",
+            "update",
+            "nodename=gpu-001",
+            "state=down",
+            "reason=toolkit: x y state=idle id",
+        ]
+    ]
+
+
+def comments(before: str, text: str) -> list[str]:
+    slurm, runner = scontrol()
+    shown = {"jobs": [{"job_id": 7, "admin_comment": before}]}
+    runner.answer("/usr/bin/scontrol", "show", "job", stdout=json.dumps(shown))
+    slurm.comment(7, text)
+    return [argv[-1] for argv in runner.commands if argv[1] == "update"]
+
+
+def test_a_comment_is_appended_to_what_others_wrote():
+    assert comments("theirs", "ours") == ["admincomment=theirs | ours"]
+
+
+def test_the_same_comment_is_not_repeated():
+    assert comments("theirs | ours", "ours") == []
+
+
+def test_a_comment_is_bounded_by_dropping_our_oldest_lines_and_nothing_of_others():
+    ours = [f"toolkit: no-capacity {n} {'x' * 300}" for n in range(4)]
+    before = " | ".join([ours[0], "theirs", *ours[1:3]])
+    (found,) = comments(before, ours[3])
+    assert found == "admincomment=" + " | ".join(["theirs", *ours[1:]])
+    assert comments("x" * 5000, "ours") == [f"admincomment={'x' * 5000} | ours"]
+    assert sum(map(len, ours[1:])) <= COMMENT_LENGTH
+
+
+def test_a_job_is_asked_to_stop_through_its_batch_script_alone():
+    slurm, runner = scontrol()
+    slurm.signal(7)
+    assert runner.commands == [["/usr/bin/scancel", "--batch", "--signal=USR1", "7"]]
+
+
+def test_a_job_is_held_by_its_number():
+    slurm, runner = scontrol()
+    slurm.hold(7)
+    assert runner.commands == [["/usr/bin/scontrol", "hold", "7"]]
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("slurm_load_node error: Unable to contact slurm controller", SlurmUnreachable),
+        ("slurm_update error: Invalid node name specified", SlurmRefused),
+    ],
+)
+def test_silence_and_refusal_are_told_apart(said: str, kind: type[Exception]):
+    slurm, runner = scontrol()
+    runner.answer("/usr/bin/scontrol", stderr=said, returncode=1)
+    with pytest.raises(kind):
+        slurm.power_down(["gpu-001"])
+
+
+@pytest.mark.parametrize("stdout", ["", "{", "[]", "{}", '{"nodes": 3}', '{"errors": ["x"]}'])
+def test_an_answer_that_can_not_be_read_is_no_answer(stdout: str):
+    slurm, runner = scontrol()
+    runner.answer("/usr/bin/scontrol", stdout=stdout)
+    with pytest.raises(SlurmUnreachable):
+        slurm.nodes()

@@ -1,0 +1,46 @@
+"""What the engine's own words mean: the reason of a node, the slug of a failure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from slurmplugins.model import REASON_PREFIX
+
+OURS: Final = REASON_PREFIX
+
+# A reason's first word after the prefix → what it means.
+MEANINGS: Final = {
+    "cloud-error": "EC2 answered with an error that is new to us",
+    "cloud-unreachable": "EC2 did not answer",
+    "config": "the head's burst.json can't be used: a person must act",
+    "denied": "the head's role may not launch this: a person must act",
+    "impaired": "EC2's status checks of its machine failed",
+    "interrupted": "EC2 took its machine back",
+    "invalid-registration": "its machine has less than slurm.conf promises",
+    "invalid-request": "the launch can't work as it is configured: a person must act",
+    "launch-in-doubt": "a launch got no answer; it is settled within minutes",
+    "machine-ended": "its machine ended, and not by our doing",
+    "never-booted": "its machine stayed pending",
+    "never-registered": "its machine ran, and slurmd never registered",
+    "no-capacity": "EC2 had no capacity in any of its offerings",
+    "no-machine": "Slurm thought it was up, and there was no machine",
+    "no-offering": "the partition's policy leaves none of the pool's offerings to the job now",
+    "not-found": "something the launch names does not exist: a person must act",
+    "pool-protected": "the pool's machines did not come up, so no more are launched for now",
+    "quota": "the account may not have more of these: ask AWS for a higher quota",
+    "rebalance": "EC2 says its spot machine is at risk: nothing new starts there",
+    "scheduled": "EC2 plans to stop or restart its machine",
+    "slurm-refused": "slurmctld refused what resume asked of it",
+    "slurm-unreachable": "slurmctld did not answer resume",
+    "spot": "EC2 is taking its spot machine back",
+    "spot-price": "the spot price is above our limit",
+    "state": "the head's journal can't be written: is its disk full, or read-only?",
+    "throttled": "EC2 took no more requests for the moment",
+    "unknown-node": "slurm.conf has it and burst.json has not: a person must act",
+}
+
+
+def meaning(reason: str) -> str:
+    """A node's reason in words; empty where it is not ours, or new."""
+    words = reason.removeprefix(OURS).split() if reason.startswith(OURS) else []
+    return MEANINGS.get(words[0], "") if words else ""
