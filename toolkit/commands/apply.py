@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolkit.commands.options import config_option, load
+from toolkit.commands.options import config_option, dry_run_option, load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 @click.command("apply")
 @config_option
+@dry_run_option
 @click.option("--force", is_flag=True, help="Run the playbook though nothing differs.")
-def command(*, config_path: Path | None, force: bool) -> None:
+def command(*, config_path: Path | None, dry_run: bool, force: bool) -> None:
     """Push settings to the running head node: slurm.conf, hooks, users, job scripts.
 
     The quick part of deploy; it touches neither images nor the stack.
@@ -26,5 +27,10 @@ def command(*, config_path: Path | None, force: bool) -> None:
 
     config = load(config_path)
     with connected(config) as clients:
-        changed = Cluster(config, clients, reporter()).apply(force=force)
+        cluster = Cluster(config, clients, reporter())
+        if dry_run:
+            different = cluster.unapplied()
+            click.echo("\n".join(f"~ {path}" for path in different) or "no changes")
+            return
+        changed = cluster.apply(force=force)
     click.echo("applied" if changed else "no changes")

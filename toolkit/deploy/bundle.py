@@ -82,6 +82,18 @@ def pack(files: Mapping[str, tuple[int, bytes]]) -> Bundle:
     return Bundle(_digest(files), buffer.getvalue())
 
 
+def different(old: bytes, new: bytes) -> tuple[str, ...]:
+    """The paths of two zips' files that one of them lacks, or that differ in content or mode."""
+    before, after = _members(old), _members(new)
+    paths = before.keys() | after.keys()
+    return tuple(sorted(path for path in paths if before.get(path) != after.get(path)))
+
+
+def _members(data: bytes) -> dict[str, tuple[int, int]]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {entry.filename: (entry.CRC, entry.external_attr) for entry in archive.infolist()}
+
+
 def _digest(files: Mapping[str, tuple[int, bytes]]) -> str:
     digest = hashlib.sha256()
     for path in sorted(files):

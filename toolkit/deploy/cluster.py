@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from slurmplugins import tags
 from toolkit.deploy import assets, images, names, workplace
 from toolkit.deploy.boot import HeadBoot
-from toolkit.deploy.bundle import Bundle, cluster_bundle
+from toolkit.deploy.bundle import Bundle, cluster_bundle, different, pack
 from toolkit.deploy.changes import Plan, StackChanges
 from toolkit.deploy.head import find
 from toolkit.deploy.outcome import stack_facts
@@ -121,6 +121,16 @@ class Cluster:
             else:
                 self._boot.bring_to(bundle.sha, phase)
         return True
+
+    def unapplied(self) -> tuple[str, ...]:
+        """The bundle's files that the head node doesn't have as they are now; all of them where
+        its bundle is not in the bucket.
+        """
+        bundle, status = self._bundle(), self._boot.status()
+        if self._boot.is_at(bundle.sha):
+            return ()
+        has = self._bucket.read(names.bundle(status.bundle)) if status is not None else None
+        return different(has or pack({}).data, bundle.data)
 
     def _bundle(self) -> Bundle:
         return cluster_bundle(

@@ -45,8 +45,12 @@ def test_a_cluster_comes_up_changes_and_goes_away_without_a_trace(config, capsys
     config.edit(f"suspend_time: {config.config.slurm.suspend_time}", "suspend_time: 60")
     assert toolkit(config, "plan") == 0
     assert "new settings" in capsys.readouterr().out
+    assert toolkit(config, "apply", "--dry-run") == 0
+    assert capsys.readouterr().out == "~ rendered/slurm.conf\n"
     assert toolkit(config, "apply") == 0
     assert capsys.readouterr().out == "applied\n"
+    assert toolkit(config, "apply", "--dry-run") == 0
+    assert capsys.readouterr().out == "no changes\n"
     assert any("/opt/slurm-toolkit/boot" in text for text in config.actor.driver.ran)
 
     config.edit("count: 4", "count: 8")
