@@ -6,7 +6,7 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from slurmplugins import names
+from slurmplugins import names, node_jobs
 from slurmplugins.actions import (
     AskJobs,
     Drain,
@@ -18,10 +18,12 @@ from slurmplugins.actions import (
     Terminate,
 )
 from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
+from slurmplugins.interruption import NOTICE_SECONDS, Kind, Notice
 from slurmplugins.model import REASON_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from slurmplugins.actions import Action
     from slurmplugins.clock import Clock
@@ -36,6 +38,9 @@ VERIFY_TRIES: Final = 3
 VERIFY_PAUSE: Final = 2.0
 """The first answer has the new state; a second look is for throttles and lost answers."""
 
+HEARD_AFTER: Final = 30.0
+"""Seconds of a notice that are gone when the head, which sees it a pass late, asks for the node."""
+
 END_BATCH: Final = 200
 """Machines in one call. EC2 takes 1,000, of which a throttled call ends none."""
 
@@ -48,13 +53,21 @@ _Reasoned = TypeVar("_Reasoned", MarkDown, Drain, AskJobs)
 
 class Executor:
     def __init__(
-        self, *, cloud: Cloud, slurm: Slurm, journal: Journal, clock: Clock, log: Log
+        self,
+        *,
+        cloud: Cloud,
+        slurm: Slurm,
+        journal: Journal,
+        clock: Clock,
+        log: Log,
+        stop_requests: Path,
     ) -> None:
         self._cloud = cloud
         self._slurm = slurm
         self._journal = journal
         self._clock = clock
         self._log = log
+        self._stop_requests = stop_requests
 
     def run(self, actions: Sequence[Action]) -> tuple[Outcome, ...]:
         """Do them all, grouped into few calls: end machines, then down, power down, reopen.
@@ -184,13 +197,26 @@ class Executor:
         return over, problem
 
     def _ask_jobs(self, nodes: Sequence[NodeName], reason: str) -> None:
-        """The nodes' reason changes only when all was said, so that the rest is tried again."""
+        """As the nodes' agents would: by a file, which harms no job that doesn't look for it. The
+        nodes' reason changes only when all was said, so that the rest is tried again.
+        """
+        now = self._clock.now()
+        notice = Notice(Kind.SPOT, "terminate", now + NOTICE_SECONDS - HEARD_AFTER)
         for node in nodes:
             for job in self._slurm.jobs(node):
                 if job.running:
-                    self._slurm.signal(job.id)
+                    self._request_stop((job.id, job.restarts), notice, node, now)
                     self._comment(job.id, f"{REASON_PREFIX} asked to save and stop: {node} goes")
         self._slurm.drain(nodes, reason)
+
+    def _request_stop(
+        self, attempt: node_jobs.JobAttempt, notice: Notice, node: NodeName, now: float
+    ) -> None:
+        place = self._stop_requests
+        try:
+            node_jobs.request_stop(place, attempt, notice, node=node, instance_id="", now=now)
+        except OSError as error:
+            raise SlurmError(f"no stop request in {place}: {error.strerror}") from error
 
     def _slurm_call(
         self,

@@ -1,4 +1,4 @@
-"""Which jobs are on this node, and how to ask them to stop, even when slurmctld is silent."""
+"""Which jobs are on a node, and how to ask them to stop, even when slurmctld is silent."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def request_stop(
 
 
 def forget_requests(directory: Path, before: float) -> None:
-    """Remove requests last written before that moment. Nodes do it as they boot: the directory is
-    root's, and on the head nothing of ours runs as root. Several at once do no harm.
+    """Remove requests last written before that moment. Nodes do it as they boot, and several at
+    once do no harm.
     """
     try:
         found = list(directory.glob("*.json"))

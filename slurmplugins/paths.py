@@ -37,5 +37,5 @@ def users_file(shared: Path) -> Path:
 
 
 def stop_requests(shared: Path) -> Path:
-    """Root-owned directory in which node agents ask jobs to stop."""
+    """Where node agents, and reconcile on the head, ask jobs to stop; no user can write there."""
     return shared / ".toolkit" / "stop"

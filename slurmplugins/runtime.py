@@ -47,6 +47,7 @@ class Engine:
     clock: Clock
     log: Log
     state: Path
+    stop_requests: Path
     crew: Crew = field(default_factory=Crew)
 
     @property
@@ -59,6 +60,7 @@ class Engine:
             journal=self.journal,
             clock=self.clock,
             log=self.log,
+            stop_requests=self.stop_requests,
         )
 
 
@@ -93,6 +95,7 @@ def assemble(logger: Log) -> Engine:
         clock=clock,
         log=logger,
         state=paths.STATE,
+        stop_requests=paths.stop_requests(paths.SHARED),
         crew=Crew(WORKERS),
     )
 

@@ -88,10 +88,6 @@ class Slurm(Protocol):
         """Keep a pending job from starting until a person releases it."""
         ...
 
-    def signal(self, job: int) -> None:
-        """Send a running job's batch script USR1, on which those of ours save and stop."""
-        ...
-
     def ended(self) -> tuple[EndedJob, ...]:
         """Every batch job that slurmctld still knows, those that ended minutes ago too."""
         ...
@@ -102,13 +98,12 @@ class Slurm(Protocol):
 
 
 class ScontrolSlurm:
-    """`Slurm` through scontrol, squeue and scancel."""
+    """`Slurm` through scontrol and squeue."""
 
     def __init__(self, runner: Runner, bin_dir: str, *, timeout: float | None = None) -> None:
         self._runner = runner
         self._scontrol = f"{bin_dir}/scontrol"
         self._squeue = f"{bin_dir}/squeue"
-        self._scancel = f"{bin_dir}/scancel"
         self._read_timeout = timeout or READ_TIMEOUT
         self._write_timeout = timeout or WRITE_TIMEOUT
 
@@ -166,9 +161,6 @@ class ScontrolSlurm:
 
     def hold(self, job: int) -> None:
         self._write([self._scontrol, "hold", str(job)])
-
-    def signal(self, job: int) -> None:
-        self._write([self._scancel, "--batch", "--signal=USR1", str(job)])
 
     def ended(self) -> tuple[EndedJob, ...]:
         from slurmplugins import comeback

@@ -69,6 +69,7 @@ class Bench:
         self.store = FakeStore()
         self.lines: list[str] = []
         self.duds: set[str] = set()
+        (state / "stop").mkdir(exist_ok=True)
         self.engine = Engine(
             config=self.config,
             cloud=self.cloud,
@@ -79,6 +80,7 @@ class Bench:
             clock=self.clock,
             log=Log(self.lines.append, self.clock),
             state=state,
+            stop_requests=state / "stop",
         )
 
     def events(self, name: str) -> list[dict[str, object]]:

@@ -55,7 +55,6 @@ class FakeSlurm:
     resume_failed: list[NodeName] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
     refuse: set[str] = field(default_factory=set)
-    signalled: list[int] = field(default_factory=list)
     asked_for_ended: int = 0
     over: dict[int, EndedJob] = field(default_factory=dict)
     assigned: dict[str, NodeName] = field(default_factory=dict)
@@ -150,12 +149,6 @@ class FakeSlurm:
         if job not in self.queue or self.queue[job].state != "PENDING":
             raise SlurmRefused(f"Job {job} is not pending")
         self.queue[job].held = True
-
-    def signal(self, job: int) -> None:
-        self._reach()
-        if job not in self.queue or self.queue[job].state != "RUNNING":
-            raise SlurmRefused(f"Invalid job id {job}")
-        self.signalled.append(job)
 
     def ended(self) -> tuple[EndedJob, ...]:
         self._reach()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -273,14 +274,23 @@ def test_without_status_checks_a_pass_goes_on(bench: Bench):
     assert bench.slurm.queue[7].state == "PENDING"
 
 
+def asked(bench: Bench) -> dict[str, dict]:
+    """The stop requests, by their files."""
+    found = sorted(bench.engine.stop_requests.iterdir())
+    return {path.name: json.loads(path.read_text()) for path in found}
+
+
 def test_a_notice_that_the_node_agent_misses_reaches_the_job_from_the_head_once(bench: Bench):
     up(bench)
     bench.cloud.give_notice(bench.cloud.live()[0].id)
     passes(bench, 15)
     assert "DRAIN" in bench.slurm.flags(G[0])
-    assert bench.slurm.signalled == [], "the agent, if it works, is quicker and says more"
+    assert asked(bench) == {}, "the agent, if it works, is quicker and says more"
     passes(bench, 60)
-    assert bench.slurm.signalled == [7]
+    (request,) = asked(bench).values()
+    assert (request["job_id"], request["restart_count"]) == (7, 0)
+    assert request["cause"] == "spot-interruption"
+    assert request["at"] < request["deadline"] < request["at"] + 120
     assert "asked to save and stop: gpu-001 goes" in bench.slurm.queue[7].comment
     assert "DRAIN" not in bench.slurm.flags(G[1])
 
@@ -295,7 +305,19 @@ def test_a_job_that_could_not_be_asked_is_asked_at_the_next_pass(bench: Bench):
     bench.slurm.queue[7].state = "RUNNING"
     bench.slurm.refuse = set()
     passes(bench, 15)
-    assert bench.slurm.signalled == [7]
+    assert list(asked(bench)) == ["7.0.json"]
+
+
+def test_a_full_shared_filesystem_leaves_the_job_to_be_asked_at_the_next_pass(bench: Bench):
+    up(bench)
+    bench.cloud.give_notice(bench.cloud.live()[0].id)
+    passes(bench, 15)
+    place = bench.engine.stop_requests
+    place.rmdir()
+    passes(bench, 15)
+    place.mkdir()
+    passes(bench, 15)
+    assert list(asked(bench)) == ["7.0.json"]
 
 
 def test_a_notice_that_the_node_agent_has_heard_is_left_to_it(bench: Bench):
@@ -304,7 +326,7 @@ def test_a_notice_that_the_node_agent_has_heard_is_left_to_it(bench: Bench):
     passes(bench, 15)
     bench.slurm.drain([G[0]], "toolkit: spot interruption")
     passes(bench, 45)
-    assert bench.slurm.signalled == []
+    assert asked(bench) == {}
 
 
 def test_a_machine_that_retires_is_replaced_once_its_job_has_left(bench: Bench):

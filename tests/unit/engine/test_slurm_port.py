@@ -122,12 +122,6 @@ def test_a_comment_is_bounded_by_dropping_our_oldest_lines_and_nothing_of_others
     assert sum(map(len, ours[1:])) <= COMMENT_LENGTH
 
 
-def test_a_job_is_asked_to_stop_through_its_batch_script_alone():
-    slurm, runner = scontrol()
-    slurm.signal(7)
-    assert runner.commands == [["/usr/bin/scancel", "--batch", "--signal=USR1", "7"]]
-
-
 def test_a_job_is_held_by_its_number():
     slurm, runner = scontrol()
     slurm.hold(7)
