@@ -63,7 +63,7 @@ class Ending:
 
     def settle(self, code: int) -> Outcome:
         """Find the cause, decide, act, and say what came of it."""
-        self._settle_lost()
+        self._settle_earlier()
         word = verdict.read(self._attempt.verdict_file)
         facts = self._job.facts()
         found = classify(self._evidence(code, word, facts))
@@ -85,28 +85,34 @@ class Ending:
         said = f"{found.cause} by rule {found.rule} of edition {found.version}: {found.seen}"
         return self._act(decision, facts, word, code, said)
 
-    def _settle_lost(self) -> None:
-        """An earlier attempt that ended without a word may have been asked to stop, and why."""
+    def _settle_earlier(self) -> None:
+        """Attempts whose script was ended before it came here are told by what they left."""
         for record in self._ledger.attempts():
-            asked = read_json(self._attempt.stop_dir / f"{record.key}.json", limit=65536)
-            if record.cause == ledger.LOST and asked:
-                found = classify(Evidence(stop=str(asked.get("cause") or "")))
-                if found.cause is not Cause.ERROR:
-                    rule = f"{found.rule}@{found.version}"
-                    self._ledger.amend(replace(record, cause=str(found.cause), rule=rule))
+            told = record.rule or record.cause in (ledger.RUNNING, Cause.FINISHED)
+            if told or record.key == self._attempt.key:
+                continue
+            found = classify(self._left_by(record))
+            if found.cause is not Cause.ERROR:
+                rule = f"{found.rule}@{found.version}"
+                self._ledger.amend(replace(record, cause=str(found.cause), rule=rule))
+
+    def _left_by(self, record: AttemptRecord) -> Evidence:
+        place = self._attempt.run_dir
+        stops = (self._attempt.stop_dir / f"{record.key}.json", place / f"stop.{record.key}.json")
+        word = verdict.read(place / f"verdict.{record.key}.json")
+        log = self._environment.get("TOOLKIT_LOG") or _own_log()
+        text = _of_attempt(_end_of(Path(log)), record) if log else ""
+        return Evidence(stop=_asked(stops), verdict=_words(word), log=tail(text))
 
     def _evidence(self, code: int, word: Verdict | None, facts: JobFacts) -> Evidence:
-        stops = [read_json(path, limit=65536) for path in self._attempt.stop_files]
-        asked = " ".join(str(found.get("cause") or "") for found in stops if found)
-        said = f"{word.verdict} {word.cause} {word.detail}" if word else ""
         detail = f"\n{word.detail}\n" if word and word.verdict == "failed" else ""
         log = self._environment.get("TOOLKIT_LOG") or _own_log() or facts.log
         return Evidence(
             code=code,
             state=facts.state.replace("RUNNING", ""),
-            stop=asked,
+            stop=_asked(self._attempt.stop_files),
             nodes=facts.nodes,
-            verdict=said,
+            verdict=_words(word),
             log=tail(_this_attempt(_end_of(Path(log)), self._attempt) + detail) if log else detail,
         )
 
@@ -197,6 +203,22 @@ def _end_of(path: Path) -> str:
             return stream.read().decode(errors="replace")
     except OSError:
         return ""
+
+
+def _asked(stop_files: Sequence[Path]) -> str:
+    stops = [read_json(path, limit=65536) for path in stop_files]
+    return " ".join(str(found.get("cause") or "") for found in stops if found)
+
+
+def _words(word: Verdict | None) -> str:
+    return f"{word.verdict} {word.cause} {word.detail}" if word else ""
+
+
+def _of_attempt(text: str, record: AttemptRecord) -> str:
+    """What an earlier attempt wrote, if the log has its beginning; "" otherwise."""
+    begins = BEGINS.format(job=record.job_id, restart=record.restart_count)
+    own = text.rpartition(begins)[2] if begins in text else ""
+    return own.partition("\n[toolkit] job ")[0]
 
 
 def _this_attempt(text: str, attempt: Attempt) -> str:

@@ -161,16 +161,41 @@ def test_a_scripts_own_85_asks_slurm_for_nothing(ended, code):
 def test_an_attempt_that_was_taken_before_it_could_say_so_is_no_failure_of_its_node(
     ended, tmp_path, attempt_of
 ):
-    ended(1, log=NCCL)
+    ended(1)
     books = Ledger(tmp_path / "run" / "attempts.jsonl")
     (first,) = books.attempts()
     for asked, cause in ((None, "lost"), ("unheard-of", "lost"), ("spot-interruption",) * 2):
-        books.update(replace(first, cause="lost"))
+        books.update(replace(first, cause="lost", rule=""))
         if asked:
             write_json(attempt_of(0).stop_files[0], {"cause": asked})
         ended(1, word=verdict.resume(3, "time-limit"), restart=1)
         assert books.attempts()[0].cause == cause
         books._write(books.attempts()[:1])
+
+
+NODE_FAILURE = (
+    "slurmstepd: error: *** JOB 12 ON n CANCELLED AT … DUE TO NODE FAILURE, SEE LOG ***\n"
+)
+
+
+@pytest.mark.parametrize(("log", "cause"), [(NCCL + NODE_FAILURE, "node-failure"), ("", "lost")])
+def test_an_attempt_whose_script_slurm_ended_first_is_told_by_its_part_of_the_log(
+    ended, tmp_path, log, cause
+):
+    ended(1, log=log)
+    books = Ledger(tmp_path / "run" / "attempts.jsonl")
+    books.update(replace(books.attempts()[0], cause="lost", rule=""))
+    ended(0, log=KEYERROR + NODE_FAILURE, restart=1, word=verdict.done(9))
+    assert [attempt.cause for attempt in books.attempts()] == [cause, "finished"]
+
+
+def test_what_the_workers_said_tells_an_attempt_when_nothing_else_does(ended, tmp_path, attempt_of):
+    ended(1)
+    books = Ledger(tmp_path / "run" / "attempts.jsonl")
+    books.update(replace(books.attempts()[0], cause="peer-lost", rule=""))
+    verdict.resume(3, "peer-lost").write(attempt_of(0).verdict_file)
+    ended(0, restart=1, word=verdict.done(9))
+    assert books.attempts()[0].cause == "transient"
 
 
 def test_a_dollar_cap_holds_the_job(ended):
