@@ -69,7 +69,7 @@ def noted(comment: str, text: str) -> str:
     What the user wrote and the checkpoint's mark stay; where it gets too long, our own oldest
     lines go.
     """
-    marks = "".join(_MARK.findall(comment))
+    marks = "".join(f" {mark.strip()}" for mark in _MARK.findall(comment))
     parts = [part for part in _MARK.sub("", comment).split(_BETWEEN) if part]
     line = _plain(text)
     while (room := LONGEST - len(_BETWEEN.join([*parts, ""])) - len(marks)) < len(line):
@@ -78,7 +78,7 @@ def noted(comment: str, text: str) -> str:
             line = line[: max(0, room)]
             break
         del parts[ours[0]]
-    return _BETWEEN.join([*parts, line] if line else parts) + marks
+    return f"{_BETWEEN.join([*parts, line] if line else parts)}{marks}".strip()
 
 
 def _plain(text: str) -> str:

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from toolkit.training.job_remark import LONGEST, PERIOD, JobRemark, for_job, marked
+from toolkit.training.job_remark import LONGEST, PERIOD, JobRemark, for_job, marked, noted
 
 
 class Scontrol:
@@ -66,3 +66,9 @@ def test_a_comment_never_grows_past_its_bound(length):
 def test_outside_a_job_nothing_is_said():
     assert for_job("7", {}) is None
     assert for_job("7", {"SLURM_JOB_ID": "8"}) is None
+
+
+@pytest.mark.parametrize("words", ["", "mine"])
+def test_a_line_of_ours_does_not_run_into_the_mark(words):
+    said = noted(marked(words, 1000.0), "toolkit: held: scontrol release 18")
+    assert said.split()[-2:] == ["18", "toolkit:checkpoint=1000"]
