@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -9,6 +11,10 @@ import time
 from pathlib import Path
 
 from tests.bench import ask, contest
+from toolkit.config import load as load_config
+from toolkit.deploy.head import Head
+from toolkit.deploy.session import Clients
+from toolkit.local.machines.layout import Layout
 
 REPEATS = 15
 BARE = "pass"
@@ -42,6 +48,43 @@ resume.main()
 PEER = "import slurm_plugin.resume"
 RETURNS = "import sys; sys.path.insert(0, {root!r}); import slurmplugins.resume as m; m.main()"
 SPENT = "\nimport time; print(time.process_time())"
+
+
+LOOP = """
+import json, os, subprocess, sys
+programs, place = json.loads(sys.argv[1]), sys.argv[2]
+environment = {"SLURM_RESUME_FILE": place + "/resume.json"}
+taken = {name: [] for name in programs}
+for _ in range(int(sys.argv[3])):
+    for name, code in programs.items():
+        argv = ["/usr/bin/python3", "-I", "-c", code]
+        done = subprocess.run(argv, env=environment, capture_output=True, check=True, text=True)
+        taken[name].append(float(done.stdout.split()[-1]) * 1000)
+print(json.dumps({"python": sys.version.split()[0], "taken": taken}))
+"""
+"""Run on the head node, with its Python and the package as it is installed there."""
+
+
+def on_head(cluster: Path) -> tuple[str, dict[str, list[float]]]:
+    """The head's Python, and milliseconds of CPU there, on a local cluster that is up."""
+    config = load_config(cluster)
+    load, name = ask.Load(500, 8), "bench-start"
+    (filesystem,) = Layout.from_environment().filesystems.iterdir()
+    there, place = filesystem / name, f"/shared/{name}"
+    there.mkdir()
+    try:
+        ask.write_ours(there, load, "subnet-a", Path("/usr/bin"))
+        installed, hostlist = "/opt/slurm-toolkit/lib", load.hostlist(ask.OUR_POOL)
+        parsed, loaded = (
+            OURS.format(root=installed, place=place, hostlist=hostlist, parsed=stop)
+            for stop in (True, False)
+        )
+        programs = json.dumps({"bare": BARE + SPENT, "parsed": parsed, "loaded": loaded})
+        argv = ("python3", "-I", "-c", LOOP, programs, place, str(REPEATS))
+        said = json.loads(Head(Clients(config), config).run(argv))
+    finally:
+        shutil.rmtree(there)
+    return said["python"], said["taken"]
 
 
 def costs() -> dict[str, list[float]]:
