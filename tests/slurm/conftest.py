@@ -24,6 +24,7 @@ from toolkit.deploy.session import Clients
 REPOSITORY = Path(__file__).parents[2]
 TOOLKIT = Path(sys.executable).parent / "toolkit"
 PORT = 4577  # beside a demo's 4566
+GROUPS = ("runs", "sweep")
 DEPLOY_SECONDS = 1500  # a cold one builds two images
 FARM = {  # for test_burst.py: small machines, many of them
     "count": 20,
@@ -61,7 +62,9 @@ class Cluster:
         return self.run("runuser", "-u", "ada", "--", *argv)
 
     def toolkit(self, command: str, *argv: str) -> subprocess.CompletedProcess[str]:
-        return toolkit(command, "--config", str(self.config), *argv)
+        """Run a command of the CLI, or one of a group, on this cluster."""
+        words = (command,) if command not in GROUPS else (command, argv[0])
+        return toolkit(*words, "--config", str(self.config), *argv[len(words) - 1 :])
 
     def job(self, number: str) -> dict:
         return json.loads(self.run("scontrol", "show", "job", number, "--json"))["jobs"][0]
@@ -125,7 +128,9 @@ def cluster(cloud, tmp_path_factory):
     yaml = YAML(typ="rt")
     wanted = yaml.load((REPOSITORY / "examples/local.yaml").read_text())
     wanted["cluster"] = "judge"
+    wanted["pools"]["gpu"]["count"] = 8
     wanted["pools"]["farm"] = FARM
+    wanted["partitions"]["urgent"] = {"pools": ["gpu"], "priority": 10}
     wanted["partitions"]["batch"] = {"pools": ["farm"], "policy": "spot-first"}
     wanted["aws"]["endpoint_url"] = f"http://127.0.0.1:{PORT}"
     wanted["aws"]["credentials_file"] = str(cloud / "aws/credentials")

@@ -63,8 +63,13 @@ def test_impossible_request_is_refused_with_a_reason(cluster):
     assert "Requested node configuration is not available" in done.stderr
 
 
-def test_training_survives_a_spot_interruption_and_scales_to_zero(cluster):
-    story = cluster.story()
+@pytest.fixture(scope="module")
+def story(cluster):
+    """What the demo tells, played once."""
+    return cluster.story()
+
+
+def test_training_survives_a_spot_interruption_and_scales_to_zero(story):
     story.submit()
     first = story.train_until_interrupted()
     story.come_back(first)
@@ -73,30 +78,13 @@ def test_training_survives_a_spot_interruption_and_scales_to_zero(cluster):
     story.scale_to_zero()
 
 
-RUNS = """
-import json, urllib.request
-
-def ask(what, body):
-    request = urllib.request.Request(
-        "http://127.0.0.1:5000/api/2.0/mlflow/" + what,
-        json.dumps(body).encode(),
-        {"Content-Type": "application/json"},
-    )
-    return json.load(urllib.request.urlopen(request))
-
-found = ask("experiments/search", {"max_results": 100})["experiments"]
-print(json.dumps(ask("runs/search", {"experiment_ids": [e["experiment_id"] for e in found]})))
-"""
-
-
-def test_both_attempts_are_one_mlflow_run(cluster):
-    runs = json.loads(cluster.run("python3", "-c", RUNS))["runs"]
-    assert len(runs) == 1
-    assert runs[0]["info"]["status"] == "FINISHED"
-    recorded = {tag["key"]: tag["value"] for tag in runs[0]["data"]["tags"]}
-    assert recorded["toolkit.attempts"] == "2"
-    assert Decimal(recorded["toolkit.cost_usd_estimate"]) > 0
-    assert "loss" in {metric["key"] for metric in runs[0]["data"]["metrics"]}
+def test_both_attempts_are_one_mlflow_run(cluster, story):
+    found = json.loads(cluster.toolkit("runs", "list", "--json").stdout)
+    (run,) = [run for run in found if run["tags"].get("toolkit.job_id") == story.job]
+    assert run["status"] == "FINISHED"
+    assert run["tags"]["toolkit.attempts"] == "2"
+    assert Decimal(run["tags"]["toolkit.cost_usd_estimate"]) > 0
+    assert "loss" in run["metrics"]
 
 
 def test_report_sums_to_the_instances_exactly(cluster):

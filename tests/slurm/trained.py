@@ -42,9 +42,18 @@ class Trained:
         """The attempt ledger."""
         return [json.loads(line) for line in self._lines("attempts.jsonl")]
 
+    def attempt(self, number: int) -> dict:
+        """Wait until an attempt knows the step it begins with; its line of the ledger."""
+
+        def begun() -> dict | None:
+            found = self.attempts()[number:]
+            return found[0] if found and found[0]["step_start"] is not None else None
+
+        return until(f"attempt {number} of job {self.number}", begun)
+
     def causes(self) -> list[str]:
-        """Why its attempts ended, the first first; an attempt under way has none."""
-        return [attempt["cause"] for attempt in self.attempts() if attempt.get("cause")]
+        """Why its attempts ended, the first first; without the one under way."""
+        return [attempt["cause"] for attempt in self.attempts() if attempt["ended_at"]]
 
     def run(self) -> dict | None:
         """Its newest MLflow run, as `toolkit runs` shows it."""
@@ -69,8 +78,13 @@ class Trained:
         return self.steps()
 
     def ended(self, seconds: float = 180.0) -> frozenset[str]:
-        """Wait for its end; the states it ended in."""
-        until(f"job {self.number}'s end", lambda: self.states() & OVER, seconds)
+        """Wait for its end, its last process's too; the states it ended in."""
+
+        def over() -> bool:
+            states = self.states()
+            return bool(states & OVER) and "COMPLETING" not in states
+
+        until(f"job {self.number}'s end", over, seconds)
         return self.states()
 
     def output(self) -> str:

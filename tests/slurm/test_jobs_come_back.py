@@ -1,0 +1,136 @@
+"""Training jobs and every way of losing them: cancelled, failed, held, preempted, struck dead."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from tests.slurm.trained import DIGITS, HOME, LONG, TORCHRUN, Trained, submit
+from tests.slurm.waiting import until
+from toolkit.local.machines import factory
+from toolkit.local.machines.layout import Layout
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
+SMOKE = "/shared/jobscripts/smoke.sbatch"
+NETWORK_ERROR = "RuntimeError: NCCL error in: ncclRemoteError: A call failed, network error"
+# Fails as a broken network makes a job fail, but only on the first start of the job.
+FLAKY = f"""
+import os, sys
+if not os.environ.get("SLURM_RESTART_COUNT"):
+    print({NETWORK_ERROR!r}, file=sys.stderr)
+    sys.exit(1)
+"""
+WRONG = "raise ValueError('a mistake in the script')"
+ONE = ("--nodes=1",)
+
+
+def write(cluster, name: str, text: str) -> str:
+    path = f"{HOME}/{name}"
+    cluster.as_user("sh", "-c", 'printf %s "$2" > "$1"', "sh", path, text)
+    return path
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """All at once: each waits for machines, for Slurm's KillWait or for a delay."""
+
+    smoke: Trained
+    cancelled: Trained
+    flaky: Trained
+    wrong: Trained
+    costly: Trained
+
+
+@pytest.fixture(scope="module")
+def jobs(cluster):
+    flaky, wrong = write(cluster, "flaky.py", FLAKY), write(cluster, "wrong.py", WRONG)
+    capped = "--export=ALL,TOOLKIT_MAX_USD=0.000001"
+    return Jobs(
+        smoke=submit(cluster, "--nodes=4", "--gpus-per-node=1", SMOKE),
+        flaky=submit(cluster, *ONE, TORCHRUN, flaky),
+        cancelled=submit(cluster, *ONE, TORCHRUN, DIGITS, *LONG),
+        costly=submit(cluster, *ONE, capped, TORCHRUN, DIGITS, *LONG),
+        wrong=submit(cluster, *ONE, TORCHRUN, wrong),
+    )
+
+
+def test_the_smoke_test_passes_on_four_nodes(jobs):
+    assert jobs.smoke.ended() == {"COMPLETED"}, jobs.smoke.output()
+
+
+def test_a_failure_of_the_network_waits_a_while_and_comes_back(jobs):
+    until("the requeue", lambda: jobs.flaky.shown()["restart_cnt"] == 1)
+    waiting = jobs.flaky.shown()
+    assert "transient" in waiting["comment"], waiting["comment"]
+    assert waiting["start_time"]["number"] > waiting["last_sched_evaluation"]["number"]
+    assert jobs.flaky.ended() == {"COMPLETED"}, jobs.flaky.output()
+
+
+def test_a_mistake_in_the_script_fails_at_once_with_its_own_code(jobs):
+    assert jobs.wrong.ended() == {"FAILED"}
+    assert jobs.wrong.shown()["restart_cnt"] == 0
+    assert jobs.wrong.shown()["exit_code"]["return_code"]["number"] == 1
+    until("MLflow's word", lambda: (run := jobs.wrong.run()) is None or run["status"] == "FAILED")
+
+
+def test_a_job_over_its_dollars_is_held_with_its_work_saved_until_it_is_released(cluster, jobs):
+    job = jobs.costly
+    reached = job.trained(20)
+    cluster.as_user("scancel", "--signal=USR1", "--batch", job.number)
+    until("the hold", lambda: job.shown()["hold"])
+    assert "held: $" in job.shown()["comment"], job.shown()["comment"]
+    assert "scontrol release" in cluster.toolkit("why", job.number).stdout
+
+    cluster.as_user("scontrol", "release", job.number)
+    assert job.attempt(1)["step_start"] >= reached
+    job.trained(reached + 20)
+    cluster.as_user("scancel", job.number)
+
+
+def test_a_cancelled_job_is_killed_in_mlflow_too(cluster, jobs):
+    jobs.cancelled.trained(10)
+    cluster.as_user("scancel", jobs.cancelled.number)
+    assert jobs.cancelled.ended() == {"CANCELLED"}
+    until("MLflow's KILLED", lambda: (jobs.cancelled.run() or {}).get("status") == "KILLED")
+
+
+@pytest.fixture(scope="module")
+def survivor(cluster):
+    """Two nodes' training, interrupted by the next tests one after the other."""
+    return submit(cluster, TORCHRUN, DIGITS, "--epochs", "60")
+
+
+def test_an_urgent_job_takes_the_nodes_of_one_that_saves_and_comes_back(cluster, survivor):
+    survivor.running()
+    reached = survivor.trained(40)
+    node = survivor.nodes()[0]
+    urgent = submit(
+        cluster,
+        *("--partition=urgent", f"--nodelist={node}", "--gpus-per-node=1", "--wrap=true"),
+    )
+    assert urgent.ended() == {"COMPLETED"}
+    until("the requeue", lambda: survivor.shown()["restart_cnt"] == 1)
+    survivor.running()
+    assert survivor.attempt(1)["step_start"] >= reached
+    assert survivor.causes() == ["preemption"]
+
+
+def test_a_job_whose_machine_is_struck_dead_without_a_word_comes_back(cluster, survivor):
+    survivor.trained(survivor.attempt(1)["step_start"] + 40)
+    node = survivor.nodes()[-1]
+    shown = json.loads(cluster.run("scontrol", "show", "node", node, "--json"))["nodes"][0]
+    factory.nspawn_driver(Layout.from_environment()).stop(shown["instance_id"], grace=0)
+
+    until("the requeue", lambda: survivor.shown()["restart_cnt"] >= 2)
+    assert survivor.ended(300) == {"COMPLETED"}, survivor.output()
+    assert survivor.causes()[:2] == ["preemption", "node-failure"], survivor.attempts()
+
+
+def test_the_audit_finds_every_step_and_every_sample_of_it(cluster, survivor):
+    audit = ("-m", "toolkit.training.audit", f"{HOME}/runs/{survivor.number}")
+    python = ("env", "PYTHONPATH=/shared/lib", "/shared/env/bin/python")
+    found = json.loads(cluster.as_user(*python, *audit))
+    assert found["ok"], found
+    assert not found["missing"], found
