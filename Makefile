@@ -51,7 +51,7 @@ property: setup-test ## Laws, by hypothesis
 	@$(PYTEST) tests/property -n auto $(PURE)
 
 contract: setup-test ## One suite against the fake EC2, moto and the local cloud; torchrun on loopback
-	@$(PYTEST) tests/contract -q
+	@$(PYTEST) tests/contract -n 2 --dist loadfile -q
 
 golden: setup-test ## Rendered slurm.conf, stack, user data
 	@$(PYTEST) tests/golden $(PURE)

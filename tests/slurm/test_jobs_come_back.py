@@ -99,7 +99,7 @@ def test_a_cancelled_job_is_killed_in_mlflow_too(cluster, jobs):
 @pytest.fixture(scope="module")
 def survivor(cluster):
     """Two nodes' training, interrupted by the next tests one after the other."""
-    return submit(cluster, TORCHRUN, DIGITS, "--epochs", "60")
+    return submit(cluster, TORCHRUN, DIGITS, "--epochs", "30")
 
 
 def test_an_urgent_job_takes_the_nodes_of_one_that_saves_and_comes_back(cluster, survivor):
