@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 @click.option("--user", help="On the head, as this user  [default: here, where sbatch is].")
 @click.option("--checkpoint-gib", type=float, help="Size of a checkpoint, to predict a stop.")
 @click.option("--write-gib-s", type=float, default=1.0, show_default=True, help="How fast it is.")
+@click.option("--container", default="", metavar="IMAGE@sha256:…", help="Run the workers in it.")
 @click.argument(
     "words", metavar="[SBATCH-OPTION=VALUE...] SCRIPT [ARG...]", nargs=-1, required=True
 )
@@ -46,6 +47,7 @@ def command(
     user: str | None,
     checkpoint_gib: float | None,
     write_gib_s: float,
+    container: str,
     words: tuple[str, ...],
 ) -> int:
     """Check a batch script (toolkit lint, partition, account, Slurm's own test), then sbatch it.
@@ -64,14 +66,21 @@ def command(
     stop = checks.Stop.of_size(checkpoint_gib, write_gib_s) if checkpoint_gib else None
     with _slurm(config_path, user) as slurm:
         text = slurm.text(script)
-        wanted = plan.plan(options, script, arguments, text=text, environment=_environment(user))
+        wanted = plan.plan(
+            options,
+            script,
+            arguments,
+            text=text,
+            environment=_environment(user),
+            container=container,
+        )
         who = user or getpass.getuser()
         if stop is None and (measured := slurm.measured(text, arguments)):
             stop = checks.Stop.of_run(measured)
         found = checks.findings(wanted, text, slurm, user=who, stop=stop)
         errors = [one for one in found if one.severity is Severity.ERROR]
         refused = bool(errors) and not force
-        job = "" if dry_run or refused else slurm.submit(wanted.argv)
+        job = "" if dry_run or refused else slurm.submit(wanted.call)
     _report(wanted, found, stop, job, as_json=as_json)
     if refused and not dry_run:
         count = f"{len(errors)} error{'s' if len(errors) > 1 else ''}"
@@ -118,7 +127,7 @@ def _report(
     from toolkit.output import plain, print_json
 
     if as_json:
-        said = {"argv": wanted.argv, "added": wanted.added, "findings": found, "job": job or None}
+        said = {"argv": wanted.call, "added": wanted.added, "findings": found, "job": job or None}
         takes = {"seconds": stop.forecast.seconds, "source": stop.source} if stop else None
         print_json(said | {"stop": takes})
         return
@@ -127,6 +136,6 @@ def _report(
         click.echo(plain(str(stop)))
     for one in wanted.added:
         click.echo(plain(f"added {one.option}: {one.why}"))
-    click.echo(plain(f"$ {shlex.join(wanted.argv)}"))
+    click.echo(plain(f"$ {shlex.join(wanted.call)}"))
     if job:
         click.echo(f"job {job}")

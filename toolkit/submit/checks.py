@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, Self
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from toolkit.training.pace import StopForecast
     from toolkit.training.stops import Measured
 
+_PINNED: Final = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
 _STEP: Final = 1.0
 """Seconds that a step is taken to last where no run has told."""
 
@@ -59,7 +61,7 @@ def findings(
     given = {one.option for one in plan.added}
     mended = {slug for option, slug in _MENDED if option in given}
     found = [one for one in lint(text) if one.slug not in mended]
-    found += [*_names(plan, slurm, user), *_stop_in_time(stop)]
+    found += [*_names(plan, slurm, user), *_container(plan, text), *_stop_in_time(stop)]
     if not any(one.slug in ("partition", "account") for one in found):
         found += _rehearsed(plan, slurm)
     return tuple(sorted(found, key=lambda one: one.severity is not Severity.ERROR))
@@ -87,6 +89,19 @@ def _unknown(what: str, name: str, known: Sequence[str]) -> Finding:
     near = get_close_matches(name, known, n=1)
     fix = f"--{what}={near[0]}" if near else f"one of {', '.join(known)}"
     return Finding(what, Severity.ERROR, 0, f"there is no {what} {name!r} for this job", fix)
+
+
+def _container(plan: Plan, text: str) -> list[Finding]:
+    found = []
+    if plan.container and not _PINNED.fullmatch(plan.container):
+        said = f"the container {plan.container!r} is not pinned: its tag may be another tomorrow"
+        fix = "IMAGE@sha256:…, as `skopeo inspect --format {{.Digest}} docker://IMAGE` prints it"
+        found.append(Finding("container-not-pinned", Severity.ERROR, 0, said, fix))
+    if plan.container and not any(word in text for word in ("/preflight.sh", "TOOLKIT_CONTAINER")):
+        said = "the script does not look at TOOLKIT_CONTAINER: it would run outside the container"
+        fix = "source lib/preflight.sh and use run_workers, as jobscripts/torchrun.sbatch does"
+        found.append(Finding("container-unheard", Severity.ERROR, 0, said, fix))
+    return found
 
 
 def _stop_in_time(stop: Stop | None) -> list[Finding]:

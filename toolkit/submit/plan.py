@@ -23,13 +23,25 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`argv` is the whole call. `partition` and `account`: what was asked for, empty if nothing."""
+    """`argv` is sbatch's call. `partition` and `account`: what was asked for, empty if nothing.
+    `container`: the image that the toolkit's job scripts run their workers in.
+    """
 
     argv: tuple[str, ...]
     added: tuple[Added, ...]
     script: str
     partition: str
     account: str
+    container: str = ""
+
+    @property
+    def call(self) -> tuple[str, ...]:
+        """The whole call. sbatch's own --container would put the batch script in there as well."""
+        return (
+            ("env", f"TOOLKIT_CONTAINER={self.container}", *self.argv)
+            if self.container
+            else self.argv
+        )
 
 
 # An option, the names that say something about it, and the environment's words for it.
@@ -54,6 +66,7 @@ def plan(
     *,
     text: str,
     environment: Mapping[str, str],
+    container: str = "",
 ) -> Plan:
     """What is to be run. The script's own lines and the caller's options are never contradicted."""
     read = batch_script.parse(text)
@@ -71,6 +84,7 @@ def plan(
         script=script,
         partition=_asked("partition", "SBATCH_PARTITION", said, read, environment),
         account=_asked("account", "SBATCH_ACCOUNT", said, read, environment),
+        container=container,
     )
 
 

@@ -108,6 +108,31 @@ def test_a_dry_run_submits_nothing_and_says_everything(cluster, capsys):
     assert run(["submit", "--dry-run", "bad.sbatch"]) == 1
 
 
+PINNED = "team/image@sha256:" + "0123456789abcdef" * 4
+
+
+def test_a_container_is_for_the_workers_and_not_for_sbatch(cluster, capsys):
+    (cluster / "ours.sbatch").write_text(GOOD + 'source "$TOOLKIT_JOBSCRIPTS/lib/preflight.sh"\n')
+    program = (cluster / "bin" / "sbatch").read_text()
+    (cluster / "bin" / "sbatch").write_text(
+        program.replace(
+            "#!/bin/bash\n", '#!/bin/bash\necho "in ${TOOLKIT_CONTAINER-}" >>"$CALLS"\n'
+        )
+    )
+    assert run(["submit", f"--container={PINNED}", "ours.sbatch", "train.py"]) == 0
+    assert submitted(cluster) == ["sbatch --parsable ours.sbatch train.py"]
+    assert f"in {PINNED}" in (cluster / "calls").read_text()
+    assert f"$ env TOOLKIT_CONTAINER={PINNED} sbatch" in capsys.readouterr().out
+
+
+def test_a_container_that_is_not_pinned_or_not_looked_at_is_refused(cluster, capsys):
+    assert run(["submit", "--container=team/image:latest", "good.sbatch"]) == 1
+    said = capsys.readouterr().out
+    assert "[container-not-pinned]" in said
+    assert "[container-unheard]" in said
+    assert submitted(cluster) == []
+
+
 def test_a_stop_that_takes_longer_than_the_notice_is_said_beforehand(cluster, capsys):
     words = ["submit", "--dry-run", "--write-gib-s=0.5", "--checkpoint-gib=98", "good.sbatch"]
     assert run(words) == 0
