@@ -226,13 +226,15 @@ class Trouble(RuleBasedStateMachine):
         before = set(self.bench.cloud.machines)
         with self._engine(fuse) as engine:
             bursting.resume(engine, asks)
-        if fuse is None:
+        if fuse is None and not self.bench.cloud.unreadable:
             self._no_job_is_half_launched(asks, before)
 
     def _no_job_is_half_launched(self, asks: Sequence[JobAsk], before: set[str]) -> None:
         """What a finished run started for a job is all there, or none of it is kept.
 
-        There, as far as EC2 lets anybody see: a machine that just ended may be listed as live.
+        There, as far as EC2 lets anybody see: a machine that just ended may be listed as live. A
+        run that can't list starts nothing for its jobs, but settles what an earlier one left in
+        doubt: the machine that this finds is the next run's to have, or reconcile's to end.
         """
         claims = self.bench.engine.journal.claims()
         counting = self._counting()
