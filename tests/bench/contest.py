@@ -94,7 +94,10 @@ def environment(endpoint: str, stub: Stub, **more: str) -> dict[str, str]:
 
 
 def our_python() -> str:
-    return sys.executable
+    """Ours runs with boto3 and the standard library alone: TOOLKIT_BENCH_PYTHON may be another
+    interpreter, such as the one that a head node has.
+    """
+    return os.environ.get("TOOLKIT_BENCH_PYTHON", sys.executable)
 
 
 def peer_python() -> str:
