@@ -46,6 +46,7 @@ class EndedJob:
     code: int | None
     requeue: bool
     admin_comment: str = ""
+    started_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,10 @@ def _of(job: EndedJob, by_node: Mapping[str, Loss]) -> list[Loss]:
     return [
         loss
         for node in nodes
-        if (loss := by_node.get(node)) and -BEFORE <= job.ended_at - loss.at <= AFTER
+        # What went before the job began was another's: the node has had a new machine since.
+        if (loss := by_node.get(node))
+        and loss.at >= job.started_at
+        and -BEFORE <= job.ended_at - loss.at <= AFTER
     ]
 
 
@@ -129,6 +133,7 @@ def parse(item: Mapping[str, Any]) -> EndedJob | None:
         code=int(_number(code.get("return_code"))) if exited else None,
         requeue=bool(item.get("requeue")),
         admin_comment=str(item.get("admin_comment") or ""),
+        started_at=_number(item.get("start_time")),
     )
 
 

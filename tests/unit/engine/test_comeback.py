@@ -111,6 +111,7 @@ def test_when_slurm_does_not_say_the_pass_goes_on(bench: Bench, monkeypatch: pyt
         dataclasses.replace(JOB, nodes="login[1-2],x"),
         dataclasses.replace(JOB, ended_at=LOSS.at - comeback.BEFORE - 1),
         dataclasses.replace(JOB, ended_at=LOSS.at + comeback.AFTER + 1),
+        dataclasses.replace(JOB, started_at=LOSS.at + 1, ended_at=LOSS.at + 10),
         dataclasses.replace(JOB, admin_comment="toolkit: brought back: lost gpu-002 (i-0abc)"),
     ],
 )
@@ -122,13 +123,22 @@ def test_what_ended_for_another_reason_stays_ended(job: EndedJob):
 def test_a_job_is_read_as_slurm_24_11_prints_it():
     item = {
         "job_id": 12, "job_state": ["FAILED"], "nodes": "gpu-001", "batch_flag": True,
+        "start_time": {"set": True, "infinite": False, "number": 1699999000},
         "end_time": {"set": True, "infinite": False, "number": 1700000000},
         "exit_code": {"status": ["ERROR"], "return_code": {"set": True, "number": 93},
                       "signal": {"id": {"set": False, "number": 0}, "name": ""}},
         "requeue": True, "admin_comment": "",
     }  # fmt: skip
     read = comeback.parse(item)
-    assert read == EndedJob(12, frozenset({"FAILED"}), "gpu-001", 1700000000.0, 93, requeue=True)
+    assert read == EndedJob(
+        12,
+        frozenset({"FAILED"}),
+        "gpu-001",
+        1700000000.0,
+        93,
+        requeue=True,
+        started_at=1699999000.0,
+    )
     assert comeback.parse({**item, "batch_flag": False}) is None
     killed = {**item, "exit_code": {"status": ["SIGNALED"], "return_code": {"number": 0}}}
     assert comeback.parse(killed).code is None
