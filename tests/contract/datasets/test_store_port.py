@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tests.fakes import s3_server
 from tests.fakes.datasets import described, tree, write_tree
 from toolkit.training.datasets import chunks, markers, s3_store
 from toolkit.training.datasets.add import add
@@ -42,13 +43,8 @@ DAY = 86_400
 
 @pytest.fixture(scope="module")
 def endpoint():
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with s3_server.serving() as url:
+        yield url
 
 
 @pytest.fixture(autouse=True)

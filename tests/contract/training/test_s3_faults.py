@@ -14,6 +14,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError
 
+from tests.fakes import s3_server
 from tests.fakes.checkpoint_disk import Killed
 from tests.fakes.training import BytesCodec, Weights
 from toolkit.training import manifest, shard
@@ -36,13 +37,8 @@ CALLS = (
 
 @pytest.fixture(scope="module")
 def endpoint():
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with s3_server.serving() as url:
+        yield url
 
 
 @pytest.fixture
