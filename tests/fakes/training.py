@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from toolkit.training.files import encode, read_json
+from toolkit.training.ledger import AttemptRecord
 from toolkit.training.shard import HashingWriter, read_file
 from toolkit.training.tracking import Record
 
@@ -186,3 +187,22 @@ def json_codec():
 @pytest.fixture
 def ranks():
     return run_ranks
+
+
+def attempt(cause: str, hours: float, machines: int = 1) -> AttemptRecord:
+    """A line of the ledger: so long on so many machines, and why it ended."""
+    return AttemptRecord(
+        attempt=0,
+        job_id="1",
+        restart_count=0,
+        started_at=0.0,
+        ended_at=hours * 3600,
+        seconds=hours * 3600,
+        cause=cause,
+        step_start=0,
+        step_end=0,
+        world_size=machines,
+        nodes=tuple(f"n{i}" for i in range(machines)),
+        instances=(),
+        cost_usd=None,
+    )

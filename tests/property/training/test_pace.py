@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from hypothesis import given, strategies as st
 
+from tests.fakes.training import attempt
 from toolkit.training import pace
 from toolkit.training.cause import Cause
-from toolkit.training.ledger import AttemptRecord
 
 seconds = st.floats(min_value=0.001, max_value=1e7)
 causes = st.sampled_from([*(str(cause) for cause in Cause), "lost", "no-progress", "running"])
@@ -16,24 +16,6 @@ OWN_WILL = ("finished", "error", "out-of-memory", "time-limit", "cancelled", "no
 
 def work(cost, mtti):
     return pace.interval(cost, mtti, floor=0, ceiling=math.inf)
-
-
-def attempt(cause, hours, machines):
-    return AttemptRecord(
-        attempt=0,
-        job_id="1",
-        restart_count=0,
-        started_at=0.0,
-        ended_at=hours * 3600,
-        seconds=hours * 3600,
-        cause=cause,
-        step_start=0,
-        step_end=0,
-        world_size=machines,
-        nodes=tuple(f"n{i}" for i in range(machines)),
-        instances=(),
-        cost_usd=None,
-    )
 
 
 attempts = st.builds(attempt, causes, st.floats(0, 200), st.integers(1, 8))

@@ -4,26 +4,8 @@ import math
 
 import pytest
 
+from tests.fakes.training import attempt
 from toolkit.training import pace
-from toolkit.training.ledger import AttemptRecord
-
-
-def attempt(cause, hours, machines=1):
-    return AttemptRecord(
-        attempt=0,
-        job_id="1",
-        restart_count=0,
-        started_at=0.0,
-        ended_at=hours * 3600,
-        seconds=hours * 3600,
-        cause=cause,
-        step_start=0,
-        step_end=0,
-        world_size=machines,
-        nodes=tuple(f"n{i}" for i in range(machines)),
-        instances=(),
-        cost_usd=None,
-    )
 
 
 @pytest.mark.parametrize(
