@@ -127,8 +127,6 @@ class Cluster:
         its bundle is not in the bucket.
         """
         bundle, status = self._bundle(), self._boot.status()
-        if self._boot.is_at(bundle.sha):
-            return ()
         has = self._bucket.read(names.bundle(status.bundle)) if status is not None else None
         return different(has or pack({}).data, bundle.data)
 

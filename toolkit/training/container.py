@@ -64,9 +64,10 @@ class Mount:
         return replace(self, held=tuple(word for word, flag in _HELD if flags & flag))
 
 
-def check_pin(bundle: Path, digest: str) -> None:
-    """BundleRefusedError unless umoci unpacked `bundle` from the image of that digest."""
-    if read_json(bundle / "config.json") is None:
+def pinned_config(bundle: Path, digest: str) -> dict[str, Any]:
+    """The bundle's config.json; BundleRefusedError unless umoci unpacked it from that image."""
+    config = read_json(bundle / "config.json")
+    if config is None:
         raise BundleRefusedError(f"{bundle} is no OCI bundle: it has no config.json")
     said = read_json(bundle / "umoci.json") or {}
     walked = (said.get("from_descriptor_path") or {}).get("descriptor_walk") or []
@@ -75,6 +76,7 @@ def check_pin(bundle: Path, digest: str) -> None:
             f"the bundle {bundle} is not of the image that was pinned, or doesn't say (umoci.json);"
             " `umoci unpack --rootless` writes it"
         )
+    return config
 
 
 def job_config(
@@ -123,13 +125,12 @@ def machine_mounts() -> list[Mount]:
 def make(bundle: Path, digest: str, folder: Path, mounts: Iterable[Mount]) -> None:
     """Write FOLDER/config.json, whole or not at all. BundleRefusedError, OSError."""
     bundle = bundle.resolve()
-    check_pin(bundle, digest)
+    config = pinned_config(bundle, digest)
     wanted = [*machine_mounts(), *mounts]
     missing = [mount.source for mount in wanted if not Path(mount.source).exists()]
     if missing:
         raise BundleRefusedError(f"there is nothing to mount at {', '.join(missing)}")
     wanted = [mount.found() for mount in wanted]
-    config = read_json(bundle / "config.json") or {}
     folder.mkdir(parents=True, exist_ok=True)
     made = job_config(config, bundle, wanted, cwd=str(Path.cwd()), uid=os.getuid(), gid=os.getgid())
     write_json(folder / "config.json", made)

@@ -87,22 +87,27 @@ class Ending:
 
     def _settle_earlier(self) -> None:
         """Attempts whose script was ended before it came here are told by what they left."""
-        for record in self._ledger.attempts():
-            told = record.rule or record.cause in (ledger.RUNNING, Cause.FINISHED)
-            if told or record.key == self._attempt.key:
-                continue
-            found = classify(self._left_by(record))
+        untold = [
+            record
+            for record in self._ledger.attempts()
+            if not record.rule
+            and record.cause not in (ledger.RUNNING, Cause.FINISHED)
+            and record.key != self._attempt.key
+        ]
+        log = self._environment.get("TOOLKIT_LOG") or _own_log() if untold else ""
+        text = _end_of(Path(log)) if log else ""
+        for record in untold:
+            found = classify(self._left_by(record, text))
             if found.cause is not Cause.ERROR:
                 rule = f"{found.rule}@{found.version}"
                 self._ledger.amend(replace(record, cause=str(found.cause), rule=rule))
 
-    def _left_by(self, record: AttemptRecord) -> Evidence:
+    def _left_by(self, record: AttemptRecord, log: str) -> Evidence:
         place = self._attempt.run_dir
         stops = (self._attempt.stop_dir / f"{record.key}.json", place / f"stop.{record.key}.json")
         word = verdict.read(place / f"verdict.{record.key}.json")
-        log = self._environment.get("TOOLKIT_LOG") or _own_log()
-        text = _of_attempt(_end_of(Path(log)), record) if log else ""
-        return Evidence(stop=_asked(stops), verdict=_words(word), log=tail(text))
+        own = tail(_of_attempt(log, record))
+        return Evidence(stop=_asked(stops), verdict=_words(word), log=own)
 
     def _evidence(self, code: int, word: Verdict | None, facts: JobFacts) -> Evidence:
         detail = f"\n{word.detail}\n" if word and word.verdict == "failed" else ""
