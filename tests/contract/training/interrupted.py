@@ -7,41 +7,27 @@ Each attempt is a process of its own, forked from this one, which has imported w
 
 import os
 import random
-import runpy
 import signal
 import sys
 import time
 from pathlib import Path
 
-# For the attempts: what the first optimizer step and the first save would import.
-import sklearn.datasets  # noqa: F401
-import torch._dynamo
-import torch.nn.parallel  # noqa: F401
-
-import toolkit.training.session  # noqa: F401
+import forked
+import sklearn.datasets  # noqa: F401  # for the attempts
 
 TIMES = 20
 
 
 def attempt(root: Path, name: str, restart: int) -> int:
-    child = os.fork()
-    if child:
-        return child
-    os.environ |= {
-        "SLURM_JOB_ID": name,
-        "SLURM_RESTART_COUNT": str(restart),
-        "TOOLKIT_RUN_DIR": str(root / name),
-        "TOOLKIT_STOP_DIR": str(root / "stop"),
-    }
-    code = 1
-    try:
-        sys.argv = sys.argv[2:]
-        runpy.run_path(sys.argv[0], run_name="__main__")
-        code = 0
-    except SystemExit as leaving:
-        code = int(leaving.code or 0)
-    finally:
-        os._exit(code)
+    return forked.attempt(
+        sys.argv[2:],
+        {
+            "SLURM_JOB_ID": name,
+            "SLURM_RESTART_COUNT": str(restart),
+            "TOOLKIT_RUN_DIR": str(root / name),
+            "TOOLKIT_STOP_DIR": str(root / "stop"),
+        },
+    )
 
 
 def steps(root: Path, name: str) -> int:

@@ -10,18 +10,13 @@ checkpoint is flipped; then it ends on its own. Job 3 goes from two ranks to one
 
 import importlib
 import os
-import runpy
 import signal
 import socket
 import sys
 import time
 from pathlib import Path
 
-# For the attempts: what the first optimizer step and the first save would import.
-import torch._dynamo
-import torch.nn.parallel  # noqa: F401
-
-import toolkit.training.session  # noqa: F401
+import forked
 
 RANKS = 2
 STOPS = 4
@@ -37,33 +32,21 @@ def start(root: Path, job: str, restart: int, ranks: int = RANKS) -> list[int]:
 
 
 def _fork(root: Path, job: str, restart: int, rank: int, place: dict[str, str]) -> int:
-    child = os.fork()
-    if child:
-        return child
-    os.environ |= {
-        "SLURM_JOB_ID": job,
-        "SLURM_RESTART_COUNT": str(restart),
-        "TOOLKIT_RUN_DIR": str(root / job),
-        "TOOLKIT_STOP_DIR": str(root / "stop"),
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "LOCAL_WORLD_SIZE": place["WORLD_SIZE"],
-        "GROUP_RANK": "0",
-        "TORCHELASTIC_RUN_ID": job,
-        **place,
-    }
-    code = 1
-    try:
-        sys.argv = [sys.argv[2], *sys.argv[4:]]
-        runpy.run_path(sys.argv[0], run_name="__main__")
-        code = 0
-    except SystemExit as leaving:
-        code = int(leaving.code or 0)
-    except BaseException:  # noqa: BLE001  # its end is the child's end
-        sys.excepthook(*sys.exc_info())
-    finally:
-        sys.stdout.flush()
-        os._exit(code)
+    return forked.attempt(
+        [sys.argv[2], *sys.argv[4:]],
+        {
+            "SLURM_JOB_ID": job,
+            "SLURM_RESTART_COUNT": str(restart),
+            "TOOLKIT_RUN_DIR": str(root / job),
+            "TOOLKIT_STOP_DIR": str(root / "stop"),
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "LOCAL_WORLD_SIZE": place["WORLD_SIZE"],
+            "GROUP_RANK": "0",
+            "TORCHELASTIC_RUN_ID": job,
+            **place,
+        },
+    )
 
 
 def end(ranks: list[int], *, kill: bool = False) -> None:
