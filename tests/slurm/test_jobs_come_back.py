@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.slurm.conftest import toolkit
 from tests.slurm.trained import DIGITS, HOME, LONG, TORCHRUN, Trained, submit
 from tests.slurm.waiting import until
 from toolkit.local.machines import factory
 from toolkit.local.machines.layout import Layout
+
+if TYPE_CHECKING:
+    from toolkit.local.machines.nspawn import NspawnDriver
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
 SMOKE = "/shared/jobscripts/smoke.sbatch"
@@ -32,6 +37,12 @@ def write(cluster, name: str, text: str) -> str:
     return path
 
 
+def machine_of(cluster, node: str) -> tuple[NspawnDriver, str]:
+    """What plays the machine behind a node, and the machine's id."""
+    shown = json.loads(cluster.run("scontrol", "show", "node", node, "--json"))["nodes"][0]
+    return factory.nspawn_driver(Layout.from_environment()), shown["instance_id"]
+
+
 @dataclass(frozen=True)
 class Jobs:
     """All at once: each waits for machines, for Slurm's KillWait or for a delay."""
@@ -41,6 +52,7 @@ class Jobs:
     flaky: Trained
     wrong: Trained
     costly: Trained
+    unheard: Trained
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +65,7 @@ def jobs(cluster):
         cancelled=submit(cluster, *ONE, TORCHRUN, DIGITS, *LONG),
         costly=submit(cluster, *ONE, capped, TORCHRUN, DIGITS, *LONG),
         wrong=submit(cluster, *ONE, TORCHRUN, wrong),
+        unheard=submit(cluster, *ONE, TORCHRUN, DIGITS, *LONG),
     )
 
 
@@ -96,6 +109,22 @@ def test_a_cancelled_job_is_killed_in_mlflow_too(cluster, jobs):
     until("MLflow's KILLED", lambda: (jobs.cancelled.run() or {}).get("status") == "KILLED")
 
 
+def test_a_notice_that_a_nodes_agent_misses_is_told_to_its_jobs_by_the_head(cluster, jobs):
+    job = jobs.unheard
+    reached = job.trained(20)
+    node = job.nodes()[0]
+    driver, machine = machine_of(cluster, node)
+    done = driver.execute(machine, ["systemctl", "stop", "slurm-node-agent.service"], timeout=30)
+    assert done.returncode == 0, done.stderr
+    toolkit("local", "interrupt", node, "--notice", "120")
+
+    until("the requeue", lambda: job.shown()["restart_cnt"] == 1)
+    assert "asked to save and stop" in job.shown()["admin_comment"]
+    assert job.attempt(1)["step_start"] >= reached
+    assert job.causes() == ["spot-interruption"]
+    cluster.as_user("scancel", job.number)
+
+
 @pytest.fixture(scope="module")
 def survivor(cluster):
     """Two nodes' training, interrupted by the next tests one after the other."""
@@ -119,9 +148,8 @@ def test_an_urgent_job_takes_the_nodes_of_one_that_saves_and_comes_back(cluster,
 
 def test_a_job_whose_machine_is_struck_dead_without_a_word_comes_back(cluster, survivor):
     survivor.trained(survivor.attempt(1)["step_start"] + 40)
-    node = survivor.nodes()[-1]
-    shown = json.loads(cluster.run("scontrol", "show", "node", node, "--json"))["nodes"][0]
-    factory.nspawn_driver(Layout.from_environment()).stop(shown["instance_id"], grace=0)
+    driver, machine = machine_of(cluster, survivor.nodes()[-1])
+    driver.stop(machine, grace=0)
 
     until("the requeue", lambda: survivor.shown()["restart_cnt"] >= 2)
     assert survivor.ended(300) == {"COMPLETED"}, survivor.output()

@@ -166,9 +166,7 @@ class _HashingDisk(FileSystem):  # type: ignore[misc]  # torch is not analysed
         entry = self._written.pop(Path(path).name)
         Path(path).replace(Path(new_path))
         fsync_directory(Path(new_path).parent)
-        self._written[Path(new_path).name] = FileEntry(
-            Path(new_path).name, entry.size, entry.sha256, entry.blocks
-        )
+        self._written[Path(new_path).name] = replace(entry, name=Path(new_path).name)
 
 
 class _VerifiedDisk(FileSystem):  # type: ignore[misc]  # torch is not analysed

@@ -26,7 +26,7 @@ from toolkit.training.shard import (
 
 MANIFEST = "manifest.json"
 COMMITTED = "COMMITTED"
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def parse(name: str, content: bytes) -> Manifest:
     fields = json.loads(content)
     if (fields["version"], fields.get("block")) != (_VERSION, BLOCK):
         raise Corrupt(f"{name}: {MANIFEST} is of version {fields['version']}, not {_VERSION}")
-    if fields.get("hash", "sha256") != HASH:  # the first manifests name none
+    if fields["hash"] != HASH:
         raise Corrupt(f"{name}: hashed by {fields['hash']}, which this version can't check")
     files = [FileEntry(**{**file, "blocks": tuple(file["blocks"])}) for file in fields["files"]]
     return Manifest(tuple(files), fields["facts"])

@@ -2,9 +2,10 @@
 
     s3://bucket/prefix/step-00000120.000007/{…, manifest.json, COMMITTED}
 
-A file's parts are its blocks, so S3 itself checks each against the hash that was made while
-training wrote it. A key's content never changes (a folder is written once), so parts that are there
-already, of an upload that was cut short, count.
+A file's parts are its blocks. Each is read back and held to the hash that was made while training
+wrote it, and S3 holds what arrives to the SHA-256 of the bytes so checked. A key's content never
+changes (a folder is written once), so parts that are there already, of an upload that was cut
+short, count.
 """
 
 import base64
@@ -89,26 +90,19 @@ class S3Tier:
 
     def _upload(self, folder: Path, entry: FileEntry) -> None:
         key = self._key(folder.name, entry.name)
-        upload, parts = self._begun(key)
+        upload, there = self._begun(key)
 
-        def send(number: int) -> None:
-            answer = self._s3.upload_part(
-                Bucket=self._bucket,
-                Key=key,
-                UploadId=upload,
-                PartNumber=number + 1,
-                Body=read_block(folder, entry, number),
-                ChecksumSHA256=_base64(entry.blocks[number]),
-            )
-            parts[number] = answer["ETag"]
+        def send(number: int) -> dict[str, Any]:
+            content = read_block(folder, entry, number)
+            part = {"PartNumber": number + 1, "ChecksumSHA256": _checksum(content)}
+            tag = there.get(number)
+            if tag is None:
+                place = {"Bucket": self._bucket, "Key": key, "UploadId": upload}
+                tag = self._s3.upload_part(**place, **part, Body=content)["ETag"]
+            return part | {"ETag": tag}
 
-        missing = [number for number in range(len(entry.blocks)) if number not in parts]
         with ThreadPoolExecutor(_AT_ONCE) as senders:
-            list(senders.map(send, missing))
-        told = [
-            {"PartNumber": n + 1, "ETag": parts[n], "ChecksumSHA256": _base64(entry.blocks[n])}
-            for n in range(len(entry.blocks))
-        ]
+            told = list(senders.map(send, range(len(entry.blocks))))
         self._s3.complete_multipart_upload(
             Bucket=self._bucket, Key=key, UploadId=upload, MultipartUpload={"Parts": told}
         )
@@ -140,9 +134,11 @@ class S3Tier:
         return [upload for page in pages for upload in page.get("Uploads", [])]
 
     def _put(self, name: str, file: str, content: bytes) -> None:
-        checksum = _base64(hashlib.sha256(content).hexdigest())
         self._s3.put_object(
-            Bucket=self._bucket, Key=self._key(name, file), Body=content, ChecksumSHA256=checksum
+            Bucket=self._bucket,
+            Key=self._key(name, file),
+            Body=content,
+            ChecksumSHA256=_checksum(content),
         )
 
     def _get(self, name: str, file: str) -> Any:
@@ -175,5 +171,5 @@ def _folder(key: str) -> str:
     return key.split("/")[-2]
 
 
-def _base64(digest: str) -> str:
-    return base64.b64encode(bytes.fromhex(digest)).decode()
+def _checksum(content: bytes) -> str:
+    return base64.b64encode(hashlib.sha256(content).digest()).decode()

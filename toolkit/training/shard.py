@@ -1,12 +1,12 @@
 """A file of a checkpoint: every block hashed as it is written, and checked as it is read.
 
-Hashing by blocks lets a rank check just the part of a file that it needs, lets several cores hash
-one file, and is what S3 computes for the parts of an upload: a hash made while training wrote the
-bytes is the one that the last copy of them is held to. `sha256` of a file is the hash over its
-blocks' hashes; for a file of one block or less, S3's composite checksum without its "-1".
+Hashing by blocks lets a rank check just the part of a file that it needs, and several cores hash
+one file. The hash made while training wrote the bytes is the one that every later copy of them is
+held to. It is XXH3 of 128 bits: it tells damage, at the speed of memory; it is no seal against
+somebody who may write to the folder, and who could write a manifest as well. A file's `digest` is
+the hash over its blocks' hashes.
 """
 
-import hashlib
 import io
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -16,10 +16,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+import xxhash
+
 from toolkit.training.blockwork import Window, threads
 
 BLOCK = 16 << 20  # S3 takes parts of 5 MiB and more, and 10,000 of them: 156 GiB a file
-HASH = "sha256"
+HASH = "xxh3-128"
 _LARGE = 1 << 20
 
 
@@ -33,12 +35,12 @@ class FileEntry:
 
     name: str
     size: int
-    sha256: str
+    digest: str
     blocks: tuple[str, ...]  # of each BLOCK bytes, the last one shorter
 
     @classmethod
     def of(cls, name: str, size: int, digests: Sequence[bytes]) -> Self:
-        total = hashlib.sha256(b"".join(digests)).hexdigest()
+        total = xxhash.xxh3_128(b"".join(digests)).hexdigest()
         return cls(name, size, total, tuple(digest.hex() for digest in digests))
 
     def block_size(self, number: int) -> int:
@@ -117,7 +119,7 @@ class HashingWriter:
         work: list[Future[None]] = []
         while view:
             if self._size % BLOCK == 0:
-                self._blocks.append(hashlib.sha256())
+                self._blocks.append(xxhash.xxh3_128())
             room = BLOCK - self._size % BLOCK
             piece, view = view[:room], view[room:]
             self._size += len(piece)
@@ -231,7 +233,7 @@ class _Blocks:
                 done += got
         except OSError as error:
             raise Corrupt(f"{self._name}: can't be read: {error.strerror}") from error
-        if hashlib.sha256(block[:done]).hexdigest() != self._entry.blocks[number]:
+        if xxhash.xxh3_128(block[:done]).hexdigest() != self._entry.blocks[number]:
             raise Corrupt(f"{self._name}: content differs from what was written")
 
 

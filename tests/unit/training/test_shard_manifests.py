@@ -1,4 +1,4 @@
-"""A manifest says by what it was hashed, and those that say nothing are of the first."""
+"""A manifest says by what it was hashed, and none that can't be checked is believed."""
 
 import json
 
@@ -19,18 +19,19 @@ def written(tmp_path):
 
 def restate(folder, **changes):
     fields = json.loads((folder / manifest.MANIFEST).read_bytes()) | changes
-    content = json.dumps({name: value for name, value in fields.items() if value}).encode()
+    content = json.dumps(fields).encode()
     (folder / manifest.MANIFEST).write_bytes(content)
     manifest.seal(folder, content)
 
 
 def test_the_hash_is_named(written):
-    assert json.loads((written / manifest.MANIFEST).read_bytes())["hash"] == "sha256"
+    assert json.loads((written / manifest.MANIFEST).read_bytes())["hash"] == "xxh3-128"
 
 
-def test_a_manifest_of_before_hashes_were_named_is_read(written):
-    restate(written, hash=None)
-    assert manifest.verify(written).facts == {"step": 1}
+def test_one_of_another_version_is_refused(written):
+    restate(written, version=2, hash="sha256")
+    with pytest.raises(shard.Corrupt, match="is of version 2, not 3"):
+        manifest.read(written)
 
 
 def test_one_hashed_by_what_this_version_can_not_check_is_refused(written):
