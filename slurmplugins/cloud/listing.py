@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from xml.etree import ElementTree as ET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    _Tags = list[dict[str, str]]
 
 EVENT: Final = "before-parse.ec2.DescribeInstances"
 
@@ -21,8 +23,11 @@ _ROOT: Final = b"DescribeInstancesResponse"
 _NOTHING: Final = b"<%b/>" % _ROOT
 """What botocore is left to parse."""
 
-_BULKY: Final = (b"networkInterfaceSet", b"blockDeviceMapping")
-"""Half of the answer, and nothing of it is read. Neither has another of its name in it."""
+_BULKY: Final = (b"networkInterfaceSet", b"blockDeviceMapping", b"metadataOptions", b"groupSet")
+"""Half of the answer, and nothing of it is read. None has another of its name in it."""
+
+_TAGS: Final = b"tagSet"
+"""A third of it. All machines of one launch have the same, so each is parsed once."""
 
 READ: Final = frozenset(
     {
@@ -64,6 +69,8 @@ def read(body: bytes) -> dict[str, Any]:
     """The answer, as botocore would shape it, with the fields of READ alone."""
     for bulky in _BULKY:
         body = _without(body, bulky)
+    body, tag_sets = _apart(body, _TAGS)
+    tags = [_tags(item) for item in tag_sets]
     # Without its namespace an element's name is its tag, at no price for each of a million.
     body = body.replace(b"<%b xmlns=" % _ROOT, b"<%b ns=" % _ROOT, 1)
     root = ET.fromstring(body)  # noqa: S314 - EC2's own answer, over TLS; expat bounds entities
@@ -74,7 +81,7 @@ def read(body: bytes) -> dict[str, Any]:
         if child.tag == "nextToken" and child.text:
             answer["NextToken"] = child.text
         elif child.tag == "reservationSet":
-            answer["Reservations"] = [_reservation(item) for item in child]
+            answer["Reservations"] = [_reservation(item, tags) for item in child]
     return answer
 
 
@@ -84,18 +91,32 @@ def _without(body: bytes, name: bytes) -> bytes:
     return b"".join([first, *(part.partition(b"</%b>" % name)[2] for part in rest)])
 
 
-def _reservation(element: ET.Element) -> dict[str, Any]:
+def _apart(body: bytes, name: bytes) -> tuple[bytes, list[bytes]]:
+    """The text with a number in each of these elements, and what had stood there, by number."""
+    first, *rest = body.split(b"<%b>" % name)
+    numbers: dict[bytes, int] = {}
+    parts = [first]
+    for part in rest:
+        inner, _, after = part.partition(b"</%b>" % name)
+        number = numbers.setdefault(inner, len(numbers))
+        parts.append(b"<%b>%d</%b>%b" % (name, number, name, after))
+    return b"".join(parts), list(numbers)
+
+
+def _reservation(element: ET.Element, tags: Sequence[_Tags]) -> dict[str, Any]:
     found = element.find("instancesSet")
-    return {"Instances": [] if found is None else [_instance(item) for item in found]}
+    return {"Instances": [] if found is None else [_instance(item, tags) for item in found]}
 
 
-def _instance(element: ET.Element) -> dict[str, Any]:
-    children = {child.tag: child for child in element}
+def _instance(element: ET.Element, tags: Sequence[_Tags]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for tag, name, reader in _FIELDS:
-        child = children.get(tag)
-        if child is not None and (value := reader(child)) is not None:
-            found[name] = value
+    for child in element:
+        if (field := _FIELDS.get(child.tag)) is not None:
+            name, reader = field
+            if (value := reader(child)) is not None:
+                found[name] = value
+    if "Tags" in found:
+        found["Tags"] = tags[int(found["Tags"])]
     return found
 
 
@@ -111,7 +132,8 @@ def _time(element: ET.Element) -> datetime:
     return datetime.fromisoformat(element.text or "")
 
 
-def _tags(element: ET.Element) -> list[dict[str, str]]:
+def _tags(inner: bytes) -> _Tags:
+    element = ET.fromstring(b"<tagSet>%b</tagSet>" % inner)  # noqa: S314 - as above
     return [
         {"Key": item.findtext("key", ""), "Value": item.findtext("value", "")} for item in element
     ]
@@ -127,16 +149,16 @@ def _inner(name: str, key: str) -> Callable[[ET.Element], dict[str, str]]:
     return reader
 
 
-_FIELDS: Final[tuple[tuple[str, str, Callable[[ET.Element], Any]], ...]] = (
-    ("amiLaunchIndex", "AmiLaunchIndex", _number),
-    ("instanceId", "InstanceId", _text),
-    ("instanceLifecycle", "InstanceLifecycle", _text),
-    ("instanceState", "State", _inner("name", "Name")),
-    ("instanceType", "InstanceType", _text),
-    ("launchTime", "LaunchTime", _time),
-    ("placement", "Placement", _inner("availabilityZone", "AvailabilityZone")),
-    ("privateIpAddress", "PrivateIpAddress", _text),
-    ("reason", "StateTransitionReason", _text),
-    ("stateReason", "StateReason", _inner("code", "Code")),
-    ("tagSet", "Tags", _tags),
-)
+_FIELDS: Final[dict[str, tuple[str, Callable[[ET.Element], Any]]]] = {
+    "amiLaunchIndex": ("AmiLaunchIndex", _number),
+    "instanceId": ("InstanceId", _text),
+    "instanceLifecycle": ("InstanceLifecycle", _text),
+    "instanceState": ("State", _inner("name", "Name")),
+    "instanceType": ("InstanceType", _text),
+    "launchTime": ("LaunchTime", _time),
+    "placement": ("Placement", _inner("availabilityZone", "AvailabilityZone")),
+    "privateIpAddress": ("PrivateIpAddress", _text),
+    "reason": ("StateTransitionReason", _text),
+    "stateReason": ("StateReason", _inner("code", "Code")),
+    "tagSet": ("Tags", _text),  # the number of what `_apart` took out
+}

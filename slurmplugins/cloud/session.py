@@ -1,4 +1,4 @@
-"""boto3, loaded when a client is first needed: how clients are made, and what their errors mean."""
+"""botocore, loaded when a client is first needed: how clients are made, what their errors mean."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from slurmplugins.errors import CloudError
 
 
 def client(service: str, region: str, endpoint_url: str | None) -> Any:
-    """A boto3 client with the default credential chain and bounds on how long it may wait."""
+    """A client with the default credential chain and bounds on how long it may wait."""
     from botocore.config import Config
 
     config = Config(
@@ -22,7 +22,7 @@ def client(service: str, region: str, endpoint_url: str | None) -> Any:
         # The compute node has no reason to look for a profile or a proxy in a user's home.
         s3={"addressing_style": "path"} if endpoint_url else {},
     )
-    found = _session(service, region).client(service, endpoint_url=endpoint_url, config=config)
+    found = _session(service).create_client(service, endpoint_url=endpoint_url, config=config)
     if service == "ec2":
         from slurmplugins.cloud import listing
 
@@ -30,11 +30,11 @@ def client(service: str, region: str, endpoint_url: str | None) -> Any:
     return found
 
 
-def _session(service: str, region: str) -> Any:
+def _session(service: str) -> Any:
     """A session for one service. Left alone, botocore looks into the directories of all 400 that it
-    knows before it loads one: a fifth of what a client takes.
+    knows before it loads one: a fifth of what a client takes. boto3's own session adds resources
+    and transfers, which nothing here uses, and takes a tenth more.
     """
-    import boto3
     import botocore.session
     from botocore.loaders import Loader
 
@@ -44,7 +44,7 @@ def _session(service: str, region: str) -> Any:
 
     core = botocore.session.get_session()
     core.register_component("data_loader", OneService())
-    return boto3.session.Session(region_name=region, botocore_session=core)
+    return core
 
 
 def translate(error: Exception) -> Exception:

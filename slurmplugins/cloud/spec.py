@@ -13,6 +13,7 @@ from slurmplugins.model import Instance, InstanceState, Lifecycle, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
     from slurmplugins.model import LaunchRequest
     from slurmplugins.names import NodeName
@@ -241,10 +242,8 @@ def _impaired_since(item: Mapping[str, Any]) -> float | None:
     return min((moment for moment in since if moment), default=0.0) if bad else None
 
 
-def _epoch(value: object) -> float:
-    from datetime import datetime
-
-    return value.timestamp() if isinstance(value, datetime) else 0.0
+def _epoch(moment: datetime | None) -> float:
+    return 0.0 if moment is None else moment.timestamp()
 
 
 def _ended_at(described: Mapping[str, Any]) -> float | None:

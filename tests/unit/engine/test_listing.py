@@ -101,6 +101,8 @@ def test_what_becomes_an_instance_is_made_of_fields_that_are_read():
         b"<",
         BODY.replace(b"2026-11-21T10:00:00.000Z", b"soon"),
         BODY.replace(b"DescribeInstancesResponse", b"Response"),
+        BODY.replace(b"</tagSet>", b""),
+        BODY.replace(b"<key>empty", b"<key>empty</tagSet>"),
         BODY.replace(
             b"<DescribeInstancesResponse xmlns", b'<DescribeInstancesResponse a="b" xmlns'
         ),
@@ -131,3 +133,41 @@ def test_a_tag_that_spells_an_element_is_only_a_tag():
     found = listing.read(BODY.replace(b"gpu-[001-002]", value))
     tags = found["Reservations"][0]["Instances"][0]["Tags"]
     assert tags[1]["Value"] == "<networkInterfaceSet></instancesSet>"
+
+
+def machine(number: int, tags: str) -> str:
+    return f"""
+      <item>
+        <instanceId>i-{number}</instanceId>
+        {tags}
+      </item>"""
+
+
+def tag_set(value: str) -> str:
+    return f"""<tagSet>
+          <item>
+            <key>toolkit:pool</key>
+            <value>{value}</value>
+          </item>
+        </tagSet>"""
+
+
+def test_every_machine_has_its_own_tags_whoever_else_has_the_same():
+    wanted = ["gpu", "farm", None, "gpu", "\N{GREEK SMALL LETTER PI}", None, "farm"]
+    machines = [
+        machine(number, "<tagSet/>" if value is None else tag_set(value))
+        for number, value in enumerate(wanted)
+    ]
+    text = "".join(
+        [
+            '<DescribeInstancesResponse xmlns="x"><reservationSet><item><instancesSet>',
+            *machines,
+            "</instancesSet></item></reservationSet></DescribeInstancesResponse>",
+        ]
+    )
+    (reservation,) = listing.read(text.encode())["Reservations"]
+    found = {item["InstanceId"]: item.get("Tags") for item in reservation["Instances"]}
+    assert found == {
+        f"i-{number}": None if value is None else [{"Key": "toolkit:pool", "Value": value}]
+        for number, value in enumerate(wanted)
+    }
