@@ -1,10 +1,13 @@
-"""The jobscripts that train nothing, as bash runs them; srun, scontrol and Jupyter are played."""
+"""The jobscripts that train nothing, as bash runs them; srun and scontrol are played."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -15,12 +18,9 @@ SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do shift; done
 SLURM_NODEID=0 exec "$@"
 """
-# Ends in order on SIGTERM, as Jupyter does; without one it goes on for as long as it is told.
-JUPYTER = """#!/bin/bash
-echo "jupyter $*"
-[[ -n $JUPYTER_TOKEN ]] && echo has a token
-trap 'echo ended in order; exit 0' TERM
-for ((turn = 0; turn < ${LIVES:-600}; turn++)); do sleep 0.1 & wait $!; done
+# The real one. It refuses root, which runs these tests and no notebook.
+JUPYTER = f"""#!/bin/bash
+exec {Path(sys.executable).parent}/jupyter-server --allow-root "$@"
 """
 PYTHON = """#!/bin/bash
 echo "python $*"
@@ -54,67 +54,94 @@ def start(node, script, *arguments, **more):
         "SLURM_JOB_NUM_NODES": "1",
         "SLURMD_NODENAME": "gpu-001",
         "USER": "ada",
+        "HOME": str(node),
         **more,
     }
-    return subprocess.Popen(
-        ["bash", str(REPO / "jobscripts" / script), *arguments],
-        env=environment,
-        cwd=node,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    with (node / "job.log").open("w") as log:
+        return subprocess.Popen(
+            ["bash", str(REPO / "jobscripts" / script), *arguments],
+            env=environment,
+            cwd=node,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
 
 
-def output(process, code):
-    said, _ = process.communicate(timeout=60)
-    assert process.returncode == code, said
-    return said
+def ended(node, process, code):
+    """Wait for the job; what it said."""
+    assert process.wait(timeout=100) == code, (node / "job.log").read_text()
+    return (node / "job.log").read_text()
 
 
-def running(node, process):
-    deadline = time.monotonic() + 30
-    while not (node / "runs" / "12" / "token").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.3)
-    assert process.poll() is None
+def address(said):
+    """Where the notebook says it is."""
+    return re.search(r"the notebook is at (\S+);", said).group(1)
+
+
+def status(node, token):
+    """The HTTP status of a question to the node's notebook; None while nobody answers."""
+    log = node / "job.log"
+    try:
+        request = urllib.request.Request(
+            f"http://{address(log.read_text())}/api/status",
+            headers={"Authorization": f"token {token}"},
+        )
+        with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310  # http, to this machine
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+    except (AttributeError, OSError):
+        return None
+
+
+def answering(node, process):
+    """Wait for the notebook; its token."""
+    token, deadline = node / "runs" / "12" / "token", time.monotonic() + 30
+    while time.monotonic() < deadline and process.poll() is None:
+        if token.exists() and status(node, token.read_text()) == 200:
+            return token.read_text()
+        time.sleep(0.1)
+    raise AssertionError((node / "job.log").read_text())
 
 
 @pytest.fixture
 def notebook(node):
-    _program(node / "env" / "bin" / "jupyter-lab", JUPYTER)
+    _program(node / "env" / "bin" / "jupyter-server", JUPYTER)
     (node / "env" / "bin" / "python").symlink_to(sys.executable)
     return node
 
 
 def test_an_idle_notebook_ends_itself_and_its_job(notebook):
-    said = output(start(notebook, "interactive.sbatch", LIVES="3", TOOLKIT_IDLE_MINUTES="10"), 0)
-    assert "--ServerApp.shutdown_no_activity_timeout=600" in said
-    assert "has a token" in said
-    token = (notebook / "runs" / "12" / "token").read_text()
-    assert token not in said
+    process = start(notebook, "interactive.sbatch", TOOLKIT_IDLE_MINUTES="1")
+    token = answering(notebook, process)
+    assert status(notebook, "another") == 403
     assert (notebook / "runs" / "12" / "token").stat().st_mode & 0o077 == 0
+    said = ended(notebook, process, 0)
+    assert "No kernels for 60 seconds; shutting down" in said
+    assert token not in said
 
 
 def test_a_notebook_whose_machine_is_taken_comes_back(notebook):
     process = start(notebook, "interactive.sbatch")
-    running(notebook, process)
+    token = answering(notebook, process)
     (notebook / "stop" / "12.0.json").write_text('{"cause": "spot-interruption"}')
-    assert "ended in order" in output(process, 85)
+    assert "comes back on another" in ended(notebook, process, 85)
+    assert status(notebook, token) is None
 
 
 @pytest.mark.parametrize(("left", "code"), [(60, 0), (9999, 85)])
 def test_a_notebook_ends_at_its_time_limit_and_comes_back_from_preemption(notebook, left, code):
     ends = str(int(time.time()) + left)
     process = start(notebook, "interactive.sbatch", SLURM_JOB_END_TIME=ends)
-    running(notebook, process)
+    token = answering(notebook, process)
     process.send_signal(signal.SIGUSR1)
-    assert "ended in order" in output(process, code)
+    ended(notebook, process, code)
+    assert status(notebook, token) is None
 
 
 def test_without_jupyter_the_job_says_what_to_install(node):
     (node / "env" / "bin" / "python").symlink_to(sys.executable)
-    said = output(start(node, "interactive.sbatch"), 93)
+    said = ended(node, start(node, "interactive.sbatch"), 93)
     assert "no Jupyter in the Python environment" in said
     assert "add jupyterlab to training.requirements" in said
 
@@ -123,18 +150,18 @@ def test_without_jupyter_the_job_says_what_to_install(node):
 def test_a_warm_up_asks_for_the_datasets_and_ends_with_its_code(node, code):
     _program(node / "env" / "bin" / "python", PYTHON)
     played = {"WARM_CODE": str(code), "TOOLKIT_DATA_PYTHON": str(node / "env" / "bin" / "python")}
-    said = output(start(node, "data-warmup.sbatch", "a b", "c", **played), code)
+    said = ended(node, start(node, "data-warmup.sbatch", "a b", "c", **played), code)
     assert "python -m toolkit.training.datasets warm a b c" in said
 
 
 def test_a_warm_up_of_nothing_is_refused(node):
-    assert "no dataset" in output(start(node, "data-warmup.sbatch"), 93)
+    assert "no dataset" in ended(node, start(node, "data-warmup.sbatch"), 93)
 
 
 def test_the_smoke_job_has_the_ranks_meet(node):
     for name in ("python", "torchrun"):
         (node / "env" / "bin" / name).symlink_to(Path(sys.executable).parent / name)
-    said = output(start(node, "smoke.sbatch", SLURM_GPUS_ON_NODE="2"), 0)
+    said = ended(node, start(node, "smoke.sbatch", SLURM_GPUS_ON_NODE="2"), 0)
     assert "node gpu-001" in said
     assert "rank 1 on gpu-001: GPU pretended" in said
     assert "[toolkit] 2 ranks: everything works" in said
