@@ -10,21 +10,19 @@ import json
 import statistics
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
+from tests.slurm.conftest import Cluster
+from tests.slurm.trained import DIGITS, HOME, LONG, TORCHRUN, Trained, submit
+from tests.slurm.waiting import until
 from toolkit.commands.local_options import control
 from toolkit.config import load
 from toolkit.deploy.head import Head
 from toolkit.deploy.session import Clients
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-T = TypeVar("T")
-USER = "ada"
-HOME = f"/shared/home/{USER}"
-SCRIPTS = ("/shared/jobscripts/torchrun.sbatch", "/shared/jobscripts/digits/train.py")
 STEPS_FIRST = 60
 NOTICE = 120.0
 PATIENCE = 240.0
@@ -45,8 +43,8 @@ class Comeback:
 def measure(config: Path, repeats: int = REPEATS) -> list[Comeback]:
     """Interrupt that many jobs of two nodes, one after the other."""
     found = load(config)
-    head = Head(Clients(found), found)
-    return [_once(head) for _ in range(repeats)]
+    cluster = Cluster(config, Head(Clients(found), found))
+    return [_once(cluster) for _ in range(repeats)]
 
 
 def medians(runs: list[Comeback]) -> dict[str, float]:
@@ -57,59 +55,45 @@ def medians(runs: list[Comeback]) -> dict[str, float]:
     }
 
 
-def _once(head: Head) -> Comeback:
-    submit = ("sbatch", "--parsable", f"--chdir={HOME}", *SCRIPTS, "--epochs", "400")
-    job = head.run(("runuser", "-u", USER, "--", *submit)).strip()
+def _once(cluster: Cluster) -> Comeback:
+    job = submit(cluster, TORCHRUN, DIGITS, *LONG)
     try:
-        _until(lambda: len(_lines(head, job, "steps.jsonl")) >= STEPS_FIRST)
+        job.trained(STEPS_FIRST)
         noticed = time.time()
-        control(None).post("interrupt", {"target": _last_node(head, job), "notice": NOTICE})
-        _until(lambda: any(step.get("attempt") == 1 for step in _lines(head, job, "steps.jsonl")))
-        return _figures(head, job, noticed)
+        control(None).post("interrupt", {"target": job.nodes()[-1], "notice": NOTICE})
+        until("a step of the next attempt", lambda: _first_step(job), PATIENCE)
+        return _figures(job, noticed)
     finally:
-        head.run(("scancel", job))
+        cluster.run("scancel", job.number)
 
 
-def _figures(head: Head, job: str, noticed: float) -> Comeback:
-    request = json.loads(head.run(("cat", f"/shared/.toolkit/stop/{job}.0.json")))
-    rows = _accounting(head, job)
-    steps = _lines(head, job, "steps.jsonl")
-    again = next(step["at"] for step in steps if step.get("attempt") == 1 and "samples" in step)
-    find = ("find", f"{HOME}/runs/{job}/checkpoints", "-name", "COMMITTED", "-printf", "%T@\n")
-    saves = [float(line) for line in head.run(find).split()]
+def _first_step(job: Trained) -> float | None:
+    """When the second attempt logged its first step."""
+    done = (step["at"] for step in job.log() if step.get("attempt") == 1 and "samples" in step)
+    return next(done, None)
+
+
+def _figures(job: Trained, noticed: float) -> Comeback:
+    cluster = job.cluster
+    request = json.loads(cluster.run("cat", f"/shared/.toolkit/stop/{job.number}.0.json"))
+    rows = _accounting(cluster, job.number)
+    again = _first_step(job)
+    assert again is not None
+    folder = f"{HOME}/runs/{job.number}/checkpoints"
+    saves = cluster.run("find", folder, "-name", "COMMITTED", "-printf", "%T@\n").split()
     return Comeback(
         asked=request["at"] - noticed,
-        saved=max(at for at in saves if at < again) - noticed,
+        saved=max(at for at in map(float, saves) if at < again) - noticed,
         ended=rows[0][1] - noticed,
         dead=rows[1][0] - rows[0][1],
         trains=again - noticed,
     )
 
 
-def _accounting(head: Head, job: str) -> list[tuple[float, float]]:
+def _accounting(cluster: Cluster, job: str) -> list[tuple[float, float]]:
     """When each attempt started and ended; an end that isn't there yet is infinite."""
     columns = ("--duplicates", "--allocations", "--parsable2", "--noheader", "--format=Start,End")
-    text = head.run(("env", "SLURM_TIME_FORMAT=%s", "sacct", *columns, f"--jobs={job}"))
+    text = cluster.run("env", "SLURM_TIME_FORMAT=%s", "sacct", *columns, f"--jobs={job}")
     rows = [line.split("|") for line in text.splitlines()]
     ends = [(float(row[0]), float(row[1]) if row[1].isdigit() else float("inf")) for row in rows]
     return sorted(ends)
-
-
-def _last_node(head: Head, job: str) -> str:
-    nodes = json.loads(head.run(("scontrol", "show", "job", job, "--json")))["jobs"][0]["nodes"]
-    return head.run(("scontrol", "show", "hostnames", nodes)).split()[-1]
-
-
-def _lines(head: Head, job: str, name: str) -> list[dict[str, Any]]:
-    path = f"{HOME}/runs/{job}/{name}"
-    text = head.run(("sh", "-c", 'cat -- "$1" 2>/dev/null || true', "cat", path))
-    return [json.loads(line) for line in text.split("\n")[:-1]]
-
-
-def _until(condition: Callable[[], T]) -> T:
-    deadline = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        if time.monotonic() > deadline:
-            raise SystemExit(f"not within {PATIENCE:.0f} s; `toolkit status` says what is wrong")
-        time.sleep(0.5)
-    return found

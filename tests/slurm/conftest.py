@@ -61,6 +61,11 @@ class Cluster:
         """Run argv on the head node as a researcher."""
         return self.run("runuser", "-u", "ada", "--", *argv)
 
+    def write(self, path: str, text: str) -> str:
+        """Write a researcher's file; its path."""
+        self.as_user("sh", "-c", 'printf %s "$2" > "$1"', "sh", path, text)
+        return path
+
     def toolkit(self, command: str, *argv: str) -> subprocess.CompletedProcess[str]:
         """Run a command of the CLI, or one of a group, on this cluster."""
         words = (command,) if command not in GROUPS else (command, argv[0])

@@ -7,31 +7,24 @@ slurmctld that restarts while they start, and a quarter of the machines taken ba
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from slurmplugins import names, tags
 from slurmplugins.cloud import spec
+from tests.slurm.conftest import toolkit
 from tests.slurm.waiting import until
 from toolkit.config import load
 from toolkit.deploy.session import Clients
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
-TOOLKIT = str(Path(sys.executable).parent / "toolkit")
 SIZES = (6, 4, 2, 1, 1, 1, 1, 1, 1, 1, 1)  # nodes of each job: twenty together
 GATE = "/shared/home/ada/gate"  # the jobs work until it is there, however slow the machine is
 WORK = f"until [[ -e {GATE} ]]; do sleep 1; done"
 SPOT_LEFT = 13  # of twenty; the rest must be had elsewhere in the same resume
 NOTICE = 12.0  # seconds; EC2 gives 120, but nothing here watches for the notice
 LIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
-
-
-def local(*argv: str) -> None:
-    subprocess.run([TOOLKIT, "local", *argv], check=True, timeout=60, capture_output=True)
 
 
 def machines(cluster, *states: str) -> list[dict]:
@@ -72,9 +65,9 @@ def one_machine_each(found: list[dict]) -> None:
 
 @pytest.fixture
 def spot_runs_out(cluster):
-    local("exhaust", "spot", "--free", str(SPOT_LEFT))
+    toolkit("local", "exhaust", "spot", "--free", str(SPOT_LEFT))
     yield
-    local("exhaust", "--restore")
+    toolkit("local", "exhaust", "--restore")
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +115,7 @@ def test_a_quarter_of_the_machines_is_taken_and_every_job_ends_well(cluster, bur
         if nodes & {str(node) for node in names.expand(job["nodes"])}
     ]
     for item in taken:
-        local("interrupt", item["InstanceId"], "--notice", str(NOTICE))
+        toolkit("local", "interrupt", item["InstanceId"], "--notice", str(NOTICE))
 
     def came_back() -> bool:
         one_machine_each(machines(cluster, *LIVE))

@@ -47,7 +47,7 @@ def pinned(cluster):
 
 
 def test_ranks_train_inside_the_pinned_image_and_its_digest_is_recorded(cluster, pinned):
-    cluster.as_user("sh", "-c", 'printf %s "$2" > "$1"', "sh", f"{HOME}/inside.py", INSIDE)
+    cluster.write(f"{HOME}/inside.py", INSIDE)
     wanted = f"--export=ALL,TOOLKIT_CONTAINER={pinned}"
     mounts = ("env", f"TOOLKIT_MOUNTS={MOUNTS}")
     job = submit(cluster, wanted, TORCHRUN, f"{HOME}/inside.py", before=mounts)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
+from tests.slurm.conftest import toolkit
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
-TOOLKIT = str(Path(sys.executable).parent / "toolkit")
 SCRIPT = "/shared/jobscripts/sweep/train.py"
 SWEEP = "taken"
 TRIALS = 24
@@ -38,12 +35,7 @@ def test_every_trial_of_an_interrupted_sweep_ends_once(cluster):
         nodes = until("a running trial", lambda: set(tasks(cluster, "RUNNING")) - taken)
         node = min(nodes)
         time.sleep(BETWEEN)  # so that it is in the middle of something
-        subprocess.run(
-            [TOOLKIT, "local", "interrupt", node, "--notice", str(notice)],
-            check=True,
-            timeout=60,
-            capture_output=True,
-        )
+        toolkit("local", "interrupt", node, "--notice", str(notice))
         taken.add(node)
     until("the sweep's end", lambda: not tasks(cluster), 600)
 

@@ -31,12 +31,6 @@ WRONG = "raise ValueError('a mistake in the script')"
 ONE = ("--nodes=1",)
 
 
-def write(cluster, name: str, text: str) -> str:
-    path = f"{HOME}/{name}"
-    cluster.as_user("sh", "-c", 'printf %s "$2" > "$1"', "sh", path, text)
-    return path
-
-
 def machine_of(cluster, node: str) -> tuple[NspawnDriver, str]:
     """What plays the machine behind a node, and the machine's id."""
     shown = json.loads(cluster.run("scontrol", "show", "node", node, "--json"))["nodes"][0]
@@ -57,7 +51,8 @@ class Jobs:
 
 @pytest.fixture(scope="module")
 def jobs(cluster):
-    flaky, wrong = write(cluster, "flaky.py", FLAKY), write(cluster, "wrong.py", WRONG)
+    flaky = cluster.write(f"{HOME}/flaky.py", FLAKY)
+    wrong = cluster.write(f"{HOME}/wrong.py", WRONG)
     capped = "--export=ALL,TOOLKIT_MAX_USD=0.000001"
     return Jobs(
         smoke=submit(cluster, "--nodes=4", "--gpus-per-node=1", SMOKE),

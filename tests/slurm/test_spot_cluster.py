@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 
+from tests.slurm.conftest import TOOLKIT, toolkit
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
-TOOLKIT = str(Path(sys.executable).parent / "toolkit")
 SMOKE = "/shared/jobscripts/smoke.sbatch"
 PLAYBOOK = ["ansible-playbook", "-i", "inventory.yml", "-e", "@../rendered/vars.json"]
 
@@ -51,7 +49,7 @@ def test_live_cluster_is_what_verify_asserts(cluster):
 def test_impossible_request_is_refused_with_a_reason(cluster):
     done = subprocess.run(
         [
-            *(TOOLKIT, "run", "--config", str(cluster.config), "--"),
+            *(str(TOOLKIT), "run", "--config", str(cluster.config), "--"),
             *("runuser", "-u", "ada", "--", "sbatch", "--gpus-per-node=64", SMOKE),
         ],
         capture_output=True,
@@ -96,7 +94,7 @@ def test_report_sums_to_the_instances_exactly(cluster):
 
 
 def test_nodes_without_capacity_come_back_with_ec2s_own_word(cluster):
-    subprocess.run([TOOLKIT, "local", "exhaust", "g5.xlarge"], check=True, timeout=60)
+    toolkit("local", "exhaust", "g5.xlarge")
     try:
         job = submit(cluster, SMOKE)
         comment = until(
@@ -105,29 +103,25 @@ def test_nodes_without_capacity_come_back_with_ec2s_own_word(cluster):
         )
         assert "InsufficientInstanceCapacity" in comment
     finally:
-        subprocess.run([TOOLKIT, "local", "exhaust", "--restore"], check=True, timeout=60)
+        toolkit("local", "exhaust", "--restore")
     cluster.run("scancel", job)
 
 
 def test_a_job_that_the_quota_forbids_is_held_and_runs_when_released(cluster):
     """Asking EC2 again would not help: a person has to, and is told why."""
-    subprocess.run(
-        [TOOLKIT, "local", "throttle", "RunInstances", "--code", "VcpuLimitExceeded"],
-        check=True,
-        timeout=60,
-    )
+    toolkit("local", "throttle", "RunInstances", "--code", "VcpuLimitExceeded")
     try:
         job = submit(cluster, SMOKE)
         until("EC2's answer", lambda: "VcpuLimitExceeded" in cluster.job(job)["admin_comment"])
         until("the hold", lambda: cluster.job(job)["hold"])
         assert "scontrol release" in cluster.toolkit("why", job).stdout
     finally:
-        subprocess.run([TOOLKIT, "local", "throttle", "--clear"], check=True, timeout=60)
+        toolkit("local", "throttle", "--clear")
     cluster.run("scontrol", "release", job)
     until("the job's end", lambda: cluster.job(job)["job_state"] == ["COMPLETED"])
 
 
 def test_destroy_and_down_leave_the_host_as_it_was(cluster, before, traces):
     cluster.toolkit("destroy", "--yes")
-    subprocess.run([TOOLKIT, "local", "down"], check=True, timeout=120)
+    toolkit("local", "down")
     assert traces() == before

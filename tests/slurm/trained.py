@@ -34,6 +34,10 @@ class Trained:
     def nodes(self) -> list[str]:
         return self.cluster.run("scontrol", "show", "hostnames", self.shown()["nodes"]).split()
 
+    def log(self) -> list[dict]:
+        """Its steps, as they were logged."""
+        return [json.loads(line) for line in self._lines("steps.jsonl")]
+
     def steps(self) -> int:
         """How many steps its log has."""
         return len(self._lines("steps.jsonl"))
