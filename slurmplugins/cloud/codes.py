@@ -1,10 +1,11 @@
-"""EC2's error codes, each in one class. The only list of codes.
+"""EC2's error codes, each in one class. The only list of codes; EC2 adds some without saying.
 
 Sources: the EC2 API reference's error table, and the lists of aws-parallelcluster and Karpenter.
 """
 
 from __future__ import annotations
 
+import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -64,7 +65,6 @@ _BY_CLASS: Final[tuple[tuple[type[CloudError], tuple[str, ...]], ...]] = (
     (
         Throttled,
         (
-            "Client.RequestLimitExceeded",
             "EC2ThrottledException",
             "RequestLimitExceeded",
             "RequestThrottled",
@@ -158,6 +158,23 @@ CLASSES: Final[Mapping[str, type[CloudError]]] = MappingProxyType(
 )
 
 
+_BY_SHAPE: Final[tuple[tuple[re.Pattern[str], type[CloudError]], ...]] = (
+    (re.compile(r"Insufficient\w*Capacity"), Capacity),
+    (re.compile(r"\w+LimitExceeded|Max\w+Exceeded"), Quota),
+    (re.compile(r"\w+\.NotFound(Exception)?"), NotFound),
+    (re.compile(r"Invalid[\w.]+|\w+\.Malformed"), InvalidRequest),
+)
+"""How EC2 names its errors: what a code means that the table lacks."""
+
+_SIDES: Final = ("Client.", "Server.")
+"""Whose fault it is, which some answers put before a code."""
+
+
 def error(code: str, message: str) -> CloudError:
-    """The error of its class for a code; a code that is new to us is an UnknownCloudError."""
-    return CLASSES.get(code, UnknownCloudError)(message, code=code)
+    """The error of its class for a code; one that is like no other is an UnknownCloudError."""
+    plain = code
+    for side in _SIDES:
+        plain = plain.removeprefix(side)
+    shaped = (kind for shape, kind in _BY_SHAPE if shape.fullmatch(plain))
+    kind = CLASSES.get(plain) or next(shaped, UnknownCloudError)
+    return kind(message, code=code)

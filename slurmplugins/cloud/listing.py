@@ -48,7 +48,7 @@ READ: Final = frozenset(
 
 
 def attach(client: Any) -> None:
-    """Have this boto3 EC2 client read its listings so. Doing it twice is doing it once."""
+    """Have this EC2 client read its listings so. Doing it twice is doing it once."""
     client.meta.events.register(EVENT, _instead, unique_id="toolkit-listing")
 
 
@@ -67,6 +67,8 @@ def _instead(
 
 def read(body: bytes) -> dict[str, Any]:
     """The answer, as botocore would shape it, with the fields of READ alone."""
+    if b"<![CDATA[" in body or b"<!--" in body:  # in those, a value could look like an element
+        raise ValueError("not as EC2 writes it")
     for bulky in _BULKY:
         body = _without(body, bulky)
     body, tag_sets = _apart(body, _TAGS)
@@ -86,7 +88,7 @@ def read(body: bytes) -> dict[str, Any]:
 
 
 def _without(body: bytes, name: bytes) -> bytes:
-    """The text less these elements. A value can't look like one: its < is written as an entity."""
+    """The text less these elements. A value can't look like one: its < is an entity."""
     first, *rest = body.split(b"<%b>" % name)
     return b"".join([first, *(part.partition(b"</%b>" % name)[2] for part in rest)])
 
@@ -116,7 +118,7 @@ def _instance(element: ET.Element, tags: Sequence[_Tags]) -> dict[str, Any]:
             if (value := reader(child)) is not None:
                 found[name] = value
     if "Tags" in found:
-        found["Tags"] = tags[int(found["Tags"])]
+        found["Tags"] = tags[found["Tags"]]
     return found
 
 
@@ -137,6 +139,13 @@ def _tags(inner: bytes) -> _Tags:
     return [
         {"Key": item.findtext("key", ""), "Value": item.findtext("value", "")} for item in element
     ]
+
+
+def _number_of_tags(element: ET.Element) -> int | None:
+    """What `_apart` left. Tags that it did not take out are not as EC2 writes them."""
+    if len(element):
+        raise ValueError("tags that were not taken out")
+    return int(element.text) if element.text else None
 
 
 def _inner(name: str, key: str) -> Callable[[ET.Element], dict[str, str]]:
@@ -160,5 +169,5 @@ _FIELDS: Final[dict[str, tuple[str, Callable[[ET.Element], Any]]]] = {
     "privateIpAddress": ("PrivateIpAddress", _text),
     "reason": ("StateTransitionReason", _text),
     "stateReason": ("StateReason", _inner("code", "Code")),
-    "tagSet": ("Tags", _text),  # the number of what `_apart` took out
+    "tagSet": ("Tags", _number_of_tags),
 }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from slurmplugins.cloud import codes
 from slurmplugins.errors import CloudError
+
+_OF_CREDENTIALS: Final = ("sts", "sso", "sso-oidc")
+"""Services that botocore asks for credentials, where a profile or a web identity says so."""
 
 
 def client(service: str, region: str, endpoint_url: str | None) -> Any:
@@ -40,7 +43,7 @@ def _session(service: str) -> Any:
 
     class OneService(Loader):
         def list_available_services(self, type_name: str) -> list[str]:  # noqa: ARG002 - botocore's
-            return [service]
+            return [service, *_OF_CREDENTIALS]
 
     core = botocore.session.get_session()
     core.register_component("data_loader", OneService())

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 import xxhash
 
+from toolkit.training import digests
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -66,11 +68,11 @@ def unhashed() -> Iterator[None]:
     from toolkit.training import shard
 
     nothing = SimpleNamespace(update=lambda _: None, digest=lambda: b"", hexdigest=lambda: "")
-    shard.xxhash = SimpleNamespace(xxh3_128=lambda _=b"": nothing)
+    shard.digests = SimpleNamespace(new=lambda _, __=b"": nothing, fastest=lambda: "none")
     try:
         yield
     finally:
-        shard.xxhash = xxhash
+        shard.digests = digests
 
 
 class Bench:
@@ -179,11 +181,11 @@ def unhashed_reads() -> Iterator[None]:
             return False
 
     good = SimpleNamespace(digest=lambda: b"", hexdigest=Equal)
-    shard.xxhash = SimpleNamespace(xxh3_128=lambda _: good)
+    shard.digests = SimpleNamespace(new=lambda _, __: good)
     try:
         yield
     finally:
-        shard.xxhash = xxhash
+        shard.digests = digests
 
 
 AGAINST = {

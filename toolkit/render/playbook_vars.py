@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 HOMES = "/shared/home"
 
+OF_TRAINING = ("xxhash>=4.0",)
+"""What toolkit.training needs in every training environment, beside what a cluster asks for."""
+
 
 def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
     """For site.yml and verify.yml, on the head."""
@@ -49,7 +52,11 @@ def _head_only(config: ClusterConfig) -> dict[str, Any]:
     return {
         "toolkit_mlflow_enabled": config.mlflow.enabled,
         "toolkit_training_python": config.training.python,
-        "toolkit_training_requirements": [*config.training.requirements, *_for_data(config)],
+        "toolkit_training_requirements": [
+            *config.training.requirements,
+            *OF_TRAINING,
+            *_for_data(config),
+        ],
     }
 
 

@@ -3,9 +3,11 @@
 Every function is collective.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from toolkit.training.digests import Unreadable
 from toolkit.training.shard import Corrupt
 from toolkit.training.world import World
 
@@ -16,14 +18,25 @@ class CheckpointFailed(Exception):  # noqa: N818  # says what happened
     """A save or load failed on at least one rank; raised on all, with every rank's reason."""
 
 
+class CheckpointUnreadable(CheckpointFailed):
+    """A checkpoint may be good, and can't be told to be here: no older one may take its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """Why a rank failed, as the others are told."""
+
+    text: str
+    unreadable: bool
+
+
 def on_rank_0(world: World, work: Callable[[], T]) -> T:
     """Do it on rank 0; its result, or its failure, is everyone's."""
-    outcome: tuple[Any, str | None] = (None, None)
+    outcome: tuple[Any, _Problem | None] = (None, None)
     if world.rank == 0:
         outcome = _attempt(work)
     result, problem = world.broadcast(outcome)
-    if problem is not None:
-        raise CheckpointFailed(problem)
+    _raise_any([problem])
     return result  # type: ignore[no-any-return]
 
 
@@ -41,16 +54,18 @@ def everywhere_own(world: World, work: Callable[[], T]) -> T:
     return result  # type: ignore[return-value]  # there is one when there is no problem
 
 
-def _attempt(work: Callable[[], T]) -> tuple[T | None, str | None]:
+def _attempt(work: Callable[[], T]) -> tuple[T | None, _Problem | None]:
     # Everything is caught: a rank that raised alone would leave the others waiting for it.
     try:
         return work(), None
     except Exception as error:  # noqa: BLE001  # told to every rank and raised there
-        text = str(error) if isinstance(error, Corrupt) else f"{type(error).__name__}: {error}"
-        return None, text
+        said = isinstance(error, Corrupt | Unreadable)
+        text = str(error) if said else f"{type(error).__name__}: {error}"
+        return None, _Problem(text, isinstance(error, Unreadable))
 
 
-def _raise_any(problems: list[str | None]) -> None:
-    found = sorted({problem for problem in problems if problem is not None})
+def _raise_any(problems: Sequence[_Problem | None]) -> None:
+    found = [problem for problem in problems if problem is not None]
     if found:
-        raise CheckpointFailed("; ".join(found))
+        kind = CheckpointUnreadable if any(item.unreadable for item in found) else CheckpointFailed
+        raise kind("; ".join(sorted({item.text for item in found})))

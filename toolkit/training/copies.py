@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from toolkit.training import manifest
-from toolkit.training.agreement import CheckpointFailed, everywhere, on_rank_0
+from toolkit.training.agreement import CheckpointFailed, everywhere, everywhere_own, on_rank_0
 from toolkit.training.files import fsync_directory, write_atomic
 from toolkit.training.manifest import MANIFEST
 from toolkit.training.tiers import Tier, number
@@ -19,11 +19,14 @@ class Copies:
         self.tiers, self._keep = tuple(tiers), keep
 
     def elsewhere(self) -> set[str]:
-        """What the tiers have, as far as they can be reached: to save, none must be."""
+        """What the tiers have, as far as they can be reached: to save, none must be.
+
+        What was only begun counts: under its name a tier may have other bytes.
+        """
         found: set[str] = set()
         for tier in self.tiers:
             try:
-                found.update(tier.names())
+                found.update(tier.names(), tier.unfinished())
             except Exception:  # noqa: BLE001, S112  # one that is away keeps nothing from being saved
                 continue
         return found
@@ -63,7 +66,7 @@ class Copies:
         if not on_rank_0(world, lambda: folder.name in tier.names()):
             return False
         content = on_rank_0(world, lambda: _clear_for(tier, folder))
-        files = manifest.parse(folder.name, content).files
+        files = everywhere_own(world, lambda: manifest.parse(folder.name, content).files)
         everywhere(world, lambda: tier.fetch(folder.name, files[world.rank :: world.size], folder))
         on_rank_0(world, lambda: _commit(folder, content))
         return True

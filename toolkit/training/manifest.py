@@ -13,10 +13,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from toolkit.training import digests
+from toolkit.training.digests import Unreadable
 from toolkit.training.files import encode, fsync_directory, read_json, write_atomic
 from toolkit.training.shard import (
     BLOCK,
-    HASH,
     Corrupt,
     FileEntry,
     VerifiedReader,
@@ -27,6 +28,7 @@ from toolkit.training.shard import (
 MANIFEST = "manifest.json"
 COMMITTED = "COMMITTED"
 _VERSION = 3
+_OLDER = 2  # every hash SHA-256
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,6 @@ def commit(folder: Path, files: Sequence[FileEntry], facts: Mapping[str, Any]) -
         {
             "version": _VERSION,
             "block": BLOCK,
-            "hash": HASH,
             "files": [asdict(file) for file in files],
             "facts": facts,
         }
@@ -94,14 +95,25 @@ def read(folder: Path) -> Manifest:
 
 
 def parse(name: str, content: bytes) -> Manifest:
-    """The manifest in `content`. Raises Corrupt when another version of the toolkit made it."""
+    """The manifest in `content`. Raises Unreadable when this version can't tell what it says."""
     fields = json.loads(content)
-    if (fields["version"], fields.get("block")) != (_VERSION, BLOCK):
-        raise Corrupt(f"{name}: {MANIFEST} is of version {fields['version']}, not {_VERSION}")
-    if fields["hash"] != HASH:
-        raise Corrupt(f"{name}: hashed by {fields['hash']}, which this version can't check")
-    files = [FileEntry(**{**file, "blocks": tuple(file["blocks"])}) for file in fields["files"]]
-    return Manifest(tuple(files), fields["facts"])
+    version = fields["version"]
+    if version not in (_OLDER, _VERSION) or fields.get("block") != BLOCK:
+        raise Unreadable(f"{name}: {MANIFEST} is of version {version}, not {_VERSION}")
+    files = tuple(map(_entry_of_old if version == _OLDER else _entry, fields["files"]))
+    for hash_ in {file.hash for file in files}:
+        digests.new(hash_)  # before any of it is loaded
+    return Manifest(files, fields["facts"])
+
+
+def _entry(file: dict[str, Any]) -> FileEntry:
+    return FileEntry(**{**file, "blocks": tuple(file["blocks"])})
+
+
+def _entry_of_old(file: dict[str, Any]) -> FileEntry:
+    return FileEntry(
+        file["name"], file["size"], file["sha256"], tuple(file["blocks"]), digests.SHA256
+    )
 
 
 def check_sizes(folder: Path, manifest: Manifest, *, part: int, of: int) -> None:

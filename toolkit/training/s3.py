@@ -3,9 +3,9 @@
     s3://bucket/prefix/step-00000120.000007/{…, manifest.json, COMMITTED}
 
 A file's parts are its blocks. Each is read back and held to the hash that was made while training
-wrote it, and S3 holds what arrives to the SHA-256 of the bytes so checked. A key's content never
-changes (a folder is written once), so parts that are there already, of an upload that was cut
-short, count.
+wrote it, and S3 holds what arrives to the SHA-256 of the bytes so checked. No name is used twice
+(`copies.elsewhere`), so what is there of an upload that was cut short counts; it is compared all
+the same: an object by the digest in its metadata, a part by its SHA-256 where S3 tells it.
 """
 
 import base64
@@ -28,6 +28,7 @@ from toolkit.training.shard import (
 )
 from toolkit.training.tiers import NAME
 
+_DIGEST = "toolkit-digest"  # of an object's metadata
 _AT_ONCE = 4  # parts under way: 64 MiB of memory, and enough to fill most machines' network
 
 
@@ -51,10 +52,10 @@ class S3Tier:
 
     def push(self, folder: Path, entries: Iterable[FileEntry]) -> None:
         for entry in entries:
-            if self._size(folder.name, entry.name) == entry.size:
+            if self._digest(folder.name, entry.name) == entry.digest:
                 continue  # an object appears whole or not at all
             if len(entry.blocks) <= 1:
-                self._put(folder.name, entry.name, read_file(folder, entry))
+                self._put(folder.name, entry.name, read_file(folder, entry), entry.digest)
             else:
                 self._upload(folder, entry)
 
@@ -72,7 +73,7 @@ class S3Tier:
     def fetch(self, name: str, entries: Iterable[FileEntry], folder: Path) -> None:
         for entry in entries:
             body = self._get(name, entry.name)
-            with HashingWriter(folder / entry.name) as writer:
+            with HashingWriter(folder / entry.name, entry.hash) as writer:
                 while block := body.read(BLOCK):
                     writer.write(block)
             if writer.entry() != entry:
@@ -90,16 +91,16 @@ class S3Tier:
 
     def _upload(self, folder: Path, entry: FileEntry) -> None:
         key = self._key(folder.name, entry.name)
-        upload, there = self._begun(key)
+        upload, there = self._begun(key, entry.digest)
 
         def send(number: int) -> dict[str, Any]:
             content = read_block(folder, entry, number)
             part = {"PartNumber": number + 1, "ChecksumSHA256": _checksum(content)}
-            tag = there.get(number)
-            if tag is None:
+            done = there.get(number)
+            if done is None or (part | done)["ChecksumSHA256"] != part["ChecksumSHA256"]:
                 place = {"Bucket": self._bucket, "Key": key, "UploadId": upload}
-                tag = self._s3.upload_part(**place, **part, Body=content)["ETag"]
-            return part | {"ETag": tag}
+                done = self._s3.upload_part(**place, **part, Body=content)
+            return part | {"ETag": done["ETag"]}
 
         with ThreadPoolExecutor(_AT_ONCE) as senders:
             told = list(senders.map(send, range(len(entry.blocks))))
@@ -107,7 +108,7 @@ class S3Tier:
             Bucket=self._bucket, Key=key, UploadId=upload, MultipartUpload={"Parts": told}
         )
 
-    def _begun(self, key: str) -> tuple[str, dict[int, str]]:
+    def _begun(self, key: str, digest: str) -> tuple[str, dict[int, dict[str, Any]]]:
         """The upload of this key that was cut short, with its parts; or a new one."""
         for upload in self._uploads(key):
             if upload["Key"] != key:
@@ -115,9 +116,9 @@ class S3Tier:
             known = {"Bucket": self._bucket, "Key": key, "UploadId": upload["UploadId"]}
             pages = self._s3.get_paginator("list_parts").paginate(**known)
             parts = [part for page in pages for part in page.get("Parts", [])]
-            return upload["UploadId"], {p["PartNumber"] - 1: p["ETag"] for p in parts}
+            return upload["UploadId"], {part["PartNumber"] - 1: part for part in parts}
         made = self._s3.create_multipart_upload(
-            Bucket=self._bucket, Key=key, ChecksumAlgorithm="SHA256"
+            Bucket=self._bucket, Key=key, ChecksumAlgorithm="SHA256", Metadata={_DIGEST: digest}
         )
         return made["UploadId"], {}
 
@@ -133,18 +134,20 @@ class S3Tier:
         )
         return [upload for page in pages for upload in page.get("Uploads", [])]
 
-    def _put(self, name: str, file: str, content: bytes) -> None:
+    def _put(self, name: str, file: str, content: bytes, digest: str = "") -> None:
         self._s3.put_object(
             Bucket=self._bucket,
             Key=self._key(name, file),
             Body=content,
             ChecksumSHA256=_checksum(content),
+            Metadata={_DIGEST: digest} if digest else {},
         )
 
     def _get(self, name: str, file: str) -> Any:
         return self._s3.get_object(Bucket=self._bucket, Key=self._key(name, file))["Body"]
 
-    def _size(self, name: str, file: str) -> int | None:
+    def _digest(self, name: str, file: str) -> str | None:
+        """By which the object there was known when it was sent; None where there is none."""
         from botocore.exceptions import ClientError
 
         try:
@@ -153,7 +156,7 @@ class S3Tier:
             if error.response["Error"]["Code"] in ("404", "NoSuchKey"):
                 return None
             raise
-        return int(found["ContentLength"])
+        return str(found["Metadata"].get(_DIGEST, ""))
 
     def _key(self, name: str, file: str) -> str:
         return f"{self._prefix}/{name}/{file}"

@@ -2,9 +2,7 @@
 
 Hashing by blocks lets a rank check just the part of a file that it needs, and several cores hash
 one file. The hash made while training wrote the bytes is the one that every later copy of them is
-held to. It is XXH3 of 128 bits: it tells damage, at the speed of memory; it is no seal against
-somebody who may write to the folder, and who could write a manifest as well. A file's `digest` is
-the hash over its blocks' hashes.
+held to. A file's `digest` is the hash over its blocks' hashes.
 """
 
 import io
@@ -16,12 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-import xxhash
-
+from toolkit.training import digests
 from toolkit.training.blockwork import Window, threads
 
 BLOCK = 16 << 20  # S3 takes parts of 5 MiB and more, and 10,000 of them: 156 GiB a file
-HASH = "xxh3-128"
 _LARGE = 1 << 20
 
 
@@ -31,17 +27,18 @@ class Corrupt(Exception):  # noqa: N818  # reads as what it is at every raise an
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One file as it was written."""
+    """One file as it was written; `hash` is the name of the hash that it is known by."""
 
     name: str
     size: int
     digest: str
     blocks: tuple[str, ...]  # of each BLOCK bytes, the last one shorter
+    hash: str
 
     @classmethod
-    def of(cls, name: str, size: int, digests: Sequence[bytes]) -> Self:
-        total = xxhash.xxh3_128(b"".join(digests)).hexdigest()
-        return cls(name, size, total, tuple(digest.hex() for digest in digests))
+    def of(cls, name: str, size: int, blocks: Sequence[bytes], hash_: str) -> Self:
+        total = digests.new(hash_, b"".join(blocks)).hexdigest()
+        return cls(name, size, total, tuple(block.hex() for block in blocks), hash_)
 
     def block_size(self, number: int) -> int:
         return min(BLOCK, self.size - number * BLOCK)
@@ -54,10 +51,11 @@ class HashingWriter:
     Small ones are gathered first.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, hash_: str = "") -> None:
         self._path, self._size = path, 0
+        self._hash = hash_ or digests.fastest()
         self._small = bytearray()
-        self._blocks: list[Any] = []  # hashes; the last one may still grow
+        self._blocks: list[digests.Digest] = []  # the last one may still grow
         # Exclusive: a checkpoint's folder is new, nothing in it is ever written twice.
         self._stream: IO[bytes] = path.open("xb", buffering=0)
 
@@ -85,7 +83,8 @@ class HashingWriter:
 
     def entry(self) -> FileEntry:
         """What was written, once the context has ended."""
-        return FileEntry.of(self._path.name, self._size, [b.digest() for b in self._blocks])
+        blocks = [block.digest() for block in self._blocks]
+        return FileEntry.of(self._path.name, self._size, blocks, self._hash)
 
     def __enter__(self) -> Self:
         return self
@@ -104,7 +103,7 @@ class HashingWriter:
 
     def _put(self, view: memoryview) -> None:
         descriptor, offset, done = self._stream.fileno(), self._size, 0
-        hashing = self._hash(view)
+        hashing = self._take_up(view)
         try:
             while done < len(view):
                 done += os.pwrite(descriptor, view[done:], offset + done)
@@ -114,12 +113,12 @@ class HashingWriter:
             for work in hashing:  # the bytes are the caller's again on return
                 work.result()
 
-    def _hash(self, view: memoryview) -> list[Future[None]]:
+    def _take_up(self, view: memoryview) -> list[Future[object]]:
         """Take `view` up into the hashes; what is still to be waited for."""
-        work: list[Future[None]] = []
+        work: list[Future[object]] = []
         while view:
             if self._size % BLOCK == 0:
-                self._blocks.append(xxhash.xxh3_128())
+                self._blocks.append(digests.new(self._hash))
             room = BLOCK - self._size % BLOCK
             piece, view = view[:room], view[room:]
             self._size += len(piece)
@@ -233,7 +232,7 @@ class _Blocks:
                 done += got
         except OSError as error:
             raise Corrupt(f"{self._name}: can't be read: {error.strerror}") from error
-        if xxhash.xxh3_128(block[:done]).hexdigest() != self._entry.blocks[number]:
+        if digests.new(self._entry.hash, block[:done]).hexdigest() != self._entry.blocks[number]:
             raise Corrupt(f"{self._name}: content differs from what was written")
 
 

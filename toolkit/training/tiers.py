@@ -111,7 +111,7 @@ class FolderTier:
 def copy_file(source: Path, entry: FileEntry, target: Path) -> None:
     """Copy one file, checked on the way; on disk on return. Raises Corrupt."""
     (target / entry.name).unlink(missing_ok=True)
-    with HashingWriter(target / entry.name) as writer:
+    with HashingWriter(target / entry.name, entry.hash) as writer:
         for block in blocks(source, entry):
             writer.write(block)
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from types import SimpleNamespace
 
 import boto3
 import pytest
@@ -36,6 +37,35 @@ class CutShort:
         self._left -= 1
         self.sent += 1
         return self._client.upload_part(**arguments)
+
+
+class Telling:
+    """A client that knows its parts' checksums, and holds an upload's end to them, as S3 does."""
+
+    def __init__(self, client) -> None:
+        self._client, self.sums = client, {}
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._client, name)
+
+    def upload_part(self, **arguments):
+        answer = self._client.upload_part(**arguments)
+        self.sums[answer["ETag"]] = arguments["ChecksumSHA256"]
+        return answer
+
+    def get_paginator(self, name):
+        real = self._client.get_paginator(name)
+        return SimpleNamespace(paginate=lambda **asked: map(self._tell, real.paginate(**asked)))
+
+    def _tell(self, page):
+        parts = page.get("Parts", ())
+        known = [part | {"ChecksumSHA256": self.sums[part["ETag"]]} for part in parts]
+        return page | {"Parts": known}
+
+    def complete_multipart_upload(self, **arguments):
+        for part in arguments["MultipartUpload"]["Parts"]:
+            assert part["ChecksumSHA256"] == self.sums[part["ETag"]], "InvalidPart"
+        return self._client.complete_multipart_upload(**arguments)
 
 
 @pytest.fixture
@@ -83,6 +113,51 @@ def test_an_upload_that_was_cut_short_goes_on_with_the_parts_that_are_missing(
     shutil.rmtree(folder)
     model = Weights()
     checkpointer(tmp_path, client).load({"model": model})
+    assert model.content == content
+
+
+class Dying:
+    """A client whose process ends before one of its calls."""
+
+    def __init__(self, client, call) -> None:
+        self._client, self._call = client, call
+
+    def __getattr__(self, name: str) -> object:
+        if name == self._call:
+            raise Cut
+        return getattr(self._client, name)
+
+
+@pytest.mark.parametrize("size", [1000, SIZE])
+def test_a_save_after_an_upload_cut_short_and_a_lost_disk_is_what_s3_gives_back(
+    tmp_path, client, size
+):
+    """The step is the same, the bytes are not: other nodes, another order of summing."""
+    told = Telling(client)
+    checkpointer(tmp_path / "a", told).save({"model": Weights(bytes(size))}, step=1, facts={})
+    cut = Dying(told, "complete_multipart_upload" if size > BLOCK else "put_object")
+    checkpointer(tmp_path / "a", cut).save({"model": Weights(os.urandom(size))}, step=2, facts={})
+    content = os.urandom(size)
+    again = checkpointer(tmp_path / "b", told)
+    again.load({"model": Weights()})
+    assert again.save({"model": Weights(content)}, step=2, facts={}).problems == ()
+    model = Weights()
+    loaded = checkpointer(tmp_path / "c", told).load({"model": model})
+    assert (loaded.rejected, model.content == content) == ((), True)
+
+
+def test_a_part_of_other_bytes_is_sent_again(tmp_path, client, content):
+    told = Telling(client)
+    found = checkpointer(tmp_path, CutShort(told, 2)).save(
+        {"model": Weights(content)}, step=1, facts={}
+    )
+    for tag in told.sums:
+        told.sums[tag] = "another"
+    tier, folder = S3Tier("checkpoints", "runs/7", client=told), tmp_path / found.name
+    tier.push(folder, manifest.read(folder).files)
+    tier.commit(folder)
+    model = Weights()
+    checkpointer(tmp_path / "b", client).load({"model": model})
     assert model.content == content
 
 

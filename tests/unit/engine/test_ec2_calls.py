@@ -109,6 +109,17 @@ def test_every_code_is_in_one_class_only():
         ("RequestLimitExceeded", errors.Throttled),
         ("UnauthorizedOperation", errors.Denied),
         ("NeverSeenBefore", errors.UnknownCloudError),
+        # Not in the table: what they are is in their name.
+        ("InsufficientVolumeCapacity", errors.Capacity),
+        ("SpotFleetRequestsLimitExceeded", errors.Quota),
+        ("InvalidKeyPair.NotFound", errors.NotFound),
+        ("InvalidSnapshot.NotFound", errors.NotFound),
+        ("InvalidParameterDependency", errors.InvalidRequest),
+        ("InvalidNetworkInterfaceID.Malformed", errors.InvalidRequest),
+        # And whose fault it is says nothing more.
+        ("Client.RequestLimitExceeded", errors.Throttled),
+        ("Server.InsufficientInstanceCapacity", errors.Capacity),
+        ("Server.InternalError", errors.CloudUnreachable),
     ],
 )
 def test_codes_have_their_class_and_keep_their_name(code: str, kind: type[errors.CloudError]):

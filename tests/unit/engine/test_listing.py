@@ -102,6 +102,9 @@ def test_what_becomes_an_instance_is_made_of_fields_that_are_read():
         BODY.replace(b"2026-11-21T10:00:00.000Z", b"soon"),
         BODY.replace(b"DescribeInstancesResponse", b"Response"),
         BODY.replace(b"</tagSet>", b""),
+        BODY.replace(b"<tagSet>", b"<tagSet >"),
+        BODY.replace(b"gpu-[001-002]", b"<![CDATA[<groupSet></groupSet>]]>"),
+        BODY.replace(b"<tagSet>", b"<!-- <groupSet> --><tagSet>"),
         BODY.replace(b"<key>empty", b"<key>empty</tagSet>"),
         BODY.replace(
             b"<DescribeInstancesResponse xmlns", b'<DescribeInstancesResponse a="b" xmlns'

@@ -1,13 +1,17 @@
 """vars.json: enough for the playbooks, and no more than an image's name may depend on."""
 
+import ast
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
 from slurmplugins import users
 from tests.unit.render.render_samples import FACTS, PRICES, a_config
+from toolkit import training
 from toolkit.render import image_vars
-from toolkit.render.playbook_vars import site_vars
+from toolkit.render.playbook_vars import OF_TRAINING, site_vars
 from toolkit.training.datasets.places import places
 
 
@@ -72,6 +76,26 @@ def test_a_store_in_s3_brings_what_reads_it_into_the_training_environment():
     needed = json.loads(image_vars(a_config(data={"store": "bucket"}), "head"))
     assert "boto3" in needed["toolkit_training_requirements"]
     assert "boto3" not in image_vars(a_config(), "head")
+
+
+def test_what_the_training_library_imports_is_in_every_environment_or_asked_for():
+    """A package that only this repository's own environment has fails on the first real node."""
+    asked_for = {  # by a cluster's requirements, or by who uses what needs them
+        *("torch", "numpy", "mlflow", "optuna", "boto3", "botocore", "pynvml"),
+        *("deepspeed", "transformers", "lightning", "pytorch_lightning"),
+    }
+    imported = set()
+    for path in Path(training.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {item.name.partition(".")[0] for item in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                imported.add(node.module.partition(".")[0])
+    ours = {"toolkit", "slurmplugins"}
+    needed = imported - asked_for - ours - set(sys.stdlib_module_names)
+    assert needed == {item.partition(">")[0] for item in OF_TRAINING}
+    for vars_json in (image_vars(a_config(), "head"), site_vars(a_config(), FACTS)):
+        assert set(OF_TRAINING) <= set(json.loads(vars_json)["toolkit_training_requirements"])
 
 
 def test_what_jobs_are_told_is_what_the_training_library_reads(tmp_path, monkeypatch):

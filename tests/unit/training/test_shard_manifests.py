@@ -1,10 +1,17 @@
 """A manifest says by what it was hashed, and none that can't be checked is believed."""
 
+import hashlib
 import json
+import sys
 
 import pytest
 
+from tests.fakes.training import BytesCodec, Weights
 from toolkit.training import manifest, shard
+from toolkit.training.agreement import CheckpointUnreadable
+from toolkit.training.checkpoint import Checkpointer
+from toolkit.training.digests import Unreadable
+from toolkit.training.world import Solo
 
 
 @pytest.fixture
@@ -25,19 +32,66 @@ def restate(folder, **changes):
 
 
 def test_the_hash_is_named(written):
-    assert json.loads((written / manifest.MANIFEST).read_bytes())["hash"] == "xxh3-128"
+    (file,) = json.loads((written / manifest.MANIFEST).read_bytes())["files"]
+    assert file["hash"] == "xxh3-128"
 
 
-def test_one_of_another_version_is_refused(written):
-    restate(written, version=2, hash="sha256")
-    with pytest.raises(shard.Corrupt, match="is of version 2, not 3"):
+def test_one_of_the_version_before_is_read(written):
+    content = hashlib.sha256(b"content")
+    file = {
+        "name": "a",
+        "size": 7,
+        "sha256": hashlib.sha256(content.digest()).hexdigest(),
+        "blocks": [content.hexdigest()],
+    }
+    restate(written, version=2, hash="sha256", files=[file])
+    assert manifest.verify(written).facts == {"step": 1}
+    (written / "a").write_bytes(b"Content")
+    with pytest.raises(shard.Corrupt, match="content differs"):
+        manifest.verify(written)
+
+
+def test_one_of_a_later_version_is_not_called_damaged(written):
+    restate(written, version=4)
+    with pytest.raises(Unreadable, match="is of version 4, not 3"):
         manifest.read(written)
 
 
-def test_one_hashed_by_what_this_version_can_not_check_is_refused(written):
-    restate(written, hash="blake3")
-    with pytest.raises(shard.Corrupt, match="hashed by blake3, which this version can't check"):
+def test_one_hashed_by_what_this_version_can_not_check_is_not_called_damaged(written):
+    (file,) = json.loads((written / manifest.MANIFEST).read_bytes())["files"]
+    restate(written, files=[file | {"hash": "blake3"}])
+    with pytest.raises(Unreadable, match="blake3 is a hash that this version does not know"):
         manifest.read(written)
+
+
+@pytest.fixture
+def _without_xxhash(monkeypatch):
+    monkeypatch.setitem(sys.modules, "xxhash", None)
+
+
+@pytest.mark.usefixtures("_without_xxhash")
+def test_without_xxhash_what_is_written_has_sha256(tmp_path):
+    with shard.HashingWriter(tmp_path / "a") as writer:
+        writer.write(b"content")
+    assert writer.entry().hash == "sha256"
+    assert writer.entry().blocks == (hashlib.sha256(b"content").hexdigest(),)
+
+
+def test_a_newest_that_can_not_be_checked_here_is_never_passed_over(tmp_path, monkeypatch):
+    def checkpoints():
+        return Checkpointer(tmp_path, Solo(), codec=BytesCodec())
+
+    monkeypatch.setitem(sys.modules, "xxhash", None)
+    checkpoints().save({"model": Weights(b"older")}, step=1, facts={})
+    monkeypatch.delitem(sys.modules, "xxhash")
+    checkpoints().save({"model": Weights(b"newer")}, step=2, facts={})
+    monkeypatch.setitem(sys.modules, "xxhash", None)
+    with pytest.raises(CheckpointUnreadable, match="needs the Python package xxhash"):
+        checkpoints().load({"model": Weights()})
+    monkeypatch.delitem(sys.modules, "xxhash")
+    model = Weights()
+    checkpoints().load({"model": model})
+    assert model.content == b"newer"
 
 
 def test_a_file_of_another_size_is_refused_before_anything_is_read(written):
