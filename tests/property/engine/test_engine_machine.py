@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from hypothesis import Phase, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from slurmplugins import bursting, names, reconcile
+from slurmplugins import bursting, names, reconcile, resume_file
 from slurmplugins.cloud import codes
 from slurmplugins.errors import EngineError
 from slurmplugins.model import EndCause, Instance, InstanceState, JobAsk, Lifecycle
@@ -46,6 +47,15 @@ QUIET = 4
 
 FUSES = st.none() | st.integers(0, 30)
 """After how many steps over the engine's boundary the process dies, if it does."""
+
+
+def told(wanted: Sequence[JobAsk]) -> tuple[JobAsk, ...]:
+    """As slurmctld's file tells it: of two jobs with the same node, one waits for its machine."""
+    jobs = [
+        {"job_id": ask.job, "nodes_resume": names.compress(ask.nodes), "partition": ask.partition}
+        for ask in wanted
+    ]
+    return resume_file.asks(json.dumps({"jobs": jobs}).encode(), "")
 
 
 class Trouble(RuleBasedStateMachine):
@@ -172,7 +182,7 @@ class Trouble(RuleBasedStateMachine):
                 self._resume(self.asked, None)
 
         with contextlib.suppress(EngineError):
-            bursting.resume(watch(self.bench.engine, interfere), self.asked)
+            bursting.resume(watch(self.bench.engine, interfere), told(self.asked))
 
     @precondition(lambda self: self.still_wanted())
     @rule(fuse=FUSES)
@@ -221,7 +231,8 @@ class Trouble(RuleBasedStateMachine):
             yield watch(self.bench.engine, Fuse(fuse))
         self.bench.restart()
 
-    def _resume(self, asks: Sequence[JobAsk], fuse: int | None) -> None:
+    def _resume(self, wanted: Sequence[JobAsk], fuse: int | None) -> None:
+        asks = told(wanted)
         self.called.append((self.bench.clock.monotonic(), sum(len(ask.nodes) for ask in asks)))
         before = set(self.bench.cloud.machines)
         with self._engine(fuse) as engine:
