@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 MAX_POOLED: Final = 500
 """Machines in a call for several jobs. EC2 advises to split large launches."""
 
-_SURE: Final = identity.MAX_PARTS * (tags.MAX_VALUE - 64)
-"""Characters that fit into the tags however they fall: the last name of a part may not."""
+_SURE: Final = tags.MAX_VALUE - 64
+"""Characters that fit into a tag however they fall: the last name of a part may not."""
 
 MAX_WHOLE: Final = 1000
 """Machines in a call for one job, which is better all or nothing than small."""
@@ -58,18 +58,18 @@ def batches(wants: Sequence[Want], *, fleet: bool) -> tuple[Batch, ...]:
     A call for several jobs is worth making when it gives the smallest of them its machines; a call
     for (a part of) one job is all or nothing.
     """
-    whole = identity.MAX_FLEET if fleet else MAX_WHOLE
+    parts = identity.FLEET_PARTS if fleet else identity.MAX_PARTS
     found: list[Batch] = []
     held: list[Want] = []
     for want in wants:
         together = [node for item in (*held, want) for node in item.nodes]
-        if held and not _fits(together, MAX_POOLED):
+        if held and not _fits(together, MAX_POOLED, parts):
             found.append(_pooled(held))
             held = []
-        if _fits(want.nodes, whole):
+        if _fits(want.nodes, MAX_WHOLE, parts):
             held.append(want)
         else:
-            found += [Batch((want,), part, len(part)) for part in _parts(want.nodes, whole)]
+            found += [Batch((want,), part, len(part)) for part in _parts(want.nodes, parts)]
     return (*found, _pooled(held)) if held else tuple(found)
 
 
@@ -110,19 +110,19 @@ def _pooled(wants: Sequence[Want]) -> Batch:
     return Batch(tuple(wants), nodes, min(len(want.nodes) for want in wants))
 
 
-def _fits(nodes: Sequence[NodeName], most: int) -> bool:
+def _fits(nodes: Sequence[NodeName], most: int, parts: int) -> bool:
     if len(nodes) > most:
         return False
-    if sum(map(len, nodes)) + len(nodes) <= _SURE:
+    if sum(map(len, nodes)) + len(nodes) <= parts * _SURE:
         return True
-    return len(names.hostlists(nodes, characters=tags.MAX_VALUE)) <= identity.MAX_PARTS
+    return len(names.hostlists(nodes, characters=tags.MAX_VALUE)) <= parts
 
 
-def _parts(nodes: Sequence[NodeName], most: int) -> Iterator[tuple[NodeName, ...]]:
+def _parts(nodes: Sequence[NodeName], parts: int) -> Iterator[tuple[NodeName, ...]]:
     rest = tuple(nodes)
     while rest:
-        size = min(most, len(rest))
-        while not _fits(rest[:size], most):
+        size = min(MAX_WHOLE, len(rest))
+        while not _fits(rest[:size], MAX_WHOLE, parts):
             size = max(1, size * 3 // 4)
         yield rest[:size]
         rest = rest[size:]

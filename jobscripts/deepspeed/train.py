@@ -68,16 +68,20 @@ def main() -> None:
 
         order = SampleOrder(len(labels), args.batch, args.seed)
         kind = next(engine.module.parameters()).dtype
-        right = 0
         for batch in run.batches(order, args.epochs):
             logits = engine(images[batch.mine].to(engine.device, kind)).float()
             wanted = labels[batch.mine].to(engine.device)
             loss = cross_entropy(logits, wanted, reduction="sum") * batch.weight
             engine.backward(loss)
             engine.step()
-            right = int((logits.argmax(dim=1) == wanted).sum())
             run.step(batch, loss=loss.detach())
-        run.finish(accuracy=round(sum(run.world.gather(right)) / len(batch.ids), 4))
+
+        engine.eval()
+        mine = torch.arange(run.world.rank, len(labels), run.world.size)
+        with torch.no_grad():
+            guesses = engine(images[mine].to(engine.device, kind)).argmax(dim=1).cpu()
+        right = int((guesses == labels[mine]).sum())
+        run.finish(accuracy=round(sum(run.world.gather(right)) / len(labels), 4))
 
 
 if __name__ == "__main__":

@@ -63,6 +63,13 @@ class Model(nn.Module):
         return self.head(hidden)
 
 
+def loss_of(model: nn.Module, data: torch.Tensor) -> torch.Tensor:
+    """Nats a byte, summed over the sequences."""
+    tokens = data.to(torch.int64)
+    logits = model(tokens[:, :-1]).flatten(0, 1)
+    return cross_entropy(logits, tokens[:, 1:].flatten(), reduction="sum") / (tokens.shape[1] - 1)
+
+
 def main() -> None:
     args = parse()
     with Run(
@@ -85,14 +92,18 @@ def main() -> None:
 
         order = SampleOrder(len(data), args.batch, args.seed)
         for batch in run.batches(order, args.epochs):
-            tokens = data[batch.mine].to(run.device, torch.int64)
-            logits = model(tokens[:, :-1]).flatten(0, 1)
-            loss = cross_entropy(logits, tokens[:, 1:].flatten(), reduction="sum") / args.length
+            loss = loss_of(model, data[batch.mine].to(run.device))
             optimizer.zero_grad()
             (loss * batch.weight).backward()
             optimizer.step()
             run.step(batch, loss=loss.detach() * batch.weight)
-        run.finish(bits_per_byte=round(float(loss.detach()) * batch.weight / math.log(2), 4))
+
+        model.eval()
+        mine = data[run.world.rank :: run.world.size][: args.batch]
+        with torch.no_grad():
+            loss = float(loss_of(model, mine.to(run.device))) / len(mine)
+        every = run.world.gather(loss)
+        run.finish(bits_per_byte=round(sum(every) / len(every) / math.log(2), 4))
 
 
 if __name__ == "__main__":

@@ -86,8 +86,10 @@ def main() -> None:
         torch.manual_seed(args.seed)
         steps = args.epochs * -(-len(data) // (args.batch * run.world.size))
         module = Digits(args.hidden, args.rate, steps)
-        fit(run, trainer, module, DataLoader(data, args.batch), DataLoader(test, 120))
-        run.finish(accuracy=round(float(trainer.callback_metrics["accuracy"]), 4))
+        held_out = DataLoader(test, 120)
+        fit(run, trainer, module, DataLoader(data, args.batch), held_out)
+        (found,) = trainer.validate(module, held_out, verbose=False)
+        run.finish(accuracy=round(found["accuracy"], 4))
 
 
 if __name__ == "__main__":

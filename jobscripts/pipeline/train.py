@@ -64,19 +64,24 @@ def main() -> None:
 
         # The stages agreed on the shape of a step once: every epoch is a whole number of steps.
         order = SampleOrder(len(labels) // args.batch * args.batch, args.batch, args.seed)
+        first, last = rank == 0, rank == world - 1
         for batch in run.batches(order, args.epochs):
-            first, last = rank == 0, rank == world - 1
             losses: list[torch.Tensor] = []
             optimizer.zero_grad()
             # All ranks work on all samples of the step, each on its layers.
-            output = schedule.step(
+            schedule.step(
                 *([images[batch.ids]] if first else []),
                 **({"target": labels[batch.ids], "losses": losses} if last else {}),
             )
             optimizer.step()
             loss = torch.stack(losses).mean().item() if last else 0.0
             run.step(batch, loss=sum(run.world.gather(loss)))
-        right = (output.argmax(dim=1) == labels[batch.ids]).float().mean().item() if last else 0.0
+
+        some = slice(args.batch)
+        output = schedule.eval(
+            *([images[some]] if first else []), **({"target": labels[some]} if last else {})
+        )
+        right = (output.argmax(dim=1) == labels[some]).float().mean().item() if last else 0.0
         run.finish(accuracy=round(sum(run.world.gather(right)), 4))
 
 

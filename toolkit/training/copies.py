@@ -54,7 +54,7 @@ class Copies:
             if urgent and not tier.outlives_notice:
                 continue
             try:
-                self._fill(world, folder, tier)
+                self._fill(world, folder, tier, sure=not urgent)
                 if not urgent:
                     on_rank_0(world, lambda tier=tier: self._prune(tier, distrusted))  # type: ignore[misc]  # mypy can't infer a default
             except CheckpointFailed as error:
@@ -71,11 +71,15 @@ class Copies:
         on_rank_0(world, lambda: _commit(folder, content))
         return True
 
-    def _fill(self, world: World, folder: Path, tier: Tier) -> None:
+    def _fill(self, world: World, folder: Path, tier: Tier, *, sure: bool) -> None:
+        """`sure`: older ones will go for it, so what arrived is looked at before it counts."""
+
         def part() -> None:
             tier.push(folder, manifest.read(folder).files[world.rank :: world.size])
 
         everywhere(world, part)
+        if sure:
+            everywhere(world, part)
         on_rank_0(world, lambda: tier.commit(folder))
 
     def _prune(self, tier: Tier, distrusted: Collection[str]) -> None:

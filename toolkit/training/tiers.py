@@ -45,7 +45,9 @@ class Tier(Protocol):
         ...
 
     def push(self, folder: Path, entries: Iterable[FileEntry]) -> None:
-        """Copy files of a committed folder. Done again after a kill, it copies what is missing."""
+        """Copy files of a committed folder. Done again it looks at what is there, and copies what is
+        missing or is not as it was written.
+        """
         ...
 
     def commit(self, folder: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from toolkit.training import tiers
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.tiers import FolderTier
 from toolkit.training.world import Solo
@@ -77,6 +78,26 @@ def test_a_tier_keeps_as_many_as_the_first_place(near, far, saved):
     saved(1, 2, 3, 4)
     assert {p.name for p in near.iterdir()} == {p.name for p in far.iterdir()}
     assert len(list(far.iterdir())) == 2
+
+
+def test_a_copy_that_arrived_wrong_is_made_again_before_an_older_one_goes(
+    near, checkpointer, part, saved, monkeypatch
+):
+    saved(1)
+    copy, spoilt = tiers.copy_file, []
+
+    def badly_once(source, entry, target):
+        copy(source, entry, target)
+        if not spoilt:
+            spoilt.append(entry.name)
+            content = (target / entry.name).read_bytes()
+            (target / entry.name).write_bytes(bytes([content[0] ^ 1]) + content[1:])
+
+    monkeypatch.setattr(tiers, "copy_file", badly_once)
+    assert saved(2).problems == ()
+    assert spoilt
+    shutil.rmtree(near)
+    assert loaded_step(checkpointer, part) == 2
 
 
 class Away(FolderTier):

@@ -29,7 +29,15 @@ class Training:
     tracker: object = None
 
     def run(
-        self, restart_count=0, events=None, world=None, *, order=ORDER, end_steps=True, **options
+        self,
+        restart_count=0,
+        events=None,
+        world=None,
+        *,
+        order=ORDER,
+        end_steps=True,
+        evaluate=lambda _run, _attempt: None,
+        **options,
     ):
         attempt = self.attempt_of(restart_count)
         model = self.part({"sum": 0})
@@ -52,6 +60,7 @@ class Training:
                 model.value["sum"] += sum(int(i) * (batch.step + 1) for i in batch.ids)
                 if end_steps:
                     run.step(batch, loss=1.0)
+            evaluate(run, attempt)
             run.finish(total=model.value["sum"])
         return model.value["sum"]
 
@@ -84,6 +93,29 @@ def test_an_undisturbed_run_finishes_with_its_records(training, attempt_of):
     assert audit(attempt.run_dir).ok
     assert training.tracker.statuses == ["FINISHED"]
     assert training.tracker.tags["toolkit.attempts"] == "1"
+
+
+def test_a_stop_request_during_an_evaluation_ends_the_attempt_and_only_that_is_done_again(
+    training, attempt_of
+):
+    evaluated = []
+
+    def evaluate(run, attempt):
+        for batch in range(3):
+            evaluated.append(batch)
+            if len(evaluated) == 2:
+                ask_to_stop(attempt)
+            run.check()
+
+    with pytest.raises(Stopped):
+        training.run(evaluate=evaluate)
+    word = read(attempt_of().verdict_file)
+    assert (word.exit_code, word.cause, word.step) == (85, "spot-interruption", 12)
+    training.tracker.closed = False
+    training.run(restart_count=1, evaluate=evaluate)
+    assert evaluated == [0, 1, 0, 1, 2]
+    found = audit(attempt_of().run_dir)
+    assert (found.ok, found.steps, found.repeated) == (True, 12, ())
 
 
 def test_a_stop_request_ends_the_attempt_at_a_boundary_and_the_next_goes_on(
