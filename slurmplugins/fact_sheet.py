@@ -59,6 +59,7 @@ class JobFact:
     started_at: float | None = None
     admin_comment: str = ""
     comment: str = ""
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,7 @@ def _job(item: dict[str, Any]) -> JobFact:
         partition=str(item.get("partition") or ""),
         states=tuple(states if isinstance(states, list) else str(states).split(",")),
         reason=str(item.get("state_reason") or ""),
+        held=item.get("hold") is True,
         nodes=_expanded(str(item.get("nodes") or "")),
         node_count=int(_number(item.get("node_count")) or 0),
         restarts=int(_number(item.get("restart_cnt")) or 0),

@@ -22,6 +22,7 @@ REASONS: Final = {
     "AssocGrpGRES": "its account runs as many GPUs as it may",
     "BadConstraints": "no node of the partition is what it asks for",
     "BeginTime": "it may not start before a set time; after a requeue Slurm waits some seconds",
+    "Cleaning": "Slurm is still ending its last try",
     "Dependency": "it waits for other jobs",
     "DependencyNeverSatisfied": "the job it waits for ended in another way than it asked for",
     "JobArrayTaskLimit": "as many tasks of its array run as it allows",
@@ -37,7 +38,9 @@ REASONS: Final = {
     "ReqNodeNotAvail": "a node it needs is drained, down or reserved",
     "Resources": "every node it could use is in use",
 }
-BETWEEN: Final = frozenset({"BeginTime", "NodeDown", "None", "ReqNodeNotAvail", "Resources"})
+BETWEEN: Final = frozenset(
+    {"BeginTime", "Cleaning", "NodeDown", "None", "ReqNodeNotAvail", "Resources"}
+)
 """Reasons that Slurm gives a job between two tries: how it waits, and not why."""
 
 ENDS: Final = {
@@ -97,12 +100,17 @@ def _pending(sheet: FactSheet, job: JobFact) -> tuple[str, tuple[str, ...], str]
     if job.restarts:
         because.append(f"it has been requeued {_times(job.restarts)}")
     because += _comments(job)
-    held = job.reason.startswith("JobHeld")
+    held = _held(job)
     ours = job.reason in BETWEEN or (
         held and refusal is not None and refusal.get("hold") in (True, "True")
     )
     verdict = f"{'held' if held else 'pending'}{waited}: {cause if cause and ours else slurms}"
     return verdict, tuple(because), _next_try(sheet, job)
+
+
+def _held(job: JobFact) -> bool:
+    """Slurm names another reason while it still ends the job's last try."""
+    return job.held or job.reason.startswith("JobHeld")
 
 
 def _times(count: int) -> str:
@@ -116,7 +124,7 @@ def _comments(job: JobFact) -> list[str]:
 
 def _next_try(sheet: FactSheet, job: JobFact) -> str:
     """When something will be launched for it, as far as anyone can know."""
-    if job.reason.startswith("JobHeld"):
+    if _held(job):
         return f"nothing until somebody runs: scontrol release {job.id}"
     waits = []
     if job.eligible_at is not None and job.eligible_at > sheet.at:

@@ -45,8 +45,8 @@ class Tier(Protocol):
         ...
 
     def push(self, folder: Path, entries: Iterable[FileEntry]) -> None:
-        """Copy files of a committed folder. Done again it looks at what is there, and copies what is
-        missing or is not as it was written.
+        """Copy files of a committed folder. Done again it looks at what is there, and copies what
+        is missing or is not as it was written.
         """
         ...
 

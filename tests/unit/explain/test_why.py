@@ -118,6 +118,13 @@ def test_a_held_job_waits_for_a_person():
     assert found.next == "nothing until somebody runs: scontrol release 7"
 
 
+def test_a_job_is_held_also_while_slurm_still_ends_its_last_try():
+    quota = {**BACK, "slug": "quota", "hold": True}
+    found = job.explain(sheet(pending("Cleaning", held=True), decisions=(quota,)), 7)
+    assert found.verdict.startswith("held for 5 m: the account may not have more")
+    assert found.next == "nothing until somebody runs: scontrol release 7"
+
+
 def test_a_job_of_a_protected_pool_says_when_a_probe_is_let_through():
     refused = {**BACK, "slug": "pool-protected", "code": ""}
     shut = StandingFact("gpu", 5, NOW - 60, NOW + 540)
