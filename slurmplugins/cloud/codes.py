@@ -168,15 +168,12 @@ _BY_SHAPE: Final[tuple[tuple[re.Pattern[str], type[CloudError]], ...]] = (
 )
 """How EC2 names its errors: what a code means that the table lacks."""
 
-_SIDES: Final = ("Client.", "Server.")
-"""Whose fault it is, which some answers put before a code."""
-
 
 def error(code: str, message: str) -> CloudError:
     """The error of its class for a code; one that is like no other is an UnknownCloudError."""
-    plain = code
-    for side in _SIDES:
-        plain = plain.removeprefix(side)
+    plain = code.removeprefix("Client.").removeprefix(
+        "Server."
+    )  # whose fault some answers say it is
     shaped = (kind for shape, kind in _BY_SHAPE if shape.fullmatch(plain))
     kind = CLASSES.get(plain) or next(shaped, UnknownCloudError)
     return kind(message, code=code)

@@ -135,7 +135,7 @@ def _time(element: ET.Element) -> datetime:
 
 
 def _tags(inner: bytes) -> _Tags:
-    element = ET.fromstring(b"<tagSet>%b</tagSet>" % inner)  # noqa: S314 - as above
+    element = ET.fromstring(b"<tagSet>%b</tagSet>" % inner)  # noqa: S314 - a part of EC2's own answer
     return [
         {"Key": item.findtext("key", ""), "Value": item.findtext("value", "")} for item in element
     ]

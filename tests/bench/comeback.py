@@ -61,24 +61,22 @@ def _once(cluster: Cluster) -> Comeback:
         job.trained(STEPS_FIRST)
         noticed = time.time()
         control(None).post("interrupt", {"target": job.nodes()[-1], "notice": NOTICE})
-        until("a step of the next attempt", lambda: _first_step(job), PATIENCE)
-        return _figures(job, noticed)
+        again = until("a step of the next attempt", lambda: _first_step(job), PATIENCE)
+        return _figures(job, noticed, again)
     finally:
         cluster.run("scancel", job.number)
 
 
-def _first_step(job: Trained) -> float | None:
-    """When the second attempt logged its first step."""
+def _first_step(job: Trained) -> float:
+    """When the second attempt logged its first step; 0 while it has not."""
     done = (step["at"] for step in job.log() if step.get("attempt") == 1 and "samples" in step)
-    return next(done, None)
+    return next(done, 0.0)
 
 
-def _figures(job: Trained, noticed: float) -> Comeback:
+def _figures(job: Trained, noticed: float, again: float) -> Comeback:
     cluster = job.cluster
     request = json.loads(cluster.run("cat", f"/shared/.toolkit/stop/{job.number}.0.json"))
     rows = _accounting(cluster, job.number)
-    again = _first_step(job)
-    assert again is not None
     folder = f"{HOME}/runs/{job.number}/checkpoints"
     saves = cluster.run("find", folder, "-name", "COMMITTED", "-printf", "%T@\n").split()
     return Comeback(

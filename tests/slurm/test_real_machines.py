@@ -142,8 +142,10 @@ def test_a_disk_survives_a_reboot_and_a_stop(driver, make_spec):
             done = driver.execute(spec.instance_id, ["sh", "-c", init_started], timeout=PATIENCE)
         except NotRunning:  # between two boots
             return False
-        # One that was begun before the machine went down is ended with it.
-        return done.returncode == 0 and done.stdout.decode().strip() != first.strip()
+        if done.returncode < 0:  # begun before the machine went down, and ended with it
+            return False
+        assert done.returncode == 0, done
+        return done.stdout.decode().strip() != first
 
     until("the reboot", rebooted)
     assert sh(driver, spec, "cat /kept") == "kept"

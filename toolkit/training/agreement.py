@@ -18,7 +18,7 @@ class CheckpointFailed(Exception):  # noqa: N818  # says what happened
     """A save or load failed on at least one rank; raised on all, with every rank's reason."""
 
 
-class CheckpointUnreadable(CheckpointFailed):
+class CheckpointUnreadable(Exception):  # noqa: N818  # as above
     """A checkpoint may be good, and can't be told to be here: no older one may take its place."""
 
 

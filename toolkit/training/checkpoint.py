@@ -16,13 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.training import manifest
-from toolkit.training.agreement import (
-    CheckpointFailed,
-    CheckpointUnreadable,
-    everywhere,
-    everywhere_own,
-    on_rank_0,
-)
+from toolkit.training.agreement import CheckpointFailed, everywhere, everywhere_own, on_rank_0
 from toolkit.training.copies import Copies
 from toolkit.training.flight import Flight
 from toolkit.training.state import Codec, Parts, TorchCodec
@@ -117,15 +111,13 @@ class Checkpointer:
 
         Raises CheckpointFailed when there are committed checkpoints and not one is good: starting
         from nothing must be a person's decision. So must be going on from an older one when the
-        newest can't be told to be good here: CheckpointUnreadable.
+        newest can't be told to be good here: agreement.CheckpointUnreadable.
         """
         names: list[str] = on_rank_0(self._world, self._known)
         rejected: list[str] = []
         for name in names:
             try:
                 facts = self._load(name, parts)
-            except CheckpointUnreadable:
-                raise
             except CheckpointFailed as error:
                 rejected.append(str(error))
                 self._distrusted.add(name)
@@ -221,8 +213,6 @@ class Checkpointer:
                 found, apply = everywhere_own(self._world, lambda: self._read(name, parts))
                 everywhere(self._world, apply)
                 self._look_at_rest(name, found)
-            except CheckpointUnreadable:
-                raise
             except CheckpointFailed as error:
                 problems.append(str(error))
             else:

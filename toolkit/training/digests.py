@@ -6,6 +6,7 @@ container of somebody else's making, SHA-256 is what every Python has.
 """
 
 import hashlib
+from collections.abc import Callable
 from typing import Protocol
 
 XXH3, SHA256 = "xxh3-128", "sha256"
@@ -25,21 +26,24 @@ class Unreadable(Exception):  # noqa: N818  # reads as what it is at every raise
 
 def fastest() -> str:
     """The name of the hash for what is written now."""
-    try:
-        import xxhash  # noqa: F401
-    except ImportError:
-        return SHA256
-    return XXH3
+    return XXH3 if _xxh3() else SHA256
 
 
 def new(name: str, data: bytes | memoryview = b"") -> Digest:
     """A hash by its name. Raises Unreadable for one that can't be made here."""
     if name == SHA256:
         return hashlib.sha256(data)
-    if name == XXH3:
-        try:
-            import xxhash
-        except ImportError:
-            raise Unreadable(f"{name} needs the Python package xxhash") from None
-        return xxhash.xxh3_128(data)
-    raise Unreadable(f"{name} is a hash that this version does not know")
+    if name != XXH3:
+        raise Unreadable(f"{name} is a hash that this version does not know")
+    made = _xxh3()
+    if made is None:
+        raise Unreadable(f"{name} needs the Python package xxhash")
+    return made(data)
+
+
+def _xxh3() -> Callable[[bytes | memoryview], Digest] | None:
+    try:
+        from xxhash import xxh3_128
+    except ImportError:
+        return None
+    return xxh3_128

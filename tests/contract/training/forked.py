@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 # What the first optimizer step and the first save of an attempt would import.
 import torch._dynamo
-import torch.nn.parallel  # noqa: F401
+import torch.nn.parallel  # noqa: F401  # for the attempts
 
-import toolkit.training.session  # noqa: F401
+import toolkit.training.session  # noqa: F401  # for the attempts
 
 
 def attempt(argv: Sequence[str], environment: Mapping[str, str]) -> int:

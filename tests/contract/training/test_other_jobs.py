@@ -73,24 +73,20 @@ def ended(node, process, code):
     return (node / "job.log").read_text()
 
 
-def address(said):
-    """Where the notebook says it is."""
-    return re.search(r"the notebook is at (\S+);", said).group(1)
-
-
 def status(node, token):
     """The HTTP status of a question to the node's notebook; None while nobody answers."""
-    log = node / "job.log"
+    said = re.search(r"the notebook is at (\S+);", (node / "job.log").read_text())
+    if said is None:
+        return None
+    request = urllib.request.Request(
+        f"http://{said[1]}/api/status", headers={"Authorization": f"token {token}"}
+    )
     try:
-        request = urllib.request.Request(
-            f"http://{address(log.read_text())}/api/status",
-            headers={"Authorization": f"token {token}"},
-        )
         with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310  # http, to this machine
             return answer.status
     except urllib.error.HTTPError as error:
         return error.code
-    except (AttributeError, OSError):
+    except OSError:
         return None
 
 
@@ -125,7 +121,9 @@ def test_a_notebook_whose_machine_is_taken_comes_back(notebook):
     process = start(notebook, "interactive.sbatch")
     token = answering(notebook, process)
     (notebook / "stop" / "12.0.json").write_text('{"cause": "spot-interruption"}')
-    assert "comes back on another" in ended(notebook, process, 85)
+    said = ended(notebook, process, 85)
+    assert "received signal 15, stopping" in said
+    assert "comes back on another" in said
     assert status(notebook, token) is None
 
 
@@ -135,7 +133,7 @@ def test_a_notebook_ends_at_its_time_limit_and_comes_back_from_preemption(notebo
     process = start(notebook, "interactive.sbatch", SLURM_JOB_END_TIME=ends)
     token = answering(notebook, process)
     process.send_signal(signal.SIGUSR1)
-    ended(notebook, process, code)
+    assert "received signal 15, stopping" in ended(notebook, process, code)
     assert status(notebook, token) is None
 
 

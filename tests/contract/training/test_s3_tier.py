@@ -22,14 +22,22 @@ class Cut(Exception):  # noqa: N818  # says what happened
     """The process ends here."""
 
 
-class CutShort:
-    """A client that stops answering after so many parts."""
+class Through:
+    """A client that has another do what it does not do itself."""
 
-    def __init__(self, client, parts) -> None:
-        self._client, self._left, self.sent = client, parts, 0
+    def __init__(self, client) -> None:
+        self._client = client
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._client, name)
+
+
+class CutShort(Through):
+    """A client that stops answering after so many parts."""
+
+    def __init__(self, client, parts) -> None:
+        super().__init__(client)
+        self._left, self.sent = parts, 0
 
     def upload_part(self, **arguments):
         if self._left == 0:
@@ -39,14 +47,12 @@ class CutShort:
         return self._client.upload_part(**arguments)
 
 
-class Telling:
+class Telling(Through):
     """A client that knows its parts' checksums, and holds an upload's end to them, as S3 does."""
 
     def __init__(self, client) -> None:
-        self._client, self.sums = client, {}
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._client, name)
+        super().__init__(client)
+        self.sums = {}
 
     def upload_part(self, **arguments):
         answer = self._client.upload_part(**arguments)
@@ -116,16 +122,17 @@ def test_an_upload_that_was_cut_short_goes_on_with_the_parts_that_are_missing(
     assert model.content == content
 
 
-class Dying:
+class Dying(Through):
     """A client whose process ends before one of its calls."""
 
     def __init__(self, client, call) -> None:
-        self._client, self._call = client, call
+        super().__init__(client)
+        self._call = call
 
     def __getattr__(self, name: str) -> object:
         if name == self._call:
             raise Cut
-        return getattr(self._client, name)
+        return super().__getattr__(name)
 
 
 @pytest.mark.parametrize("size", [1000, SIZE])
