@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+import time
 
 import pytest
 
@@ -154,7 +155,9 @@ def test_who_waited_for_a_fill_joined_it(make):
             assert asked.wait(10)
             return super().open(file)
 
-    filler = threading.Thread(target=lambda: make().hold(version, Slow(CONTENT).opened).release())
+    # Who waits may have the lock for a moment when the filler makes its own a shared one.
+    patient = make(sleep=time.sleep)
+    filler = threading.Thread(target=lambda: patient.hold(version, Slow(CONTENT).opened).release())
     filler.start()
     assert filling.wait(10)
     source = MemorySource(CONTENT)
