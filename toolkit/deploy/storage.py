@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError
 
 from toolkit.deploy import names
 from toolkit.deploy.session import error_code
+from toolkit.errors import DestroyIncomplete
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -71,20 +72,26 @@ class Bucket:
         return (self.read(names.BUNDLE_CURRENT) or b"").decode(errors="replace").strip()
 
     def empty(self) -> int:
-        """Delete every version of every object; returns how many."""
+        """Delete every version of every object, those that are written meanwhile too; how many.
+
+        Raises DestroyIncomplete for the first that can't be deleted.
+        """
         deleted = 0
-        pages = self._s3.get_paginator("list_object_versions").paginate(
-            Bucket=self.name, PaginationConfig={"PageSize": DELETE_AT_ONCE}
-        )
-        for page in pages:
-            batch = [
-                {"Key": item["Key"], "VersionId": item["VersionId"]}
-                for item in (*page.get("Versions", ()), *page.get("DeleteMarkers", ()))
-            ]
-            if batch:
-                self._s3.delete_objects(
-                    Bucket=self.name,
-                    Delete={"Objects": batch, "Quiet": True},  # type: ignore[typeddict-item]
-                )
+        # From the beginning each time: the place where a page ended goes with what was on it.
+        while batch := self._some_versions():
+            answer = self._s3.delete_objects(
+                Bucket=self.name,
+                Delete={"Objects": batch, "Quiet": True},  # type: ignore[typeddict-item]
+            )
+            for refused in answer.get("Errors", ()):
+                said = f"{refused.get('Code', '')} {refused.get('Message', '')}".strip()
+                raise DestroyIncomplete(f"s3://{self.name}/{refused.get('Key', '')}: {said}")
             deleted += len(batch)
         return deleted
+
+    def _some_versions(self) -> list[dict[str, str]]:
+        page = self._s3.list_object_versions(Bucket=self.name, MaxKeys=DELETE_AT_ONCE)
+        return [
+            {"Key": item["Key"], "VersionId": item["VersionId"]}
+            for item in (*page.get("Versions", ()), *page.get("DeleteMarkers", ()))
+        ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.deploy.samples import Clock, FakeClients, FakeS3, Report, example, refusal
+from tests.unit.deploy.samples import Clock, FakeClients, Report, example, refusal
 from toolkit.deploy import destroy as module
 from toolkit.deploy.destroy import Destroyer
 from toolkit.deploy.leftovers import Leftover
@@ -102,25 +102,3 @@ def test_the_inventory_tells_what_would_be_lost(world):
     text = world.destroyer.inventory(with_images=False).text()
     assert "stack (CREATE_COMPLETE)" in text
     assert "2 instances" in text
-
-
-def test_a_bucket_is_emptied_of_every_version():
-    """A bucket with an old version or a delete marker in it can't be deleted."""
-    from toolkit.deploy.storage import Bucket
-
-    deleted = []
-
-    class Versions(FakeS3):
-        def get_paginator(self, _):
-            return self
-
-        def paginate(self, **_):
-            yield {"Versions": [{"Key": "a", "VersionId": "1"}, {"Key": "a", "VersionId": "2"}]}
-            yield {"DeleteMarkers": [{"Key": "b", "VersionId": "3"}]}
-            yield {}
-
-        def delete_objects(self, *, Bucket, Delete):  # noqa: N803  # boto3's names
-            deleted.extend(Delete["Objects"])
-
-    assert Bucket(Versions(), "x").empty() == 3
-    assert [item["VersionId"] for item in deleted] == ["1", "2", "3"]
