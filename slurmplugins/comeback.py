@@ -15,8 +15,9 @@ from slurmplugins.errors import BadName
 from slurmplugins.model import REASON_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from slurmplugins.model import Instance
     from slurmplugins.names import NodeName
     from slurmplugins.world import World
 
@@ -68,12 +69,18 @@ class Comeback:
 
 def losses(world: World) -> tuple[Loss, ...]:
     """Machines that went lately, as EC2 lists them, and nodes that do not answer now."""
-    gone = [
-        Loss(machine.node, machine.id, world.now if machine.ended_at is None else machine.ended_at)
+    ended = [
+        machine
         for machine in world.instances
         if machine.node is not None
         and not machine.state.live
         and machine.id not in world.claims.ended
+    ]
+    launches = _launches(world, {machine.node for machine in ended})
+    gone = [
+        Loss(machine.node, machine.id, _end(machine, launches[machine.node], world.now))
+        for machine in ended
+        if machine.node is not None
     ]
     known = {loss.node for loss in gone}
     silent = [
@@ -88,9 +95,30 @@ def losses(world: World) -> tuple[Loss, ...]:
     return tuple(loss for loss in (*gone, *silent) if world.now - loss.at <= recent)
 
 
+def _launches(world: World, nodes: Collection[NodeName | None]) -> Mapping[NodeName, list[float]]:
+    """When the machines of these nodes were launched."""
+    found: dict[NodeName, list[float]] = {}
+    for machine in world.instances:
+        if machine.node is not None and machine.node in nodes:
+            found.setdefault(machine.node, []).append(machine.launched_at)
+    return found
+
+
+def _end(machine: Instance, launches: Iterable[float], now: float) -> float:
+    """When a machine ended, at the latest: EC2 lists it for an hour, and may not say.
+
+    A node gets its next machine when the one before has ended.
+    """
+    if machine.ended_at is not None:
+        return machine.ended_at
+    return min((at for at in launches if at > machine.launched_at), default=now)
+
+
 def due(jobs: Iterable[EndedJob], lost: Iterable[Loss]) -> tuple[Comeback, ...]:
     """The jobs to requeue, each for the first of its machines that was lost as it ended."""
-    by_node: dict[str, Loss] = {loss.node: loss for loss in lost}
+    by_node: dict[str, list[Loss]] = {}
+    for one in lost:
+        by_node.setdefault(one.node, []).append(one)
     found = []
     for job in jobs:
         if not (job.requeue and job.flags & _ENDED_BADLY) or job.code == DO_NOT_REQUEUE:
@@ -102,7 +130,7 @@ def due(jobs: Iterable[EndedJob], lost: Iterable[Loss]) -> tuple[Comeback, ...]:
     return tuple(found)
 
 
-def _of(job: EndedJob, by_node: Mapping[str, Loss]) -> list[Loss]:
+def _of(job: EndedJob, by_node: Mapping[str, Sequence[Loss]]) -> list[Loss]:
     try:
         nodes = names.expand(job.nodes)
     except BadName:
@@ -110,10 +138,9 @@ def _of(job: EndedJob, by_node: Mapping[str, Loss]) -> list[Loss]:
     return [
         loss
         for node in nodes
+        for loss in by_node.get(node, ())
         # What went before the job began was another's: the node has had a new machine since.
-        if (loss := by_node.get(node))
-        and loss.at >= job.started_at
-        and -BEFORE <= job.ended_at - loss.at <= AFTER
+        if loss.at >= job.started_at and -BEFORE <= job.ended_at - loss.at <= AFTER
     ]
 
 

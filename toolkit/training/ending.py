@@ -96,18 +96,19 @@ class Ending:
         ]
         log = self._environment.get("TOOLKIT_LOG") or _own_log() if untold else ""
         text = _end_of(Path(log)) if log else ""
+        states = self._job.ends() if untold else {}
         for record in untold:
-            found = classify(self._left_by(record, text))
+            found = classify(self._left_by(record, text, states.get(record.key, "")))
             if found.cause is not Cause.ERROR:
                 rule = f"{found.rule}@{found.version}"
                 self._ledger.amend(replace(record, cause=str(found.cause), rule=rule))
 
-    def _left_by(self, record: AttemptRecord, log: str) -> Evidence:
+    def _left_by(self, record: AttemptRecord, log: str, state: str) -> Evidence:
         place = self._attempt.run_dir
         stops = (self._attempt.stop_dir / f"{record.key}.json", place / f"stop.{record.key}.json")
         word = verdict.read(place / f"verdict.{record.key}.json")
         own = tail(_of_attempt(log, record))
-        return Evidence(stop=_asked(stops), verdict=_words(word), log=own)
+        return Evidence(state=state, stop=_asked(stops), verdict=_words(word), log=own)
 
     def _evidence(self, code: int, word: Verdict | None, facts: JobFacts) -> Evidence:
         detail = f"\n{word.detail}\n" if word and word.verdict == "failed" else ""

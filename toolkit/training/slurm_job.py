@@ -1,4 +1,4 @@
-"""What a job can ask and say about itself through scontrol, as its own user.
+"""What a job can ask and say about itself through scontrol and sacct, as its own user.
 
 Every call may fail (no Slurm here, a busy slurmctld): reading then gives nothing, and acting says
 so, for the caller has an exit code to fall back on.
@@ -32,10 +32,10 @@ class JobFacts:
 
 
 class SlurmJob:
-    """One job and the scontrol that tells of it. Once that took too long it is not asked again."""
+    """One job and the calls that tell of it. A scontrol that took too long is not asked again."""
 
     def __init__(self, job_id: str, call: Call) -> None:
-        self._job_id, self._scontrol = job_id, call
+        self._job_id, self._run = job_id, call
         self._deaf = False
 
     def facts(self) -> JobFacts:
@@ -50,6 +50,16 @@ class SlurmJob:
             state=_words(job.get("job_state")),
             nodes=self._nodes(str(job.get("nodes") or "")),
         )
+
+    def ends(self) -> Mapping[str, str]:
+        """Accounting's words for how its attempts ended (NODE_FAIL, …), by their keys."""
+        show = ["sacct", "--duplicates", "--allocations", "--noheader", "--parsable2"]
+        try:
+            said = self._run([*show, f"--jobs={self._job_id}", "--format=JobIDRaw,Restarts,State"])
+            rows = [line.split("|", 2) for line in said.splitlines()]
+            return {f"{job}.{restart}": state for job, restart, state in rows}
+        except FAILURES:
+            return {}
 
     def note(self, facts: JobFacts, text: str) -> bool:
         """Append to the job's comment as `facts` have it; what is there stays."""
@@ -99,7 +109,7 @@ class SlurmJob:
         if self._deaf:
             raise TimeoutError("slurmctld did not answer before")
         try:
-            return self._scontrol(["scontrol", *arguments])
+            return self._run(["scontrol", *arguments])
         except subprocess.TimeoutExpired:
             self._deaf = True
             raise

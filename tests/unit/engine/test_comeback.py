@@ -99,6 +99,26 @@ def test_when_slurm_does_not_say_the_pass_goes_on(bench: Bench, monkeypatch: pyt
     assert bench.events("ended jobs unread")
 
 
+def test_a_failed_job_on_a_nodes_next_machine_is_no_victim_of_the_one_before(bench: Bench):
+    """EC2 lists a machine for an hour after its end, and may not say when that was."""
+    bench.slurm.finish(7)
+    lost = bench.cloud.live()[1].id
+    bench.cloud.interrupt(lost)
+    passes(bench, 30)
+    machine = bench.cloud.machines[lost]
+    machine.instance = dataclasses.replace(machine.instance, ended_at=None)
+    bench.clock.advance(60)
+    bursting.resume(bench.engine, [bench.slurm.start(8, G[1:2])])
+    bench.clock.advance(10)
+    bench.boot()
+    began = bench.clock.now()
+    bench.clock.advance(10)
+    bench.slurm.fail(8)
+    bench.slurm.over[8] = dataclasses.replace(bench.slurm.over[8], started_at=began)
+    passes(bench, 60)
+    assert 8 in bench.slurm.over
+
+
 @pytest.mark.parametrize(
     "job",
     [

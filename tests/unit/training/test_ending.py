@@ -20,14 +20,17 @@ NCCL = "[rank0]: ncclRemoteError: A call failed possibly due to a network error\
 class FakeScontrol:
     """A slurmctld with one job, that does what scontrol asks."""
 
-    def __init__(self, *, comment="", nodes=(), deaf=False) -> None:
+    def __init__(self, *, comment="", nodes=(), deaf=False, accounting="") -> None:
         self.job = {"comment": comment, "job_state": ["RUNNING"], "nodes": "gpu-[001-002]"}
         self.nodes, self.deaf = list(nodes), deaf
         self.done: list[str] = []
+        self.accounting = accounting
         self.asked = 0
 
     def __call__(self, argv) -> str:
         verb = argv[1:]
+        if argv[0] == "sacct":
+            return self.accounting
         self.asked += 1
         if self.deaf:
             raise subprocess.TimeoutExpired(list(argv), 10)
@@ -171,6 +174,23 @@ def test_an_attempt_that_was_taken_before_it_could_say_so_is_no_failure_of_its_n
         ended(1, word=verdict.resume(3, "time-limit"), restart=1)
         assert books.attempts()[0].cause == cause
         books._write(books.attempts()[:1])
+
+
+@pytest.mark.parametrize(
+    ("accounting", "cause"),
+    [
+        ("12|0|NODE_FAIL\n12|1|RUNNING\n", "node-failure"),
+        ("12|0|PREEMPTED\n12|1|RUNNING\n", "preemption"),
+        ("11|0|NODE_FAIL\n12|1|NODE_FAIL\n", "lost"),
+        ("sacct: error: Invalid field requested\n", "lost"),
+    ],
+)
+def test_an_attempt_whose_first_node_went_is_told_by_accounting(ended, tmp_path, accounting, cause):
+    ended(1)
+    books = Ledger(tmp_path / "run" / "attempts.jsonl")
+    books.update(replace(books.attempts()[0], cause="lost", rule=""))
+    ended(0, restart=1, word=verdict.done(9), scontrol=FakeScontrol(accounting=accounting))
+    assert books.attempts()[0].cause == cause
 
 
 NODE_FAILURE = (
