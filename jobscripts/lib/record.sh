@@ -2,8 +2,8 @@
 # What was submitted, kept in the run's folder for `toolkit runs replay`: Slurm itself forgets a
 # job's script minutes after its end.
 #
-# record_submission   the first attempt writes submission/{job.sbatch,arguments,environment,directory}
-#                     of the batch script, which was called with the words in SUBMITTED
+# record_submission   the first attempt writes submission/{job.sbatch,arguments,environment,directory,
+#                     submit-line} of the batch script, which was called with the words in SUBMITTED
 
 SUBMITTED=()
 
@@ -22,6 +22,14 @@ record_submission() {
       if ((${#SUBMITTED[@]})); then printf '%s\0' "${SUBMITTED[@]}"; fi >"$made/arguments" &&
       env -0 | grep -zE "$_RECORDED" | grep -zviE "$_SECRET" >"$made/environment" &&
       printf '%s' "$PWD" >"$made/directory" &&
+      _submit_line "$made/submit-line" &&
       mv -T -- "$made" "$folder"
   ) || echo "[toolkit] the submission could not be kept; 'toolkit runs replay' will say so" >&2
+}
+
+# Only accounting has sbatch's own words. Without them the run can still be replayed, which says so.
+_submit_line() {
+  local job=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
+  timeout 5 sacct --allocations --noheader --parsable2 --jobs="$job" --format=SubmitLine >"$1" 2>/dev/null &&
+    [[ -s $1 ]] || rm -f -- "$1"
 }

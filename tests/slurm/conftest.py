@@ -26,6 +26,7 @@ TOOLKIT = Path(sys.executable).parent / "toolkit"
 PORT = 4577  # beside a demo's 4566
 GROUPS = ("runs", "sweep")
 DEPLOY_SECONDS = 1500  # a cold one builds two images
+OTHER_JOBSCRIPTS = ["deepspeed==0.19.8", "jupyter-server"]  # what they need besides PyTorch
 FARM = {  # for test_burst.py: small machines, many of them
     "count": 20,
     "shape": {"cpus": 2, "memory_gib": 4},
@@ -137,6 +138,7 @@ def cluster(cloud, tmp_path_factory):
     wanted["pools"]["farm"] = FARM
     wanted["partitions"]["urgent"] = {"pools": ["gpu"], "priority": 10}
     wanted["partitions"]["batch"] = {"pools": ["farm"], "policy": "spot-first"}
+    wanted["training"]["requirements"] += OTHER_JOBSCRIPTS
     wanted["aws"]["endpoint_url"] = f"http://127.0.0.1:{PORT}"
     wanted["aws"]["credentials_file"] = str(cloud / "aws/credentials")
     path = tmp_path_factory.mktemp("cluster") / "cluster.yaml"

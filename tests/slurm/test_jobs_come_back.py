@@ -141,19 +141,25 @@ def test_an_urgent_job_takes_the_nodes_of_one_that_saves_and_comes_back(cluster,
     assert survivor.causes() == ["preemption"]
 
 
-def test_a_job_whose_machine_is_struck_dead_without_a_word_comes_back(cluster, survivor):
-    survivor.trained(survivor.attempt(1)["step_start"] + 40)
-    driver, machine = machine_of(cluster, survivor.nodes()[-1])
+def strike(cluster, node: str) -> None:
+    """End the machine behind a node as a power cut would."""
+    driver, machine = machine_of(cluster, node)
     driver.stop(machine, grace=0)
 
-    until("the requeue", lambda: survivor.shown()["restart_cnt"] >= 2)
+
+def test_jobs_whose_machines_are_struck_dead_without_a_word_come_back(cluster, survivor):
+    """One loses a worker, the other the node that its batch script is on."""
+    headless = submit(cluster, TORCHRUN, DIGITS, *LONG)
+    survivor.trained(survivor.attempt(1)["step_start"] + 40)
+    strike(cluster, survivor.nodes()[-1])
+    reached = headless.trained(120)  # beyond its first periodic save
+    strike(cluster, headless.nodes()[0])
+
+    for job, times in ((survivor, 2), (headless, 1)):
+        until("the requeue", lambda job=job, times=times: job.shown()["restart_cnt"] >= times)
+    assert 0 < headless.attempt(1)["step_start"] <= reached
+    cluster.as_user("scancel", "--signal=USR1", "--batch", headless.number)
+    until("the end of its next attempt", lambda: len(headless.causes()) == 2)
+    cluster.as_user("scancel", headless.number)
+    assert headless.causes()[0] == "node-failure"
     assert survivor.ended(300) == {"COMPLETED"}, survivor.output()
-    assert survivor.causes()[:2] == ["preemption", "node-failure"], survivor.attempts()
-
-
-def test_the_audit_finds_every_step_and_every_sample_of_it(cluster, survivor):
-    audit = ("-m", "toolkit.training.audit", f"{HOME}/runs/{survivor.number}")
-    python = ("env", "PYTHONPATH=/shared/lib", "/shared/env/bin/python")
-    found = json.loads(cluster.as_user(*python, *audit))
-    assert found["ok"], found
-    assert not found["missing"], found

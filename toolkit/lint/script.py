@@ -8,18 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from toolkit.lint import shell
+from toolkit.training import sbatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from toolkit.lint.shell import Command
-
-_SHORT: Final = {
-    "N": "nodes", "n": "ntasks", "p": "partition", "A": "account", "o": "output", "e": "error",
-    "J": "job-name", "t": "time", "w": "nodelist", "x": "exclude", "G": "gpus", "a": "array",
-    "c": "cpus-per-task", "d": "dependency", "q": "qos", "D": "chdir", "C": "constraint",
-}  # fmt: skip
-_FLAGS: Final = frozenset({"requeue", "no-requeue", "exclusive", "wait", "hold", "parsable"})
 
 _TORCHRUN: Final = re.compile(
     r"(?:^|[\s/;(\"'])torchrun(?=[\s\"'])|torch\.distributed\.(?:run|launch)\b"
@@ -163,26 +157,7 @@ def _options(rest: str) -> Iterator[tuple[str, str]]:
         words = shlex.split(rest, comments=True)
     except ValueError:
         words = rest.split()
-    return options(words)
-
-
-def options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """sbatch's options by their long names, with their values."""
-    at = 0
-    while at < len(words):
-        word = words[at]
-        at += 1
-        if word.startswith("--"):
-            name, given, value = word[2:].partition("=")
-            takes = not given and name not in _FLAGS and at < len(words)
-            if takes and not words[at].startswith("-"):
-                value, at = words[at], at + 1
-            yield name, value
-        elif word.startswith("-") and word[1:2] in _SHORT:
-            value = word[2:].removeprefix("=")
-            if not value and at < len(words):
-                value, at = words[at], at + 1
-            yield _SHORT[word[1]], value
+    return sbatch.options(words)
 
 
 def _launches(found: tuple[Command, ...], values: Mapping[str, str]) -> Iterator[Launch]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from toolkit.lint import script as batch_script
+from toolkit.training import sbatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,4 +101,4 @@ def _asked(
 
 
 def _named(options: Sequence[str]) -> list[tuple[str, str]]:
-    return list(batch_script.options(options))
+    return list(sbatch.options(options))

@@ -54,15 +54,16 @@ def prepare(run_dir: Path, recorded: Submission, environment: Mapping[str, str])
     key = str((read_json(run_dir / "run.json") or {}).get("key", ""))
     options = [f"--{name}={value}" for name, value in sorted(recorded.options.items())]
     script = submission.job_script(run_dir)
-    argv = ("sbatch", "--parsable", f"--chdir={recorded.directory}", *options, str(script))
+    typed = submission.typed(run_dir, recorded)
+    fixed = ("--parsable", f"--chdir={recorded.directory}", *options)
     return Replay(
-        argv=(*argv, *recorded.arguments),
+        argv=("sbatch", *(typed or ()), *fixed, str(script), *recorded.arguments),
         environment=own | dict(recorded.environment) | {"TOOLKIT_REPLAY_OF": key},
         directory=recorded.directory,
         missing=tuple(_missing(run_dir, recorded)),
         differs=(
             *_code_differs(recorded),
-            *_surroundings_differ(recorded),
+            *_surroundings_differ(run_dir, recorded),
             *_data_differs(run_dir),
         ),
     )
@@ -94,7 +95,7 @@ def rebuilt(replay: Replay, run_dir: Path, recorded: Submission, folder: Path) -
         argv=(*words, *arguments),
         directory=directory,
         missing=tuple(_script_missing(run_dir, recorded)),
-        differs=(*_surroundings_differ(recorded), *_data_differs(run_dir)),
+        differs=(*_surroundings_differ(run_dir, recorded), *_data_differs(run_dir)),
     )
 
 
@@ -140,8 +141,10 @@ def _code_differs(recorded: Submission) -> list[str]:
     return found
 
 
-def _surroundings_differ(recorded: Submission) -> list[str]:
+def _surroundings_differ(run_dir: Path, recorded: Submission) -> list[str]:
     found = []
+    if submission.typed(run_dir, recorded) is None:
+        found.append("what sbatch's command line said is not known for certain")
     lock = _lock(recorded.python)
     if lock and recorded.lock and lock != recorded.lock:
         found.append("the environment has other packages: compare the runs' environment-*.txt")

@@ -17,12 +17,13 @@ from toolkit.training.checkpoint import Checkpointer, Saved
 from toolkit.training.data import Batch, SampleOrder, fingerprint
 from toolkit.training.datasets import use
 from toolkit.training.files import write_json
+from toolkit.training.local_disk import ViaLocalDisk
 from toolkit.training.mlflow_server import flat, tracker_for
 from toolkit.training.pace import StopForecast
 from toolkit.training.record import Books, Host, TrackerLike, read_verdict, say
 from toolkit.training.run import RunDir
 from toolkit.training.saver import Every, Saver
-from toolkit.training.state import Codec
+from toolkit.training.state import Codec, TorchCodec
 from toolkit.training.stop import StopFiles, Stopped
 from toolkit.training.termination import OnTerminate, Terminated
 from toolkit.training.tiers import Tier
@@ -45,6 +46,7 @@ class Run:
         checkpoint_every: Every = 100,
         checkpoint_bounds: tuple[float, float] = (30.0, 3600.0),
         background: bool = False,
+        local: Path | None = None,
         tiers: Sequence[Tier] = (),
         print_every: int = 50,
         keep: int = 2,
@@ -63,18 +65,21 @@ class Run:
         self._params, self.seed, self._clock, self._flops = params, seed, clock, flops_per_sample
         self._print_every = print_every
         self._stop = StopFiles(self.attempt.stop_files, clock=clock)
+        if local is not None:
+            root = local / f"checkpoints-{self.attempt.job_id}"
+            codec = ViaLocalDisk(codec or TorchCodec(), root, self.world)
         self._checkpoints = Checkpointer(
             self.dir.checkpoints,
             self.world,
             keep=keep,
             codec=codec,
             tiers=tiers,
-            background=background,
+            background=background or local is not None,
         )
         self._saver = Saver(
             self._checkpoints,
             every=checkpoint_every,
-            background=background,
+            background=background or local is not None,
             bounds=checkpoint_bounds,
             clock=clock,
             say=say if self.world.rank == 0 else lambda _: None,

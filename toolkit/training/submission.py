@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from toolkit.training import sbatch
 from toolkit.training.files import read_json, write_json
 from toolkit.training.provenance import Code
 
@@ -40,7 +41,11 @@ _A_YEAR_OF_MINUTES = 366 * 24 * 60
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One sbatch call. `options` win over the #SBATCH lines of the script."""
+    """One sbatch call.
+
+    `options` are what the job got. They win over what was asked for, since a default or a range of
+    nodes may come out otherwise later.
+    """
 
     job_id: str
     directory: str
@@ -111,6 +116,19 @@ def read(run_dir: Path) -> Submission | None:
         return Submission(**{**found, "arguments": tuple(found["arguments"])}) if found else None
     except (TypeError, KeyError):
         return None
+
+
+def typed(run_dir: Path, recorded: Submission) -> tuple[str, ...] | None:
+    """The options on sbatch's command line that another job may have too, word for word.
+
+    None where they aren't known for certain. They stay in the parts, which only their user can
+    read: `--export` may have a secret in it, and submission.json goes to the tracking server.
+    """
+    try:
+        line = (parts(run_dir) / "submit-line").read_text("utf-8", "surrogateescape")
+    except OSError:
+        return None
+    return sbatch.repeatable(line.removesuffix("\n"), recorded.arguments)
 
 
 def _options(raw: Mapping[str, str]) -> dict[str, str]:

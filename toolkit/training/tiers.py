@@ -1,9 +1,10 @@
 """Further places where checkpoints are kept: a copy each, as trustworthy as the first.
 
 A checkpoint is saved in one folder that all ranks share (`Checkpointer`'s root), and copied from
-there to every tier in turn: a shared filesystem behind a machine's own NVMe, S3 behind that. The
-blocks are checked against the manifest as they are copied, so a tier never holds more than was
-written; one last step commits the copy; what a kill left half done is gone on with.
+there to every tier in turn, such as S3; a machine's own disk is before it, not behind
+(`local_disk`). The blocks are checked against the manifest as they are copied, so a tier never
+holds more than was written; one last step commits the copy; what a kill left half done is gone on
+with.
 """
 
 import re

@@ -163,3 +163,15 @@ def test_a_cache_that_somebody_else_prepared_is_not_believed(tmp_path, monkeypat
     (tmp_path / f"toolkit-data-{os.getuid()}").symlink_to(tmp_path / "real")
     with pytest.raises(CacheUnusable):
         places({"TOOLKIT_SITE_FILE": str(site)})
+
+
+def test_a_user_of_the_cluster_adds_a_folder_without_the_toolkit(
+    where, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("TOOLKIT_DATA_STORE", where.store)
+    folder = write_tree(tmp_path / "three", {"file": b"3"})
+    assert main(["add", str(folder), "--name", "three"]) == 0
+    added = json.loads(capsys.readouterr().out)
+    assert Catalog(FolderStore(tmp_path / "store")).resolve("three@1") == added["version"]
+    assert main(["add", str(folder / "file"), "--name", "three"]) == 1
+    assert "[data" in capsys.readouterr().err

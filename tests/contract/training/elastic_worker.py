@@ -2,14 +2,17 @@
 
 python elastic_worker.py ROOT KIND…
 
-A run goes on in ROOT/<kind> where it was stopped on the number of ranks before. The ranks are
+A run goes on in ROOT/<kind> where it was stopped on the number of ranks before, and in
+ROOT/<kind>.killed where all of its first ranks were killed after they had saved. The ranks are
 forked from one process: what takes the time is to import torch and DeepSpeed. That torchrun starts
 ranks just as well is test_torchrun_job's to show.
 """
 
 import os
+import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
@@ -34,6 +37,8 @@ from toolkit.training.world import TorchWorld, World, join
 
 ORDER = SampleOrder(size=40, global_batch=12, seed=3)  # four steps an epoch, the last one short
 EPOCHS = 4
+SAVE_EVERY = 4  # steps
+KILLED_AT = 6  # steps: two after a save
 
 
 class Shared:
@@ -144,7 +149,16 @@ def weights(kind: str, parts: dict[str, Any]) -> dict[str, torch.Tensor]:
     return get_model_state_dict(parts["model"], options=options)
 
 
-def train(kind: str, folder: Path, world: World, *, restart: int, stop_at: int) -> None:
+def killed(folder: Path) -> None:
+    """End this rank without a word, once a checkpoint is whole."""
+    while not list(folder.glob("checkpoints/*/COMMITTED")):
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def train(
+    kind: str, folder: Path, world: World, *, restart: int, stop_at: int = 0, kill_at: int = 0
+) -> None:
     if kind.startswith("zero"):
         step, parts, codec = zero(int(kind[4]))
     else:
@@ -153,9 +167,10 @@ def train(kind: str, folder: Path, world: World, *, restart: int, stop_at: int) 
     run = Run(
         params={},
         seed=3,
-        checkpoint_every=4,
+        checkpoint_every=SAVE_EVERY,
         print_every=1000,
         background=kind == "fsdp2-background",
+        local=folder.parent / "local" if kind == "fsdp2-local" else None,
         attempt=attempt(folder, restart),
         world=Shared(world),
         codec=codec,
@@ -167,6 +182,8 @@ def train(kind: str, folder: Path, world: World, *, restart: int, stop_at: int) 
             if stop_at and batch.step == stop_at and world.rank == 0:
                 run.attempt.stop_dir.mkdir(exist_ok=True)
                 run.attempt.stop_files[0].write_text('{"cause": "spot-interruption"}')
+            if kill_at and batch.step == kill_at:
+                killed(folder)
             mine = torch.as_tensor(batch.mine)
 
             def loss_of(model: nn.Module, mine: Any = mine, weight: float = batch.weight) -> Any:
@@ -179,19 +196,33 @@ def train(kind: str, folder: Path, world: World, *, restart: int, stop_at: int) 
         torch.save(found, folder / "weights.pt")
 
 
+def attempts(folder: Path) -> int:
+    """How often a run was begun."""
+    ledger = folder / "attempts.jsonl"
+    return len(ledger.read_text().splitlines()) if ledger.exists() else 0
+
+
+def rank_to_kill(root: Path, kind: str) -> None:
+    torch.set_num_threads(1)
+    world = join(timeout=timedelta(seconds=60))
+    train(kind, root / f"{kind}.killed", world, restart=0, kill_at=KILLED_AT)
+
+
 def rank(root: Path, stop_at: int, kinds: list[str]) -> None:
     torch.set_num_threads(1)
     world = join(timeout=timedelta(seconds=60))
     assert isinstance(world, TorchWorld)
     for kind in kinds:
         runs = [(root / kind, stop_at)]
-        if not list((root / kind).glob("verdict.*")):
+        if attempts(root / f"{kind}.killed"):
+            runs += [(root / f"{kind}.killed", stop_at)]
+        if not attempts(root / kind):
             # The first time also: undisturbed, and stopped and resumed on the same ranks.
             runs += [(root / f"{kind}.whole", 0), (root / f"{kind}.same", stop_at)]
             runs += [(root / f"{kind}.same", 0)]
         world.gather(None)  # all have looked
         for folder, at in runs:
-            number = world.broadcast(len(list(folder.glob("verdict.*"))))
+            number = world.broadcast(attempts(folder))
             try:
                 train(kind, folder, world, restart=number, stop_at=at)
             except Stopped:
@@ -199,8 +230,8 @@ def rank(root: Path, stop_at: int, kinds: list[str]) -> None:
     world.close()
 
 
-def on(ranks: int, work: Callable[[], None]) -> None:
-    """Fork the ranks and wait for them; the first that fails ends the others."""
+def on(ranks: int, work: Callable[[], None], *, code: int = 0) -> None:
+    """Fork the ranks and wait for them; they end with this code, or the program does."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -215,17 +246,17 @@ def on(ranks: int, work: Callable[[], None]) -> None:
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(port),
             }
-            code = 1
+            ended = 1
             try:
                 work()
-                code = 0
+                ended = 0
             except BaseException:  # noqa: BLE001  # whatever it is, this copy of the process ends
                 traceback.print_exc()
             sys.stdout.flush()
-            os._exit(code)
+            os._exit(ended)
         children.append(child)
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    if any(codes):
+    if set(codes) != {code}:
         raise SystemExit(f"{ranks} ranks: exit codes {codes}")
 
 
@@ -237,8 +268,11 @@ def main() -> None:
         deepspeed.utils.logger.setLevel("WARNING")
         # It would compile what it has in C++ for CPUs; gloo does.
         deepspeed.ops.__compatible_ops__.clear()
-    for ranks, stop_at in ((2, 4), (1, 9), (3, 0)):
-        on(ranks, partial(rank, root, stop_at, kinds))
+    on(2, partial(rank, root, 4, kinds))
+    for kind in kinds:
+        on(2, partial(rank_to_kill, root, kind), code=-signal.SIGKILL)
+    on(1, partial(rank, root, 9, kinds))
+    on(3, partial(rank, root, 0, kinds))
 
 
 if __name__ == "__main__":

@@ -10,10 +10,10 @@ import torch
 
 from toolkit.training.audit import audit
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 HERE = Path(__file__).resolve().parent
-KINDS = ("ddp", "fsdp2", "fsdp2-background", "zero1", "zero2", "zero3")
+KINDS = ("ddp", "fsdp2", "fsdp2-background", "fsdp2-local", "zero1", "zero2", "zero3")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def root(tmp_path_factory):
         capture_output=True,
         text=True,
         check=False,
-        timeout=250,
+        timeout=560,
     )
     assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-6000:]}"
     return root
@@ -45,9 +45,18 @@ def test_from_two_ranks_to_one_to_three_every_sample_is_taken_once_an_epoch(root
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_from_two_ranks_to_one_to_three_the_weights_are_those_of_a_run_undisturbed(root, kind):
+def test_killed_on_two_ranks_it_goes_on_from_its_last_save_on_one_and_on_three(root, kind):
+    found = audit(root / f"{kind}.killed")
+    assert (found.ok, found.steps, found.samples) == (True, 16, 160), found.problems
+    assert [attempt["world_size"] for attempt in found.attempts] == [2, 1, 3]
+    assert (found.resumed_at[0], set(found.repeated) <= {4, 5}) == (4, True), found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("end", ["", ".killed"])
+def test_from_two_ranks_to_one_to_three_the_weights_are_those_of_a_run_undisturbed(root, kind, end):
     """But for the order in which numbers add up."""
-    whole, elastic = weights(root / f"{kind}.whole"), weights(root / kind)
+    whole, elastic = weights(root / f"{kind}.whole"), weights(root / f"{kind}{end}")
     assert whole.keys() == elastic.keys()
     for name, value in whole.items():
         torch.testing.assert_close(elastic[name], value, rtol=1e-4, atol=1e-5)

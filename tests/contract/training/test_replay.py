@@ -42,6 +42,9 @@ class Case:
             b"SLURM_JOB_ID=12\0SLURM_JOB_PARTITION=spot\0NCCL_DEBUG=INFO\0TOOLKIT_ENV=/nowhere\0"
         )
         (parts / "directory").write_text(str(self.code))
+        (parts / "submit-line").write_text(
+            "sbatch --exclusive -C h100 job.sbatch train.py --name two words\n"
+        )
         code = provenance.code_of(self.code / "train.py", {})
         patch = f"code-{code.patch_sha256[:12]}.patch"
         (self.run_dir / patch).write_bytes(code.patch)
@@ -78,6 +81,9 @@ def test_the_same_call_is_made_with_the_same_words_options_and_environment(case,
     ((argv, environment, folder),) = case.submitted
     assert argv == (
         "sbatch",
+        "--exclusive",
+        "-C",
+        "h100",
         "--parsable",
         f"--chdir={case.code}",
         "--partition=spot",
@@ -90,6 +96,12 @@ def test_the_same_call_is_made_with_the_same_words_options_and_environment(case,
     assert environment["TOOLKIT_REPLAY_OF"] == RunDir(case.run_dir).key
     assert not any(name.startswith("SLURM_") for name in environment)
     assert folder == str(case.code)
+
+
+def test_a_replay_that_may_lack_options_is_said_to_differ(case, capsys):
+    (case.run_dir / "submission" / "submit-line").unlink()
+    assert case.replay() == 1
+    assert answer(capsys)["differs"] == ["what sbatch's command line said is not known for certain"]
 
 
 def test_packages_that_are_not_what_they_were_are_said_to_differ(case, capsys):
@@ -163,8 +175,8 @@ def test_the_code_of_then_is_made_again_in_a_folder_of_its_own(case, capsys, dry
     there = case.root / "again"
     assert case.replay("--rebuild", there, *(["--dry-run"] if dry else [])) == 0
     found = answer(capsys)
-    assert found["argv"][2] == f"--chdir={there}"
-    assert found["argv"][5] == str(there / "train.py")
+    assert f"--chdir={there}" in found["argv"]
+    assert found["argv"][-3] == str(there / "train.py")
     assert there.exists() is not dry
     if not dry:
         assert (there / "model.py").read_text() == "WIDTH = 2\n"

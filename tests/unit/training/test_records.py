@@ -123,6 +123,27 @@ def test_a_requeued_attempt_leaves_the_first_ones_submission(tmp_path):
     assert (tmp_path / "run/submission/arguments").read_bytes() == b"train.py\0first\0"
 
 
+SACCT = """#!/bin/bash
+[[ "$*" == *"--jobs=$ASKED --format=SubmitLine"* ]] && printf '%s\\n' "$SAYS"
+"""
+
+
+@pytest.mark.parametrize(
+    ("says", "typed"), [("sbatch --exclusive job.sbatch train.py", ("--exclusive",)), ("", None)]
+)
+def test_sbatchs_own_words_are_accountings(tmp_path, checkout, says, typed):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "sacct").write_text(SACCT)
+    (folder / "sacct").chmod(0o755)
+    task = {"SLURM_ARRAY_JOB_ID": "10", "SLURM_ARRAY_TASK_ID": "2"}
+    path = {"PATH": f"{folder}:{os.environ['PATH']}", "SAYS": says, "ASKED": "10_2"}
+    record(tmp_path / "run", "train.py", **path, **task)
+    code = provenance.code_of(checkout / "train.py", {})
+    made = submission.capture(tmp_path / "run", code, lock="", patch="")
+    assert submission.typed(tmp_path / "run", made) == typed
+
+
 def test_a_run_without_a_batch_script_has_no_submission(tmp_path, checkout):
     code = provenance.code_of(checkout / "train.py", {})
     assert submission.capture(tmp_path, code, lock="", patch="") is None

@@ -1,4 +1,7 @@
-"""python -m toolkit.training.datasets warm REF [REF ...] [--json] | stats"""
+"""What `toolkit data` does on the cluster's own machines, where there is no `toolkit`.
+
+python3 -m toolkit.training.datasets add FOLDER [--name NAME] | warm REF [REF ...] | stats
+"""
 
 import argparse
 import json
@@ -8,10 +11,13 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from toolkit.training import verdict
 from toolkit.training.attempt import Attempt, current
+from toolkit.training.datasets.add import add
+from toolkit.training.datasets.catalog import Catalog
 from toolkit.training.datasets.errors import (
     CacheTooSmall,
     CacheUnusable,
@@ -24,6 +30,8 @@ from toolkit.training.datasets.errors import (
     StoreUnset,
 )
 from toolkit.training.datasets.places import Places, places
+from toolkit.training.datasets.scan import default_memory
+from toolkit.training.datasets.store import open_store
 from toolkit.training.datasets.use import take
 from toolkit.training.stop import StopFiles
 from toolkit.training.verdict import DO_NOT_REQUEUE, RESUME_ME
@@ -44,6 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; the exit code is the job's."""
     parser = argparse.ArgumentParser(prog="python -m toolkit.training.datasets")
     commands = parser.add_subparsers(dest="command", required=True)
+    adding = commands.add_parser("add", help="add a folder's files; print the version as JSON")
+    adding.add_argument("folder", type=Path)
+    adding.add_argument("--name", help="what stands for this version from now on")
     warming = commands.add_parser("warm", help="fill this node's cache")
     warming.add_argument("references", nargs="+", metavar="REF")
     warming.add_argument("--json", action="store_true", help="print what was done as JSON")
@@ -53,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "stats":
         _print(facts(where))
         return 0
+    if options.command == "add":
+        return _add(options.folder, options.name, where)
     return warm(options.references, where, current(), as_json=options.json)
 
 
@@ -96,9 +109,19 @@ def warm(references: Sequence[str], where: Places, attempt: Attempt, *, as_json:
     return 0
 
 
+def _add(folder: Path, name: str | None, where: Places) -> int:
+    try:
+        catalog = Catalog(open_store(where.store_url()))
+        _print(asdict(add(catalog, folder, name=name, memory=default_memory(folder), say=_say)))
+    except DataError as error:
+        _complain(error)
+        return 1
+    return 0
+
+
 def _end(error: DataError, stop: StopFiles, attempt: Attempt, done: int) -> int:
     """Say why, leave the verdict that the batch script looks for, and give its exit code."""
-    _say(f"{error.message} [{error.reason}]" + (f"; {error.next_step}" if error.next_step else ""))
+    _complain(error)
     if isinstance(error, Stopped):
         cause = stop.request.cause if stop.request else "stopped"
         word, code = verdict.resume(done, cause, error.message), RESUME_ME
@@ -109,6 +132,10 @@ def _end(error: DataError, stop: StopFiles, attempt: Attempt, done: int) -> int:
     if attempt.run_dir.is_dir():
         word.write_first(attempt.verdict_file)
     return code
+
+
+def _complain(error: DataError) -> None:
+    _say(f"{error.message} [{error.reason}]" + (f"; {error.next_step}" if error.next_step else ""))
 
 
 def _say(text: str) -> None:

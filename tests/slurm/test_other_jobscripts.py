@@ -1,0 +1,116 @@
+"""The other jobscripts on machines of which some are taken: shards, stages, ZeRO, a notebook."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+import pytest
+
+from tests.slurm.conftest import toolkit
+from tests.slurm.trained import HOME, Trained, submit
+from tests.slurm.waiting import until
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
+JOBSCRIPTS = "/shared/jobscripts"
+PYTHON = ("env", "PYTHONPATH=/shared/lib", "/shared/env/bin/python")
+TRAINED = {
+    "fsdp": ("--epochs", "20", "--sequences", "256", "--width", "64", "--layers", "2"),
+    "pipeline": ("--epochs", "40", "--hidden", "64"),
+    "deepspeed": ("--epochs", "40", "--hidden", "64", "--stage", "3", "--offload"),
+}
+# With the token and with another; nothing while nobody listens.
+ASK = """
+import sys, urllib.error, urllib.request
+place, file = sys.argv[1:]
+try:
+    for token in (open(file).read(), "another"):
+        try:
+            answer = urllib.request.urlopen(f"http://{place}/api/status?token={token}", timeout=5)
+            print(answer.status, end=" ")
+        except urllib.error.HTTPError as refused:
+            print(refused.code, end=" ")
+except OSError:
+    pass
+"""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A job of two machines that lost one of them after so many steps."""
+
+    job: Trained
+    reached: int
+
+
+# Of sbatch's command line alone; the job script has other words of its own.
+TYPED = ("--exclusive", "--nice=5", "--mem-per-cpu", "2G")
+
+
+def script(name: str) -> tuple[str, str]:
+    return f"{JOBSCRIPTS}/{name}.sbatch", f"{JOBSCRIPTS}/{name}/train.py"
+
+
+@pytest.fixture(scope="module")
+def taken(cluster):
+    """All train at the same time, and lose a machine each while they do."""
+    jobs = {name: submit(cluster, *TYPED, *script(name), *words) for name, words in TRAINED.items()}
+    found = {}
+    for name, job in jobs.items():
+        found[name] = Taken(job, job.trained(5))
+        toolkit("local", "interrupt", job.nodes()[-1], "--notice", "120")
+    return found
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_sharded_training_goes_on_where_it_was_when_a_machine_is_taken(cluster, taken, name):
+    job = taken[name].job
+    assert job.attempt(1)["step_start"] >= taken[name].reached
+    assert job.ended(300) == {"COMPLETED"}, job.output()
+    assert job.causes() == ["spot-interruption", "finished"]
+    assert {attempt["world_size"] for attempt in job.attempts()} == {2}
+    audit = cluster.as_user(*PYTHON, "-m", "toolkit.training.audit", f"{HOME}/runs/{job.number}")
+    assert json.loads(audit)["ok"], audit
+
+
+def test_a_replay_is_submitted_with_the_words_of_the_first_command_line(cluster, taken):
+    job = taken["pipeline"].job
+    assert job.ended(300) == {"COMPLETED"}, job.output()
+    replay = json.loads(cluster.toolkit("runs", "replay", job.number, "--json").stdout)
+    again = Trained(cluster, replay["job_id"])
+    for fact in ("nice", "shared", "memory_per_cpu", "node_count", "tres_per_node", "time_limit"):
+        assert again.shown()[fact] == job.shown()[fact], fact
+    cluster.as_user("scancel", again.number)
+
+
+def test_a_warm_up_fills_the_cache_of_every_machine_once(cluster):
+    cluster.write(f"{HOME}/words.txt", "a dataset")
+    cluster.as_user("sh", "-c", 'mkdir -p "$1/words" && mv "$1/words.txt" "$1/words"', "sh", HOME)
+    datasets = (*PYTHON, "-m", "toolkit.training.datasets")
+    added = json.loads(cluster.as_user(*datasets, "add", f"{HOME}/words", "--name", "words"))
+    warm = ("--partition=batch", "--nodes=2", f"{JOBSCRIPTS}/data-warmup.sbatch")
+    first = submit(cluster, *warm, "words@1")
+    assert first.ended() == {"COMPLETED"}, first.output()
+    assert len(re.findall(r"words@1: filled", first.output())) == 2, first.output()
+    again = submit(cluster, f"--nodelist={first.shown()['nodes']}", *warm, added["version"])
+    assert again.ended() == {"COMPLETED"}, again.output()
+    assert len(re.findall(r"was there", again.output())) == 2, again.output()
+
+
+def test_a_notebook_answers_its_user_and_comes_back_when_its_machine_is_taken(cluster):
+    job = submit(cluster, f"{JOBSCRIPTS}/interactive.sbatch")
+    token = f"{HOME}/runs/{job.number}/token"
+
+    def answers(begun: int) -> str | None:
+        """What the notebook that was begun as often says to its user; None: nothing yet."""
+        places = re.findall(r"the notebook is at (\S+);", job.output())
+        if len(places) < begun:
+            return None
+        return cluster.as_user(*PYTHON, "-c", ASK, places[-1], token).strip() or None
+
+    assert until("the notebook", lambda: answers(1)) == "200 403"
+    toolkit("local", "interrupt", job.nodes()[0], "--notice", "120")
+    assert until("the next notebook", lambda: answers(2)) == "200 403"
+    assert job.shown()["restart_cnt"] == 1
+    cluster.as_user("scancel", job.number)

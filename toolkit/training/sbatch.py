@@ -1,0 +1,79 @@
+"""sbatch's command line, as sbatch(1) defines it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_SHORT: Final = {
+    "A": "account", "a": "array", "B": "extra-node-info", "b": "begin", "C": "constraint",
+    "c": "cpus-per-task", "D": "chdir", "d": "dependency", "e": "error", "F": "nodefile",
+    "G": "gpus", "H": "hold", "h": "help", "i": "input", "J": "job-name", "k": "no-kill",
+    "L": "licenses", "M": "clusters", "m": "distribution", "N": "nodes", "n": "ntasks",
+    "O": "overcommit", "o": "output", "p": "partition", "Q": "quiet", "q": "qos",
+    "S": "core-spec", "s": "oversubscribe", "t": "time", "V": "version", "v": "verbose",
+    "W": "wait", "w": "nodelist", "x": "exclude",
+}  # fmt: skip
+# Without a value, or with one after "=" alone.
+_FLAGS: Final = frozenset({
+    "contiguous", "exclusive", "get-user-env", "help", "hold", "ignore-pbs", "nice", "no-kill",
+    "no-requeue", "oom-kill-step", "overcommit", "oversubscribe", "parsable", "propagate", "quiet",
+    "reboot", "requeue", "resv-ports", "spread-job", "stepmgr", "test-only", "usage",
+    "use-min-nodes", "verbose", "version", "wait",
+})  # fmt: skip
+# How it was waited for, and what belonged to that moment: another job must not have these.
+_OF_THE_MOMENT: Final = frozenset({
+    "array", "begin", "chdir", "deadline", "dependency", "hold", "parsable", "quiet", "test-only",
+    "verbose", "wait",
+})  # fmt: skip
+
+
+def options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The options among words by their long names, with their values; "" for none."""
+    at = 0
+    while at < len(words):
+        name, value, taken = _option(words, at)
+        at += taken
+        if name:
+            yield name, value
+
+
+def repeatable(line: str, arguments: Sequence[str]) -> tuple[str, ...] | None:
+    """The options of a submit line, word for word, that would make the same job again.
+
+    `line`: sacct's SubmitLine, the words joined by one space each without quotes. `arguments`: the
+    script's own. None where that can be read in two ways, as with a value of two words.
+    """
+    given = "".join(f" {argument}" for argument in arguments)
+    if not line.endswith(given):
+        return None
+    words = line[: len(line) - len(given)].split(" ")
+    kept: list[str] = []
+    at = 1
+    while at < len(words) and words[at].startswith("-"):
+        name, _, taken = _option(words, at)
+        if not name:
+            return None
+        if name not in _OF_THE_MOMENT:
+            kept += words[at : at + taken]
+        at += taken
+    return tuple(kept) if at == len(words) - 1 else None
+
+
+def _option(words: Sequence[str], at: int) -> tuple[str, str, int]:
+    """The option at a place, its value, and how many words they are; no name: none is there."""
+    word = words[at]
+    if word.startswith("--"):
+        name, given, value = word[2:].partition("=")
+        after = not given and name not in _FLAGS and at + 1 < len(words)
+        if after and not words[at + 1].startswith("-"):
+            return name, words[at + 1], 2
+        return name, value, 1
+    if not word.startswith("-") or word[1:2] not in _SHORT:
+        return "", "", 1
+    name, value = _SHORT[word[1]], word[2:].removeprefix("=")
+    if not value and name not in _FLAGS and at + 1 < len(words):
+        return name, words[at + 1], 2
+    return name, value, 1
