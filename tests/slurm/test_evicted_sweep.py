@@ -38,7 +38,7 @@ def at_work(cluster, besides: set[str]) -> Trained | None:
 def test_trials_whose_machines_are_taken_go_on_and_every_trial_ends_once(cluster):
     cluster.toolkit(
         *("sweep", "start", SWEEP, "--as", "ada", "--trials", str(TRIALS), "--at-once", "8"),
-        *(SCRIPT, "--epochs", "40"),
+        *(SCRIPT, "--epochs", "20"),
     )
     taken: dict[str, int] = {}
     for notice in NOTICES:
@@ -51,8 +51,8 @@ def test_trials_whose_machines_are_taken_go_on_and_every_trial_ends_once(cluster
     counts = found["counts"]
     assert counts.get("complete", 0) + counts.get("pruned", 0) == TRIALS == found["trials"], found
     assert found["best"]
-    for number, before in taken.items():
+    back = {number for number in taken if len(Trained(cluster, number).attempts()) > 1}
+    assert back, "no trial was under way when its machine went"
+    for number in back:
         job = Trained(cluster, number)
-        assert trial(cluster, job) == before
-        assert len(job.causes()) == 2, job.attempts()
-        assert job.causes()[1] == "finished"
+        assert (trial(cluster, job), job.causes()[-1]) == (taken[number], "finished")

@@ -52,15 +52,27 @@ def script(name: str) -> tuple[str, str]:
     return f"{JOBSCRIPTS}/{name}.sbatch", f"{JOBSCRIPTS}/{name}/train.py"
 
 
+def answers(cluster, job: Trained, begun: int) -> str | None:
+    """What the notebook that was begun as often says to its user; None: nothing yet."""
+    places = re.findall(r"the notebook is at (\S+);", job.output())
+    if len(places) < begun:
+        return None
+    token = f"{HOME}/runs/{job.number}/token"
+    return cluster.as_user(*PYTHON, "-c", ASK, places[-1], token).strip() or None
+
+
 @pytest.fixture(scope="module")
 def taken(cluster):
-    """All train at the same time, and lose a machine each while they do."""
+    """All at the same time, and each loses a machine."""
     jobs = {name: submit(cluster, *TYPED, *script(name), *words) for name, words in TRAINED.items()}
+    notebook = submit(cluster, f"{JOBSCRIPTS}/interactive.sbatch")
     found = {}
     for name, job in jobs.items():
         found[name] = Taken(job, job.trained(5))
         toolkit("local", "interrupt", job.nodes()[-1], "--notice", "120")
-    return found
+    assert until("the notebook", lambda: answers(cluster, notebook, 1)) == "200 403"
+    toolkit("local", "interrupt", notebook.nodes()[0], "--notice", "120")
+    return {**found, "interactive": Taken(notebook, 0)}
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -98,19 +110,8 @@ def test_a_warm_up_fills_the_cache_of_every_machine_once(cluster):
     assert len(re.findall(r"was there", again.output())) == 2, again.output()
 
 
-def test_a_notebook_answers_its_user_and_comes_back_when_its_machine_is_taken(cluster):
-    job = submit(cluster, f"{JOBSCRIPTS}/interactive.sbatch")
-    token = f"{HOME}/runs/{job.number}/token"
-
-    def answers(begun: int) -> str | None:
-        """What the notebook that was begun as often says to its user; None: nothing yet."""
-        places = re.findall(r"the notebook is at (\S+);", job.output())
-        if len(places) < begun:
-            return None
-        return cluster.as_user(*PYTHON, "-c", ASK, places[-1], token).strip() or None
-
-    assert until("the notebook", lambda: answers(1)) == "200 403"
-    toolkit("local", "interrupt", job.nodes()[0], "--notice", "120")
-    assert until("the next notebook", lambda: answers(2)) == "200 403"
+def test_a_notebook_answers_its_user_and_comes_back_when_its_machine_is_taken(cluster, taken):
+    job = taken["interactive"].job
+    assert until("the next notebook", lambda: answers(cluster, job, 2)) == "200 403"
     assert job.shown()["restart_cnt"] == 1
     cluster.as_user("scancel", job.number)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MAX_USER_DATA = 16 * 1024
 
 SLURMCTLD_PORT = 6817
+SLURMDBD_PORT = 6819
 MLFLOW_PORT = 5000
 SWEEPS_PORT = 5100
 SRUN_PORTS = (60001, 63000)
@@ -193,6 +194,7 @@ def ingress() -> tuple[Ingress, ...]:
     head, compute, storage = "HeadGroup", "ComputeGroup", "StorageGroup"
     rules = [
         Ingress("HeadFromSlurmd", head, compute, "tcp", (SLURMCTLD_PORT,) * 2, "slurmctld"),
+        Ingress("HeadFromSacct", head, compute, "tcp", (SLURMDBD_PORT,) * 2, "slurmdbd, for sacct"),
         Ingress("HeadFromSrun", head, compute, "tcp", SRUN_PORTS, "srun (SrunPortRange)"),
         Ingress("HeadFromRuns", head, compute, "tcp", (MLFLOW_PORT,) * 2, "MLflow"),
         Ingress("HeadFromSweeps", head, compute, "tcp", (SWEEPS_PORT,) * 2, "Optuna's storage"),

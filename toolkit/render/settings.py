@@ -176,7 +176,8 @@ def _accounting(context: SlurmContext) -> dict[str, Value]:
     kinds = tuple(f"gres/gpu:{kind}" for kind in context.gpu_kinds)
     return {
         "AccountingStorageType": "accounting_storage/slurmdbd",
-        "AccountingStorageHost": context.head_hostname,
+        # By its address: nodes, whose jobs may ask sacct, don't find the head's name.
+        "AccountingStorageHost": context.head_address,
         "AccountingStorageEnforce": ("associations", "limits", "qos", "safe"),
         "AccountingStorageTRES": ("gres/gpu", *kinds) if context.has_gpus else (),
         "AccountingStoreFlags": ("job_comment", "job_extra", "job_script"),
