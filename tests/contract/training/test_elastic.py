@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from toolkit.training.audit import audit
+from toolkit.training.ledger import Ledger
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -48,7 +49,9 @@ def test_from_two_ranks_to_one_to_three_every_sample_is_taken_once_an_epoch(root
 def test_killed_on_two_ranks_it_goes_on_from_its_last_save_on_one_and_on_three(root, kind):
     found = audit(root / f"{kind}.killed")
     assert (found.ok, found.steps, found.samples) == (True, 16, 160), found.problems
-    assert [attempt["world_size"] for attempt in found.attempts] == [2, 1, 3]
+    began = Ledger(root / f"{kind}.killed" / "attempts.jsonl").attempts()
+    assert [(attempt.world_size, attempt.step_start) for attempt in began[:2]] == [(2, 0), (1, 4)]
+    assert (len(began), began[2].world_size) == (3, 3)
     assert (found.resumed_at[0], set(found.repeated) <= {4, 5}) == (4, True), found
 
 
