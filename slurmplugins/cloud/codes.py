@@ -171,9 +171,8 @@ _BY_SHAPE: Final[tuple[tuple[re.Pattern[str], type[CloudError]], ...]] = (
 
 def error(code: str, message: str) -> CloudError:
     """The error of its class for a code; one that is like no other is an UnknownCloudError."""
-    plain = code.removeprefix("Client.").removeprefix(
-        "Server."
-    )  # whose fault some answers say it is
+    # Some answers say before a code whose fault it is.
+    plain = code.removeprefix("Client.").removeprefix("Server.")
     shaped = (kind for shape, kind in _BY_SHAPE if shape.fullmatch(plain))
     kind = CLASSES.get(plain) or next(shaped, UnknownCloudError)
     return kind(message, code=code)

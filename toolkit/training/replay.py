@@ -63,7 +63,7 @@ def prepare(run_dir: Path, recorded: Submission, environment: Mapping[str, str])
         missing=tuple(_missing(run_dir, recorded)),
         differs=(
             *_code_differs(recorded),
-            *_surroundings_differ(run_dir, recorded),
+            *_surroundings_differ(recorded, typed),
             *_data_differs(run_dir),
         ),
     )
@@ -95,7 +95,10 @@ def rebuilt(replay: Replay, run_dir: Path, recorded: Submission, folder: Path) -
         argv=(*words, *arguments),
         directory=directory,
         missing=tuple(_script_missing(run_dir, recorded)),
-        differs=(*_surroundings_differ(run_dir, recorded), *_data_differs(run_dir)),
+        differs=(
+            *_surroundings_differ(recorded, submission.typed(run_dir, recorded)),
+            *_data_differs(run_dir),
+        ),
     )
 
 
@@ -141,9 +144,9 @@ def _code_differs(recorded: Submission) -> list[str]:
     return found
 
 
-def _surroundings_differ(run_dir: Path, recorded: Submission) -> list[str]:
+def _surroundings_differ(recorded: Submission, typed: Sequence[str] | None) -> list[str]:
     found = []
-    if submission.typed(run_dir, recorded) is None:
+    if typed is None:
         found.append("what sbatch's command line said is not known for certain")
     lock = _lock(recorded.python)
     if lock and recorded.lock and lock != recorded.lock:
