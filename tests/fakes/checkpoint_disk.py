@@ -1,27 +1,33 @@
 """A disk that ends the process, fills up or tears a write at any one of its operations."""
 
 import os
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from toolkit.training import blockwork
+
 OPERATIONS = [
-    (os, "fsync"),
-    (os, "link"),
-    (Path, "replace"),
-    (Path, "mkdir"),
-    (Path, "unlink"),
-    (os, "pwrite"),
+    *((os, name) for name in ("fsync", "link", "mkdir", "pwrite", "replace", "rmdir", "unlink")),
+    (Path, "open"),  # which goes to no function of os
 ]
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """The process ends here, but for what it has to do on its way out."""
 
 
 def kill(_call, _args):
     raise Killed
+
+
+def vanish(_call, _args):
+    """No word, no `finally`, no other thread: a machine that is gone, with its page cache kept."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def tear(call, args):
@@ -37,7 +43,7 @@ def fill(_call, _args):
 
 
 @contextmanager
-def strike(number, fault):
+def strike(number: int, fault: Callable[..., Any]) -> Iterator[list[int]]:
     """`fault` in place of the `number`th operation; yields how many were met, as a list."""
     met = []
 
@@ -54,3 +60,23 @@ def strike(number, fault):
         for owner, name in OPERATIONS:
             patch.setattr(owner, name, guard(getattr(owner, name)))
         yield met
+
+
+def killed(number: int, work: Callable[[], Any]) -> bool:
+    """Do the work in a copy of this process that SIGKILL ends at its `number`th operation.
+
+    False: it had fewer, and did all of the work.
+    """
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            blockwork.threads.cache_clear()  # they did not come along
+            with strike(number, vanish):
+                work()
+            code = 0
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in {0, -signal.SIGKILL}, f"exit code {code}"
+    return code != 0

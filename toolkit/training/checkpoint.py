@@ -11,7 +11,9 @@ collective, and a failure on one rank is raised on all of them: no rank is left 
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +198,8 @@ class Checkpointer:
         trusted = [folder for folder in self.committed() if folder.name not in self._distrusted]
         for folder in self._folders():
             if folder not in trusted[: self._keep]:
-                manifest.remove(folder, rmtree=lambda path: shutil.rmtree(path, ignore_errors=True))
+                with suppress(OSError):
+                    manifest.remove(folder, rmtree=partial(shutil.rmtree, ignore_errors=True))
 
     # -- loading ----------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # or each rank would, at its first optimizer step
 from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
@@ -28,7 +29,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
-from toolkit.training import Run, SampleOrder
+from toolkit.training import Run, SampleOrder, blockwork
 from toolkit.training.attempt import Attempt
 from toolkit.training.dcp import DcpCodec
 from toolkit.training.session import Stopped
@@ -230,8 +231,8 @@ def rank(root: Path, stop_at: int, kinds: list[str]) -> None:
     world.close()
 
 
-def on(ranks: int, work: Callable[[], None], *, code: int = 0) -> None:
-    """Fork the ranks and wait for them; they end with this code, or the program does."""
+def forked(ranks: int, work: Callable[[], None]) -> list[int]:
+    """Do the work on so many ranks, each a copy of this process; their exit codes."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -246,6 +247,7 @@ def on(ranks: int, work: Callable[[], None], *, code: int = 0) -> None:
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(port),
             }
+            blockwork.threads.cache_clear()  # they did not come along
             ended = 1
             try:
                 work()
@@ -255,7 +257,12 @@ def on(ranks: int, work: Callable[[], None], *, code: int = 0) -> None:
             sys.stdout.flush()
             os._exit(ended)
         children.append(child)
-    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+
+def on(ranks: int, work: Callable[[], None], *, code: int = 0) -> None:
+    """The same; they end with this code, or the program does."""
+    codes = forked(ranks, work)
     if set(codes) != {code}:
         raise SystemExit(f"{ranks} ranks: exit codes {codes}")
 

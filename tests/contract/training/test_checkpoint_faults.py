@@ -1,6 +1,5 @@
 """The fault matrix with real tensors: the last good state or a clear error, never wrong numbers."""
 
-import contextlib
 import os
 import random
 import shutil
@@ -34,13 +33,15 @@ def parts():
         "model": model,
         "optimizer": optimizer,
         "scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 1),
+        "scaler": torch.amp.GradScaler("cpu", init_scale=2.0, growth_interval=1),
     }
 
 
 def train(found):
     found["optimizer"].zero_grad()
-    found["model"](torch.randn(5, 4)).sum().backward()
-    found["optimizer"].step()
+    found["scaler"].scale(found["model"](torch.randn(5, 4)).sum()).backward()
+    found["scaler"].step(found["optimizer"])
+    found["scaler"].update()
     found["scheduler"].step()
 
 
@@ -51,6 +52,7 @@ def numbers(found):
     tensors += [value for values in state.values() for value in values.values()]
     return [value for tensor in tensors for value in tensor.flatten().tolist()] + [
         *found["scheduler"].get_last_lr(),
+        found["scaler"].get_scale(),
         *torch.get_rng_state().tolist(),
     ]
 
@@ -140,36 +142,87 @@ def test_damage_anywhere_in_any_file_is_found_and_the_one_before_is_loaded(
             assert step == 1, f"{damage} in {target.name} was not found"
 
 
-@pytest.mark.parametrize("fault", [disk.kill, disk.tear, disk.fill])
-@pytest.mark.parametrize("local", [False, True], ids=["shared", "via-local-disk"])
-def test_a_fault_at_any_file_operation_of_a_save_leaves_a_good_checkpoint(
-    tmp_path, saved_in_blocks, kind, fault, local
-):
-    root, truth = saved_in_blocks
-    steps = []
-    # Every operation once, and where that tells nothing new every third: DCP's are slow.
-    stride = 1 if not local and (kind == "torch" or fault is disk.kill) else 3
-    for number in range(1, 2000, stride):
-        copy = tmp_path / str(number)
-        shutil.copytree(root, copy)
-        found = parts()
-        used = ViaLocalDisk(codec(kind), tmp_path / "local", Solo()) if local else codec(kind)
-        checkpoints = Checkpointer(copy, Solo(), codec=used, background=local)
-        checkpoints.load(found)
-        train(found)
-        truth[3] = numbers(found)
-        with disk.strike(number, fault) as met, contextlib.suppress(disk.Killed, CheckpointFailed):
-            if local:
-                checkpoints.begin(found, step=3, facts={})
-                checkpoints.settle()
-            else:
-                checkpoints.save(found, step=3, facts={})
-        step, loaded = load(copy, kind)
-        assert loaded == truth[step]
-        steps.append(step)
+class Third:
+    """A third save, disturbed at one operation after the other; each time of the same state."""
+
+    def __init__(self, root, truth, kind, scratch, *, local) -> None:
+        self.root, self.truth, self.kind = root, truth, kind
+        self.scratch, self.local = scratch, local
+        self.found = parts()
+        Checkpointer(root, Solo(), codec=codec(kind)).load(self.found)
+        train(self.found)
+        truth[3] = numbers(self.found)
+        self.generator = torch.get_rng_state()  # which a load changes
+        self.steps = []
+
+    def copy(self, number):
+        return shutil.copytree(self.root, self.scratch / str(number))
+
+    def save(self, copy):
+        torch.set_rng_state(self.generator)
+        used = codec(self.kind)
+        if not self.local:
+            return Checkpointer(copy, Solo(), codec=used).save(self.found, step=3, facts={})
+        used = ViaLocalDisk(used, self.scratch / "local", Solo())
+        behind = Checkpointer(copy, Solo(), codec=used, background=True)
+        behind.begin(self.found, step=3, facts={})
+        return behind.settle()
+
+    def load(self, copy):
+        """The step that is there, which then has its own numbers."""
+        step, loaded = load(copy, self.kind)
+        assert loaded == self.truth[step]
+        shutil.rmtree(copy)
+        self.steps.append(step)
+        return step
+
+    def numbers(self, *, slow=1):
+        """Every operation once, and where that tells nothing new every third; DCP's are slow."""
+        return range(1, 2000, 3 if self.local else 1 if self.kind == "torch" else slow)
+
+
+@pytest.fixture(params=[False, True], ids=["shared", "via-local-disk"])
+def third(request, saved_in_blocks, kind, tmp_path):
+    return Third(*saved_in_blocks, kind, tmp_path, local=request.param)
+
+
+def test_sigkill_at_any_file_operation_of_a_save_leaves_a_good_checkpoint(third):
+    for number in third.numbers():
+        copy = third.copy(number)
+        struck = disk.killed(number, lambda copy=copy: third.save(copy))
+        third.load(copy)
+        if not struck:
+            break
+    steps = third.steps
+    assert (len(steps) > 5, set(steps), steps) == (True, {2, 3}, sorted(steps))
+
+
+@pytest.mark.parametrize("fault", [disk.tear, disk.fill])
+def test_a_torn_write_or_a_full_disk_leaves_a_good_checkpoint_and_the_truth_is_told(third, fault):
+    told = []
+    for number in third.numbers(slow=3):
+        copy = third.copy(number)
+        with disk.strike(number, fault) as met:
+            try:
+                told.append(third.save(copy).step)
+            except (disk.Killed, CheckpointFailed):
+                told.append(None)
+        assert third.load(copy) == 3 or told[-1] is None
         if len(met) < number:
             break
-    assert (len(steps) > 5, set(steps), steps) == (True, {2, 3}, sorted(steps))
+    assert (len(third.steps) > 5, set(third.steps), told[-1]) == (True, {2, 3}, 3)
+
+
+@pytest.mark.parametrize("name", ["unlink", "rmdir"])
+def test_what_can_not_be_deleted_costs_no_save(tmp_path, saved, kind, monkeypatch, name):
+    shutil.copytree(saved[0], tmp_path / "copy")
+    found = parts()
+    checkpoints = Checkpointer(tmp_path / "copy", Solo(), codec=codec(kind))
+    checkpoints.load(found)
+    train(found)
+    monkeypatch.setattr(os, name, lambda *args, **options: disk.fill(None, args))
+    checkpoints.save(found, step=3, facts={})
+    assert load(tmp_path / "copy", kind) == (3, numbers(found))
 
 
 def test_nothing_good_left_is_an_error(tmp_path, saved, kind):

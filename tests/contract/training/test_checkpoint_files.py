@@ -1,6 +1,5 @@
 """A checkpoint is either wholly what was saved or not a checkpoint."""
 
-import contextlib
 import os
 
 import pytest
@@ -138,23 +137,53 @@ def flow(request, tmp_path, json_codec, part, monkeypatch):
     return make
 
 
-@pytest.mark.parametrize("fault", [disk.kill, disk.tear, disk.fill])
-def test_a_fault_at_any_file_operation_of_a_save_leaves_a_good_checkpoint(flow, fault):
-    outcomes = []
+def disturbed(one, disturb):
+    """What is loaded after a third save that `disturb` did something to."""
+    one.save(1)
+    one.save(2)
+    disturb(lambda: one.save(3))
+    found = one.load()
+    one.save(4)  # whatever happened, the next save works
+    assert one.load() == 4
+    return found
+
+
+def test_sigkill_at_any_file_operation_of_a_save_leaves_a_good_checkpoint(flow):
+    outcomes, struck = [], []
+
+    def disturb(save):
+        struck.append(disk.killed(len(struck) + 1, save))
+
     for number in range(1, 100):
-        one = flow(number)
-        one.save(1)
-        one.save(2)
-        with disk.strike(number, fault) as met, contextlib.suppress(Killed, CheckpointFailed):
-            one.save(3)
-        outcomes.append(one.load())
-        one.save(4)  # whatever happened, the next save works
-        assert one.load() == 4
-        if len(met) < number:
+        outcomes.append(disturbed(flow(number), disturb))
+        if not struck[-1]:
             break
     assert len(outcomes) > 10  # the operations were really met
     assert set(outcomes) == {2, 3}
     assert outcomes == sorted(outcomes)  # before the commit the old one, from it on the new one
+
+
+@pytest.mark.parametrize("fault", [disk.tear, disk.fill])
+def test_a_torn_write_or_a_full_disk_leaves_a_good_checkpoint_and_the_truth_is_told(flow, fault):
+    outcomes = []
+
+    def disturb(save):
+        with disk.strike(len(outcomes) + 1, fault) as met:
+            try:
+                save()
+            except (Killed, CheckpointFailed):
+                outcomes.append((len(met), False))
+            else:
+                outcomes.append((len(met), True))
+
+    for number in range(1, 100):
+        found = disturbed(flow(number), disturb)
+        met, told = outcomes[-1]
+        assert found in {2, 3}
+        assert found == 3 or not told
+        if met < number:
+            break
+    assert (len(outcomes) > 10, outcomes[-1][1]) == (True, True)
 
 
 class FullDisk:
