@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.slurm.conftest import Cluster
-from tests.slurm.trained import DIGITS, HOME, LONG, TORCHRUN, Trained, submit
+from tests.slurm.trained import DIGITS, HOME, TORCHRUN, Trained, submit
 from tests.slurm.waiting import until
 from toolkit.commands.local_options import control
 from toolkit.config import load
@@ -56,7 +56,7 @@ def medians(runs: list[Comeback]) -> dict[str, float]:
 
 
 def _once(cluster: Cluster) -> Comeback:
-    job = submit(cluster, TORCHRUN, DIGITS, *LONG)
+    job = submit(cluster, TORCHRUN, DIGITS, "--epochs=400")
     try:
         job.trained(STEPS_FIRST)
         noticed = time.time()

@@ -7,11 +7,10 @@ import json
 import pytest
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.trained import HOME, Trained
+from tests.slurm.trained import HOME, SCRIPTS, Trained
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
-SCRIPT = "/shared/jobscripts/sweep/train.py"
 SWEEP = "taken"
 TRIALS = 24
 NOTICES = (120.0, 1.0, 120.0)  # seconds: two that can be heard, one that can't
@@ -36,9 +35,11 @@ def at_work(cluster, besides: set[str]) -> Trained | None:
 
 
 def test_trials_whose_machines_are_taken_go_on_and_every_trial_ends_once(cluster):
+    for name in ("slow.py", "slow_trial.py"):
+        cluster.write(f"{HOME}/{name}", (SCRIPTS / name).read_text())
     cluster.toolkit(
         *("sweep", "start", SWEEP, "--as", "ada", "--trials", str(TRIALS), "--at-once", "8"),
-        *(SCRIPT, "--epochs", "20"),
+        *(f"{HOME}/slow_trial.py", "--epochs", "10"),
     )
     taken: dict[str, int] = {}
     for notice in NOTICES:

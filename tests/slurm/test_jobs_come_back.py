@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.trained import DIGITS, HOME, LONG, TORCHRUN, Trained, submit
+from tests.slurm.trained import HOME, TORCHRUN, Trained, slow, submit
 from tests.slurm.waiting import until
 from toolkit.local.machines import factory
 from toolkit.local.machines.layout import Layout
@@ -37,9 +37,23 @@ def machine_of(cluster, node: str) -> tuple[NspawnDriver, str]:
     return factory.nspawn_driver(Layout.from_environment()), shown["instance_id"]
 
 
+def strike(cluster, node: str) -> None:
+    """End the machine behind a node as a power cut would."""
+    driver, machine = machine_of(cluster, node)
+    driver.stop(machine, grace=0)
+
+
+def take_unheard(cluster, node: str) -> None:
+    """A spot notice for a machine whose node agent is not there to see it."""
+    driver, machine = machine_of(cluster, node)
+    done = driver.execute(machine, ["systemctl", "stop", "slurm-node-agent.service"], timeout=30)
+    assert done.returncode == 0, done.stderr
+    toolkit("local", "interrupt", node, "--notice", "120")
+
+
 @dataclass(frozen=True)
 class Jobs:
-    """All at once: each waits for machines, for Slurm's KillWait or for a delay."""
+    """All at once: each waits for machines, for Slurm's KillWait, for a delay or for the head."""
 
     smoke: Trained
     cancelled: Trained
@@ -47,33 +61,26 @@ class Jobs:
     wrong: Trained
     costly: Trained
     unheard: Trained
+    reached: int  # steps of `unheard` when its notice came
 
 
 @pytest.fixture(scope="module")
 def jobs(cluster):
+    """Submitted; one cancelled, and one with a notice, as soon as they train."""
     flaky = cluster.write(f"{HOME}/flaky.py", FLAKY)
     wrong = cluster.write(f"{HOME}/wrong.py", WRONG)
-    capped = "--export=ALL,TOOLKIT_MAX_USD=0.000001"
-    return Jobs(
-        smoke=submit(cluster, "--nodes=4", "--gpus-per-node=1", SMOKE),
-        flaky=submit(cluster, *ONE, TORCHRUN, flaky),
-        cancelled=submit(cluster, *ONE, TORCHRUN, DIGITS, *LONG),
-        costly=submit(cluster, *ONE, capped, TORCHRUN, DIGITS, *LONG),
-        wrong=submit(cluster, *ONE, TORCHRUN, wrong),
-        unheard=submit(cluster, *ONE, TORCHRUN, DIGITS, *LONG),
-    )
-
-
-def test_the_smoke_test_passes_on_four_nodes(jobs):
-    assert jobs.smoke.ended() == {"COMPLETED"}, jobs.smoke.output()
-
-
-def test_a_failure_of_the_network_waits_a_while_and_comes_back(jobs):
-    until("the requeue", lambda: jobs.flaky.shown()["restart_cnt"] == 1)
-    waiting = jobs.flaky.shown()
-    assert "transient" in waiting["comment"], waiting["comment"]
-    assert waiting["start_time"]["number"] > waiting["last_sched_evaluation"]["number"]
-    assert jobs.flaky.ended() == {"COMPLETED"}, jobs.flaky.output()
+    unheard, cancelled = slow(cluster, *ONE), slow(cluster, *ONE)
+    others = {
+        "costly": slow(cluster, *ONE, "--export=ALL,TOOLKIT_MAX_USD=0.000001"),
+        "flaky": submit(cluster, *ONE, TORCHRUN, flaky),
+        "wrong": submit(cluster, *ONE, TORCHRUN, wrong),
+        "smoke": submit(cluster, "--nodes=4", "--gpus-per-node=1", SMOKE),
+    }
+    cancelled.trained(10)
+    cluster.as_user("scancel", cancelled.number)
+    reached = unheard.trained(20)
+    take_unheard(cluster, unheard.nodes()[0])
+    return Jobs(**others, cancelled=cancelled, unheard=unheard, reached=reached)
 
 
 def test_a_mistake_in_the_script_fails_at_once_with_its_own_code(jobs):
@@ -81,6 +88,19 @@ def test_a_mistake_in_the_script_fails_at_once_with_its_own_code(jobs):
     assert jobs.wrong.shown()["restart_cnt"] == 0
     assert jobs.wrong.shown()["exit_code"]["return_code"]["number"] == 1
     until("MLflow's word", lambda: (run := jobs.wrong.run()) is None or run["status"] == "FAILED")
+
+
+def test_a_failure_of_the_network_waits_a_while_and_comes_back(jobs):
+    until("the requeue", lambda: jobs.flaky.shown()["restart_cnt"] == 1)
+    waiting = jobs.flaky.shown()
+    assert "transient" in waiting["comment"], waiting["comment"]
+    waits = waiting["eligible_time"]["number"] - waiting["submit_time"]["number"]
+    assert waits > 20  # 30 s, spread; of itself Slurm waits for 11
+    assert jobs.flaky.ended() == {"COMPLETED"}, jobs.flaky.output()
+
+
+def test_the_smoke_test_passes_on_four_nodes(jobs):
+    assert jobs.smoke.ended() == {"COMPLETED"}, jobs.smoke.output()
 
 
 def test_a_job_over_its_dollars_is_held_with_its_work_saved_until_it_is_released(cluster, jobs):
@@ -97,36 +117,34 @@ def test_a_job_over_its_dollars_is_held_with_its_work_saved_until_it_is_released
     cluster.as_user("scancel", job.number)
 
 
-def test_a_cancelled_job_is_killed_in_mlflow_too(cluster, jobs):
-    jobs.cancelled.trained(10)
-    cluster.as_user("scancel", jobs.cancelled.number)
-    assert jobs.cancelled.ended() == {"CANCELLED"}
-    until("MLflow's KILLED", lambda: (jobs.cancelled.run() or {}).get("status") == "KILLED")
-
-
 def test_a_notice_that_a_nodes_agent_misses_is_told_to_its_jobs_by_the_head(cluster, jobs):
     job = jobs.unheard
-    reached = job.trained(20)
-    node = job.nodes()[0]
-    driver, machine = machine_of(cluster, node)
-    done = driver.execute(machine, ["systemctl", "stop", "slurm-node-agent.service"], timeout=30)
-    assert done.returncode == 0, done.stderr
-    toolkit("local", "interrupt", node, "--notice", "120")
-
     until("the requeue", lambda: job.shown()["restart_cnt"] == 1)
     assert "asked to save and stop" in job.shown()["admin_comment"]
-    assert job.attempt(1)["step_start"] >= reached
+    assert job.attempt(1)["step_start"] >= jobs.reached
     assert job.causes() == ["spot-interruption"]
     cluster.as_user("scancel", job.number)
 
 
+@dataclass(frozen=True)
+class Lost:
+    """Two jobs of two nodes each."""
+
+    survivor: Trained
+    headless: Trained  # the machine that its batch script was on is gone
+    reached: int  # its steps then
+
+
 @pytest.fixture(scope="module")
-def survivor(cluster):
-    """Two nodes' training, interrupted by the next tests one after the other."""
-    return submit(cluster, TORCHRUN, DIGITS, "--epochs", "30")
+def lost(cluster):
+    survivor, headless = slow(cluster, epochs=50), slow(cluster)
+    reached = headless.trained(40)  # beyond its first periodic save
+    strike(cluster, headless.nodes()[0])
+    return Lost(survivor, headless, reached)
 
 
-def test_an_urgent_job_takes_the_nodes_of_one_that_saves_and_comes_back(cluster, survivor):
+def test_an_urgent_job_takes_the_nodes_of_one_that_saves_and_comes_back(cluster, lost):
+    survivor = lost.survivor
     survivor.running()
     reached = survivor.trained(40)
     node = survivor.nodes()[0]
@@ -141,24 +159,21 @@ def test_an_urgent_job_takes_the_nodes_of_one_that_saves_and_comes_back(cluster,
     assert survivor.causes() == ["preemption"]
 
 
-def strike(cluster, node: str) -> None:
-    """End the machine behind a node as a power cut would."""
-    driver, machine = machine_of(cluster, node)
-    driver.stop(machine, grace=0)
-
-
-def test_jobs_whose_machines_are_struck_dead_without_a_word_come_back(cluster, survivor):
+def test_jobs_whose_machines_are_struck_dead_without_a_word_come_back(cluster, lost):
     """One loses a worker, the other the node that its batch script is on."""
-    headless = submit(cluster, TORCHRUN, DIGITS, *LONG)
+    survivor, headless = lost.survivor, lost.headless
     survivor.trained(survivor.attempt(1)["step_start"] + 40)
     strike(cluster, survivor.nodes()[-1])
-    reached = headless.trained(120)  # beyond its first periodic save
-    strike(cluster, headless.nodes()[0])
 
     for job, times in ((survivor, 2), (headless, 1)):
         until("the requeue", lambda job=job, times=times: job.shown()["restart_cnt"] >= times)
-    assert 0 < headless.attempt(1)["step_start"] <= reached
+    assert 0 < headless.attempt(1)["step_start"] <= lost.reached
     cluster.as_user("scancel", "--signal=USR1", "--batch", headless.number)
     until("what Slurm said", lambda: headless.causes() == ["node-failure", "preemption"])
     cluster.as_user("scancel", headless.number)
     assert survivor.ended(300) == {"COMPLETED"}, survivor.output()
+
+
+def test_a_cancelled_job_is_killed_in_mlflow_too(jobs):
+    assert jobs.cancelled.ended() == {"CANCELLED"}
+    until("MLflow's KILLED", lambda: (jobs.cancelled.run() or {}).get("status") == "KILLED")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.slurm.waiting import until
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 HOME = "/shared/home/ada"
 TORCHRUN = "/shared/jobscripts/torchrun.sbatch"
 DIGITS = "/shared/jobscripts/digits/train.py"
-LONG = ("--epochs", "400")  # longer than any test waits
+SCRIPTS = Path(__file__).parent / "scripts"
 OVER = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"})
 
 
@@ -106,3 +107,9 @@ def submit(cluster: Cluster, *argv: str, before: tuple[str, ...] = ()) -> Traine
     """Submit as ada, with plain sbatch from her home; `before` is what stands before sbatch."""
     number = cluster.as_user(*before, "sbatch", "--parsable", f"--chdir={HOME}", *argv)
     return Trained(cluster, number.strip())
+
+
+def slow(cluster: Cluster, *argv: str, epochs: int = 1000) -> Trained:
+    """Submit training that takes a second an epoch and leaves the machine to others."""
+    script = cluster.write(f"{HOME}/slow.py", (SCRIPTS / "slow.py").read_text())
+    return submit(cluster, *argv, TORCHRUN, script, f"--epochs={epochs}")

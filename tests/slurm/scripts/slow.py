@@ -1,0 +1,64 @@
+"""Training that takes time and little of the machine, so that many fit on two cores.
+
+It imports neither scikit-learn nor an optimizer, which take longer than all of its steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+import torch
+from torch import distributed
+
+from toolkit.training import Run, SampleOrder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ORDER = SampleOrder(size=40, global_batch=4, seed=0)  # ten steps an epoch
+INPUTS = torch.linspace(-1, 1, ORDER.size).reshape(-1, 1)
+PAUSE = 0.1  # seconds a step
+SAVE_EVERY = 20  # steps
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, required=True)
+    return parser.parse_args()
+
+
+def loss_of(model: torch.nn.Module, mine: torch.Tensor = INPUTS) -> torch.Tensor:
+    return (model(mine) - 3 * mine).square().sum()
+
+
+def epochs(
+    run: Run, model: torch.nn.Module, number: int, *, rate: float = 0.1, pause: float = PAUSE
+) -> Iterator[int]:
+    """Fit a line, and stop at the end of every epoch; its number, from 0."""
+    run.resume(model=model)
+    for batch in run.batches(ORDER, number):
+        model.zero_grad()
+        loss = loss_of(model, INPUTS[batch.mine]) * batch.weight
+        loss.backward()
+        for value in model.parameters():
+            if run.world.size > 1:
+                distributed.all_reduce(value.grad)
+            value.data -= rate / run.world.size * value.grad
+        run.step(batch, loss=loss.detach())
+        time.sleep(pause)
+        if run.step_count % ORDER.steps_per_epoch == 0:
+            yield batch.epoch
+
+
+def main() -> None:
+    args = parse()
+    torch.set_num_threads(1)
+    with Run(params=vars(args), seed=0, checkpoint_every=SAVE_EVERY) as run:
+        for _ in epochs(run, torch.nn.Linear(1, 1), args.epochs):
+            pass
+
+
+if __name__ == "__main__":
+    main()
