@@ -18,6 +18,11 @@ FAILED = 1
 @click.command("lint")
 @json_option
 @click.option("--strict", is_flag=True, help="Fail on warnings as well.")
+@click.option(
+    "--stop-seconds",
+    type=click.FloatRange(min=1),
+    help="What the training takes to end a step and save, where that is known.",
+)
 @click.argument(
     "scripts",
     metavar="SCRIPT...",
@@ -25,7 +30,9 @@ FAILED = 1
     required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
 )
-def command(*, as_json: bool, strict: bool, scripts: tuple[Path, ...]) -> int:
+def command(
+    *, as_json: bool, strict: bool, stop_seconds: float | None, scripts: tuple[Path, ...]
+) -> int:
     """Report what in a batch script will lose work on spot machines, each with its fix.
 
     Exit code 0: nothing, or warnings only; 1: an error, or with --strict a warning; 2: no such
@@ -35,7 +42,7 @@ def command(*, as_json: bool, strict: bool, scripts: tuple[Path, ...]) -> int:
     from toolkit.lint.finding import Severity
     from toolkit.output import print_json
 
-    found = {path: check(path.read_text(errors="replace")) for path in scripts}
+    found = {path: check(path.read_text(errors="replace"), stop_seconds) for path in scripts}
     every = [one for findings in found.values() for one in findings]
     errors = sum(one.severity is Severity.ERROR for one in every)
     if as_json:

@@ -13,12 +13,12 @@ RULES: Final = (*directive_rules.RULES, *command_rules.RULES)
 _IGNORE: Final = re.compile(r"#\s*toolkit-lint:\s*ignore=([\w,\s-]+)")
 
 
-def check(text: str) -> tuple[Finding, ...]:
+def check(text: str, stop_seconds: float | None = None) -> tuple[Finding, ...]:
     """Findings, errors first, then by line. `# toolkit-lint: ignore=SLUG` in the script, with its
-    reason beside it, silences a rule there.
+    reason beside it, silences a rule there. `stop_seconds`: what a step and a save take, if known.
     """
     silenced = {word for found in _IGNORE.finditer(text) for word in re.split(r"[,\s]+", found[1])}
-    read = script.parse(text)
+    read = script.parse(text, stop_seconds or script.A_STOP)
     found = [
         Finding(rule.slug, rule.severity, hit.line, hit.message, hit.fix)
         for rule in RULES

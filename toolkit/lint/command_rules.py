@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 TORCHRUN_PATIENCE: Final = 30
 """Seconds torchrun gives its workers after SIGTERM unless told otherwise."""
-ENOUGH: Final = 60
 
 _PORT: Final = re.compile(
     r"(?:MASTER_PORT=|--(?:master|main|rdzv)[-_](?:process[-_])?port[= ]\s*|"
@@ -107,13 +106,13 @@ def _shutdown(script: Script) -> Iterator[Hit]:
             continue
         told = _SHUTDOWN.search(launch.text) or _SHUTDOWN.search(script.text)
         seconds = int(told[1]) if told else TORCHRUN_PATIENCE
-        if seconds < ENOUGH:
+        if seconds < script.stop_seconds:
             said = "" if told else ", its default"
             yield Hit(
                 launch.line,
                 f"torchrun kills its workers {seconds} s{said} after SIGTERM, save or no save",
-                "torchrun --shutdown-timeout=60, and no more than KillWait (torch 2.13; before"
-                " that, stop the workers by a file and not by a signal)",
+                f"torchrun --shutdown-timeout={script.stop_seconds:.0f}, and no more than KillWait"
+                " (torch 2.13; before that, stop the workers by a file and not by a signal)",
             )
             return
 

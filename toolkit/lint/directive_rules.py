@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from toolkit.lint.script import Script
 
-SHORTEST_WARNING: Final = 60
 _SIGNAL: Final = re.compile(
     r"^(?P<flags>[RB]{1,2}:)?(?P<name>[A-Za-z0-9]+)(?:@(?P<seconds>\d+))?$", re.IGNORECASE
 )
@@ -133,11 +132,11 @@ def _trap_waits(script: Script) -> Iterator[Hit]:
 
 def _signal_late(script: Script) -> Iterator[Hit]:
     signal = _signal(script)
-    if signal and script.launches and int(signal["seconds"] or 60) < SHORTEST_WARNING:
+    if signal and script.launches and int(signal["seconds"] or 60) < script.stop_seconds:
         yield Hit(
             script.line("signal"),
             f"{signal['seconds']} s is little time to end a step and write a checkpoint",
-            "#SBATCH --signal=B:USR1@90, or what the save takes and 30 s",
+            f"#SBATCH --signal=B:USR1@{script.stop_seconds + 30:.0f}: what that takes, and 30 s",
         )
 
 

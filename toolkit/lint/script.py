@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from toolkit.lint.shell import Command
 
+A_STOP: Final = 60.0
+"""Seconds that ending a step and saving are taken to need where nobody has measured it."""
+
 _TORCHRUN: Final = re.compile(
     r"(?:^|[\s/;(\"'])torchrun(?=[\s\"'])|torch\.distributed\.(?:run|launch)\b"
 )
@@ -75,7 +78,9 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The whole of it. `values`: what the script sets its variables to."""
+    """The whole of it. `values`: what the script sets its variables to. `stop_seconds`: what its
+    training needs to end a step and save.
+    """
 
     text: str
     directives: Mapping[str, Directive]
@@ -83,6 +88,7 @@ class Script:
     commands: tuple[Command, ...]
     values: Mapping[str, str]
     launches: tuple[Launch, ...]
+    stop_seconds: float
 
     def value(self, name: str) -> str:
         found = self.directives.get(name)
@@ -119,7 +125,7 @@ class Script:
         return shell.expanded(command.text, self.values)
 
 
-def parse(text: str) -> Script:
+def parse(text: str, stop_seconds: float = A_STOP) -> Script:
     """Never raises: what can't be understood can't be complained about."""
     found, documents = shell.commands(text)
     values = shell.assignments(found)
@@ -132,6 +138,7 @@ def parse(text: str) -> Script:
         commands=found,
         values=values,
         launches=tuple(_launches(found, values)),
+        stop_seconds=stop_seconds,
     )
 
 

@@ -60,7 +60,8 @@ def findings(
     """Everything known against the submission, what would lose work first."""
     given = {one.option for one in plan.added}
     mended = {slug for option, slug in _MENDED if option in given}
-    found = [one for one in lint(text) if one.slug not in mended]
+    linted = lint(text, stop.forecast.seconds if stop else None)
+    found = [one for one in linted if one.slug not in mended]
     found += [*_names(plan, slurm, user), *_container(plan, text), *_stop_in_time(stop)]
     if not any(one.slug in ("partition", "account") for one in found):
         found += _rehearsed(plan, slurm)

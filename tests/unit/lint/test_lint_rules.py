@@ -75,6 +75,15 @@ def test_what_loses_work_is_reported(slug, before, after):
     assert all(one.fix and one.message for one in found)
 
 
+def test_a_stop_that_takes_long_needs_more_warning_and_more_patience():
+    text = HEAD + LAUNCH + "\n"
+    found = {one.slug: one.fix for one in check(text, stop_seconds=100)}
+    assert "USR1@130" in found["signal-late"]
+    assert "--shutdown-timeout=100" in found["shutdown-timeout"]
+    quick = text.replace("USR1@90", "USR1@20").replace("--shutdown-timeout=60", "")
+    assert not {"signal-late", "shutdown-timeout"} & {one.slug for one in check(quick, 15)}
+
+
 @pytest.mark.parametrize(
     ("slug", "text"),
     [
