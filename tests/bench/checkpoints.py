@@ -30,6 +30,8 @@ from toolkit.training import digests
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from toolkit.training.state import Codec
+
 ROUNDS = 7
 
 
@@ -50,6 +52,12 @@ class Row:
 def processor() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
+
+
+def resident_mib() -> float:
+    """What of this process is in memory and in no file."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
 
 
 def state(mib: int) -> Any:
@@ -83,6 +91,7 @@ class Bench:
         self.plain, self.ours = root / "plain", root / "ours"
         self.parts, self.into = {"model": state(mib)}, {"model": state(mib)}
         self.rows: dict[str, Row] = {}
+        self.memory: dict[str, float] = {}  # MiB that stay taken, by the kind of copy
 
     def row(self, name: str, work: Callable[[], object]) -> None:
         self.rows.setdefault(name, Row()).time(work)
@@ -92,7 +101,7 @@ class Bench:
         from toolkit.training.dcp import DcpCodec
         from toolkit.training.world import Solo
 
-        return Checkpointer(self.ours, Solo(), codec=DcpCodec(), **options)
+        return Checkpointer(self.ours, Solo(), **{"codec": DcpCodec(), **options})
 
     def bare_save(self, *, fsync: bool) -> None:
         import torch.distributed.checkpoint as dcp
@@ -143,12 +152,26 @@ class Bench:
             self.row("load, without hashes", lambda: self.checkpoints().load(self.into))
 
     def stalls(self, rounds: int) -> None:
+        """Of saves in the background, and what they take besides: copies in memory, or files."""
+        from toolkit.training.dcp import DcpCodec
+        from toolkit.training.local_disk import ViaLocalDisk
+        from toolkit.training.world import Solo
+
+        local = ViaLocalDisk(DcpCodec(), self.root / "local", Solo())
+        self.in_background("by local disk", local, rounds)
+        self.in_background("in memory", DcpCodec(), rounds)
+
+    def in_background(self, name: str, codec: Codec, rounds: int) -> None:
         self.clear()
-        behind = self.checkpoints(background=True)
+        behind, before = self.checkpoints(background=True, codec=codec), resident_mib()
         for step in range(rounds + 1):
-            name = "stall in the background" + (", the first" if step == 0 else "")
-            self.row(name, lambda step=step: behind.begin(self.parts, step=step, facts={}))
-            behind.settle()
+            first = ", the first" if step == 0 else ""
+            self.row(
+                f"stall, copied {name}{first}",
+                lambda step=step: behind.begin(self.parts, step=step, facts={}),
+            )
+            self.row(f"from {name} to committed", behind.settle)
+        self.memory[name] = resident_mib() - before
 
     def hashes(self) -> None:
         """What the algorithms take of one core."""
@@ -239,8 +262,13 @@ def main() -> None:
         cells = "  ".join(f"{key} {value:7.3f}" for key, value in row.items())
         sys.stdout.write(f"{name:32}{cells}\n")
     load = round(os.getloadavg()[0], 1)
+    for kind, taken in bench.memory.items():
+        sys.stdout.write(f"memory that copies take {kind}: {taken:.0f} MiB\n")
     rounded = {name: {k: round(v, 3) for k, v in row.items()} for name, row in found.items()}
-    sys.stdout.write(json.dumps({"mib": mib, "rounds": rounds, "load": load} | rounded) + "\n")
+    sys.stdout.write(
+        json.dumps({"mib": mib, "rounds": rounds, "load": load, "memory": bench.memory} | rounded)
+        + "\n"
+    )
 
 
 if __name__ == "__main__":
