@@ -52,14 +52,17 @@ unit-rest:
 property: setup-test ## Laws, by hypothesis
 	@$(PYTEST) tests/property -n auto $(PURE)
 
+# The two long tiers say what took them long: all of it has 40 minutes.
+SLOWEST := --durations=12 --durations-min=20
+
 contract: setup-test ## One suite against the fake EC2, moto and the local cloud; torchrun on loopback
-	@$(PYTEST) tests/contract -n 2 --dist loadfile -q
+	@$(PYTEST) tests/contract -n 2 --dist loadfile -q $(SLOWEST)
 
 golden: setup-test ## Rendered slurm.conf, stack, user data
 	@$(PYTEST) tests/golden $(PURE)
 
 slurm: setup-test ## Real machines, real Slurm, real torchrun (needs root)
-	@TOOLKIT_LOCAL_DIR=$(TEST_STATE) scripts/with-cleanup $(PYTEST) tests/slurm -q -p no:randomly
+	@TOOLKIT_LOCAL_DIR=$(TEST_STATE) scripts/with-cleanup $(PYTEST) tests/slurm -q -p no:randomly $(SLOWEST)
 
 bench: setup-test ## Against aws-parallelcluster-node on one throttled fake EC2; docs/benchmarks.md
 	@$(BIN)/python -m tests.bench $(BENCH)
