@@ -3,6 +3,7 @@
 * ToolkitError
   * RunsError                     runs-unreadable
     - RunNotFound                 run-not-found
+    - FolderOfRoot                folder-of-root
     - SweepNotFound               sweep-not-found
     - ReplayRefused               replay-refused
     - TrackingAway                tracking-away
@@ -24,6 +25,12 @@ class RunNotFound(RunsError):
     """No run is meant by what was given, or its folder is gone."""
 
     reason = "run-not-found"
+
+
+class FolderOfRoot(RunsError):
+    """A run is said to be in a folder of root's."""
+
+    reason = "folder-of-root"
 
 
 class SweepNotFound(RunsError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.mlflow import Run
 from toolkit.errors import HeadCommandFailed
-from toolkit.runs.errors import ReplayRefused, RunNotFound, RunsError, TrackingAway
+from toolkit.runs.errors import FolderOfRoot, ReplayRefused, RunNotFound, RunsError, TrackingAway
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +73,7 @@ def settle(runner: Runner, *, dry_run: bool = False) -> list[dict[str, Any]]:
 def replay(runner: Runner, found: Found, flags: Sequence[str]) -> dict[str, Any]:
     """Have the folder's owner submit the run again; what was submitted. ReplayRefused."""
     if found.folder is None:
-        raise RunNotFound(f"{found.name}: its folder is gone, and the submission was kept there")
+        raise RunNotFound(f"{found.name}: no folder of a user's, and the submission is kept there")
     place = str(found.folder["run_dir"])
     try:
         answer = _as_owner(runner, place, "toolkit.training.replay", place, *flags)
@@ -95,15 +95,17 @@ def _refusal(answer: dict[str, Any]) -> list[str]:
 
 
 def _folder(runner: Runner, place: str) -> dict[str, Any] | None:
-    """The summary of a run's folder; None when it is gone or can't be read."""
+    """The summary of a run's folder; None when it is gone, root's, or can't be read."""
     try:
         return _object(_as_owner(runner, place, "toolkit.training.summary", place))
-    except HeadCommandFailed:
+    except (HeadCommandFailed, FolderOfRoot):
         return None
 
 
 def _as_owner(runner: Runner, place: str, module: str, *words: str) -> str:
-    owner = runner.run(["stat", "--format=%U", "--", place]).strip()
+    owner, number = runner.run(["stat", "--format=%U %u", "--", place]).split()
+    if number == "0":
+        raise FolderOfRoot(f"{place} belongs to root, as whom nothing of a run is read or started")
     argv = [
         *(
             "runuser",

@@ -11,7 +11,7 @@ import re
 
 from toolkit.training.cause import Cause, Diagnosis, Evidence, Rule, Source, diagnose
 
-VERSION = 4
+VERSION = 5
 
 
 def _rule(slug: str, cause: Cause, source: Source, pattern: str) -> Rule:
@@ -45,6 +45,8 @@ _STATED = (
         r"\b(?:DOWN|NOT_RESPONDING|FAIL)\b|toolkit: (?:machine-ended|no-machine|impaired)",
     ),
     _rule("asked-time-limit", Cause.TIME_LIMIT, "stop", r"time-limit"),
+    # By a request that says something else, or can't be read: somebody wants the machines.
+    _rule("stopped-otherwise", Cause.PREEMPTED, "verdict", r"^resume (?!peer-lost|terminated)"),
 )  # fmt: skip
 
 _SLURM = (

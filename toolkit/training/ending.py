@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
-from toolkit.training import ledger, slurm_job, verdict
+from toolkit.training import ledger, slurm_job, tiers, verdict
 from toolkit.training.attempt import Attempt, current, instance_facts
 from toolkit.training.budget import Decision, decide
 from toolkit.training.cause import LOG_BYTES, Cause, Diagnosis, Evidence, tail
@@ -83,7 +83,19 @@ class Ending:
         if decision.action == "hold":
             self._ledger.amend(replace(record, held=True))
         said = f"{found.cause} by rule {found.rule} of edition {found.version}: {found.seen}"
-        return self._act(decision, facts, word, code, said)
+        outcome = self._act(decision, facts, word, code, said)
+        return replace(outcome, said=(*outcome.said, *self._no_cap()))
+
+    def _no_cap(self) -> list[str]:
+        """A word for who asked for a cap that there is not."""
+        asked = self._environment.get("TOOLKIT_MAX_USD")
+        if not asked:
+            return []
+        if _dollars(asked) is None:
+            return [f"TOOLKIT_MAX_USD={asked!r} is no number of dollars: there is no cap"]
+        if ledger.total_cost(self._ledger.attempts()) is None:
+            return ["TOOLKIT_MAX_USD: no price of this run's machines is known, so there is no cap"]
+        return []
 
     def _settle_earlier(self) -> None:
         """Attempts whose script was ended before it came here are told by what they left."""
@@ -129,8 +141,8 @@ class Ending:
         now = self._clock()
         record = ours[-1] if ours else _unbegun(self._attempt, len(every), facts, now)
         if record.ended_at is None:
-            reached = word.step if word else record.step_start
-            record = record.ended(at=now, cause=found.cause, step_end=reached or 0)
+            reached = word.step if word else self._reached(record)
+            record = record.ended(at=now, cause=found.cause, step_end=reached)
         detail = record.detail or found.seen
         rule = f"{found.rule}@{found.version}"
         cause = word.cause if word and word.verdict == "hold" else str(found.cause)
@@ -141,6 +153,11 @@ class Ending:
         else:
             self._ledger.begin(record)
         return record
+
+    def _reached(self, record: AttemptRecord) -> int:
+        """Where the next attempt begins after one that ended without a word."""
+        saved = tiers.last_step(RunDir(self._attempt.run_dir).checkpoints)
+        return record.step_start or 0 if saved is None else saved
 
     def _act(
         self, decision: Decision, facts: JobFacts, word: Verdict | None, code: int, said: str
@@ -233,10 +250,12 @@ def _this_attempt(text: str, attempt: Attempt) -> str:
 
 
 def _dollars(text: str | None) -> Decimal | None:
+    """What a cap says, a dollar sign before it or not. None: no cap, or nothing that is one."""
     try:
-        return Decimal(text) if text else None
+        found = Decimal((text or "").strip().removeprefix("$"))
     except InvalidOperation:
         return None
+    return found if found.is_finite() else None
 
 
 def _explain(log: Path) -> int:

@@ -208,13 +208,23 @@ def _call(argv: Sequence[str], environment: Mapping[str, str], folder: str) -> s
     return done.stdout
 
 
+def _of_others(run_dir: Path) -> Path | None:
+    """What in a run's folder another may have put there: its words are run below."""
+    for path in (run_dir, run_dir / "submission.json"):
+        if path.exists() and path.lstat().st_uid != os.getuid():
+            return path
+    return None
+
+
 def run(options: argparse.Namespace, call: Call = _call) -> tuple[int, Replay | str]:
     """What the command does: its exit code, and the replay or why there is none."""
     run_dir: Path = options.run_dir.resolve()
-    recorded = submission.read(run_dir)
+    others = _of_others(run_dir)
+    recorded = None if others else submission.read(run_dir)
     if recorded is None:
         reason = "no submission.json: made before runs were kept for this, or not by a batch job"
-        return 2, f"{run_dir}: {reason}"
+        mine = f"{others} is not yours: only who ran a job can replay it"
+        return 2, f"{run_dir}: {mine if others else reason}"
     replay = prepare(run_dir, recorded, os.environ)
     try:
         if options.rebuild:

@@ -18,15 +18,26 @@ from toolkit.training.files import fsync_directory, write_atomic
 from toolkit.training.manifest import MANIFEST, Manifest
 from toolkit.training.shard import Corrupt, FileEntry, HashingWriter, blocks, verify_file
 
-NAME = re.compile(r"step-\d{8,}\.(\d{6,})")
+NAME = re.compile(r"step-(?P<step>\d{8,})\.(?P<number>\d{6,})")
 
 
 def number(name: str) -> int:
     """How many saves the run had made with this one."""
+    return int(_parsed(name)["number"])
+
+
+def last_step(root: Path) -> int | None:
+    """The step of the checkpoint in `root` that was committed last; None where there is none."""
+    every = (folder.name for folder in root.glob("step-*") if manifest.is_committed(folder))
+    newest = max((name for name in every if NAME.fullmatch(name)), key=number, default=None)
+    return int(_parsed(newest)["step"]) if newest else None
+
+
+def _parsed(name: str) -> re.Match[str]:
     match = NAME.fullmatch(name)
     if not match:
         raise ValueError(f"not a checkpoint's name: {name!r}")
-    return int(match[1])
+    return match
 
 
 class Tier(Protocol):

@@ -92,8 +92,9 @@ class Tracker:
         return not left
 
     def _backlog(self) -> list[Record]:
+        """Without the state that an earlier attempt ended in: the run goes on."""
         found = read_json(self._folder / "tracking-backlog.json", limit=1 << 30) or {}
-        return [Record(**fields) for fields in found.get("records", [])]
+        return [Record(**{**fields, "status": ""}) for fields in found.get("records", [])]
 
     def _run(self) -> None:
         server: Server | None = None

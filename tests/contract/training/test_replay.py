@@ -213,10 +213,16 @@ def test_a_job_script_that_was_tampered_with_is_not_submitted(case, capsys):
     assert "was changed since it was kept" in answer(capsys)["missing"][0]
 
 
-def test_only_who_ran_a_job_can_replay_it(case, capsys, monkeypatch):
+def test_nothing_that_another_wrote_into_a_folder_is_run(case, capsys, tmp_path, monkeypatch):
+    ran, program = tmp_path / "ran", tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    program.chmod(0o755)
+    record = case.run_dir / "submission.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "python": str(program)}))
     monkeypatch.setattr(os, "getuid", lambda: 12345)
-    assert case.replay("--anyway") == 1
-    assert "is not yours" in answer(capsys)["missing"][0]
+    assert case.replay("--anyway") == 2
+    assert "is not yours" in capsys.readouterr().err
+    assert not ran.exists()
 
 
 def test_a_run_without_a_record_says_so(tmp_path, capsys):

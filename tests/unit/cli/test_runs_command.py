@@ -54,6 +54,7 @@ class Head:
     def __init__(self) -> None:
         self.calls = []
         self.away = False
+        self.owner = "ada 2001\n"
         self.refusal = None
         self.runs = [
             a_run("r7", "7", tags=TAGS, params={"rate": "0.1"}, metrics={"loss": 0.5}),
@@ -76,7 +77,7 @@ class Head:
         if argv[0] == "stat":
             if argv[-1] != FOLDER["run_dir"]:
                 raise HeadCommandFailed("no such file", returncode=1)
-            return "ada\n"
+            return self.owner
         assert argv[:4] == ["runuser", "-u", "ada", "--"]
         if "toolkit.training.summary" in argv:
             return json.dumps(FOLDER)
@@ -99,6 +100,14 @@ def head(monkeypatch):
 
 def runs(*words):
     return CliRunner().invoke(runs_command.command, [words[0], "--config", CONFIG, *words[1:]])
+
+
+def test_a_folder_of_roots_is_neither_read_nor_replayed(head):
+    head.owner = "root 0\n"
+    shown = runs("show", "7", "--json")
+    assert json.loads(shown.stdout)["folder"] is None, shown.output
+    assert "no folder of a user's" in str(runs("replay", "7").exception)
+    assert not [argv for argv in head.calls if argv[0] == "runuser"]
 
 
 def test_the_list_has_a_line_a_run(head):

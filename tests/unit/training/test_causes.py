@@ -37,6 +37,9 @@ def test_the_labelled_set_is_large_and_has_every_cause_a_log_can_tell():
         (Evidence(verdict="resume spot-interruption", log=OOM), Cause.SPOT),
         (Evidence(verdict="resume time-limit"), Cause.TIME_LIMIT),
         (Evidence(verdict="resume preemption"), Cause.PREEMPTED),
+        (Evidence(code=0, verdict="resume maintenance", log=WATCHDOG), Cause.PREEMPTED),
+        (Evidence(code=0, verdict="resume unreadable-request"), Cause.PREEMPTED),
+        (Evidence(verdict="resume maintenance", stop="spot-interruption"), Cause.SPOT),
         # The notice came, and the save did not make it.
         (Evidence(code=1, stop="spot-interruption", log=WATCHDOG), Cause.SPOT),
         # The node went without a notice; its peers only see their connections go.

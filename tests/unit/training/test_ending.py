@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from toolkit.training import verdict
+from toolkit.training import manifest, verdict
 from toolkit.training.ending import Ending
 from toolkit.training.files import write_json
-from toolkit.training.ledger import Ledger, stalled
+from toolkit.training.ledger import AttemptRecord, Ledger, stalled
 from toolkit.training.slurm_job import SlurmJob
 
 NOW = 2_000_000_000.0
@@ -218,7 +218,54 @@ def test_what_the_workers_said_tells_an_attempt_when_nothing_else_does(ended, tm
     assert books.attempts()[0].cause == "transient"
 
 
-def test_a_dollar_cap_holds_the_job(ended):
+def under_way(tmp_path, *, restart=0, usd=None):
+    """An attempt that has begun at step 0, an hour ago, on a machine of that price an hour."""
+    begun = AttemptRecord(
+        attempt=restart,
+        job_id="12",
+        restart_count=restart,
+        started_at=NOW - 3600,
+        ended_at=None,
+        seconds=None,
+        cause="running",
+        step_start=0,
+        step_end=None,
+        world_size=1,
+        nodes=("gpu-001",),
+        instances=({"instance_id": "i-1", "price": usd},) if usd else (),
+        cost_usd=None,
+    )
+    (tmp_path / "run").mkdir(exist_ok=True)
+    Ledger(tmp_path / "run" / "attempts.jsonl").begin(begun)
+
+
+@pytest.mark.parametrize(("cap", "code"), [("1.99", 93), ("$1.99", 93), ("2.01", 85), ("", 85)])
+def test_a_job_that_has_spent_its_dollars_is_held(ended, tmp_path, cap, code):
+    under_way(tmp_path, usd="2.00")
     word = verdict.resume(3, "spot-interruption")
-    assert ended(1, word=word, TOOLKIT_MAX_USD="0.01").code == 85  # no price is known
-    assert ended(1, word=word, restart=1, TOOLKIT_MAX_USD="not a number").code == 85
+    assert ended(1, word=word, TOOLKIT_MAX_USD=cap).code == code
+
+
+@pytest.mark.parametrize("cap", ["0.01", "two hundred", "200,50", "NaN"])
+def test_a_dollar_cap_that_can_not_be_kept_is_said(ended, cap):
+    outcome = ended(1, word=verdict.resume(3, "spot-interruption"), TOOLKIT_MAX_USD=cap)
+    assert outcome.code == 85
+    assert "there is no cap" in outcome.said[-1]
+
+
+def test_an_attempt_that_died_without_a_word_is_judged_by_what_it_saved(ended, tmp_path):
+    for restart in range(2):
+        ended(1, log=NCCL, restart=restart)
+    under_way(tmp_path, restart=2)
+    for name, steps in (("step-00000400.000007", 400), ("step-00000300.000008", 300)):
+        folder = tmp_path / "run" / "checkpoints" / name
+        folder.mkdir(parents=True)
+        manifest.commit(folder, [], {"step": steps})
+    assert ended(1, log=NCCL, restart=2).code == 85
+    assert attempts(tmp_path)[-1].step_end == 300  # saved last, after a fall-back
+
+
+def test_a_stop_that_was_asked_in_unknown_words_brings_the_job_back(ended, tmp_path):
+    outcome = ended(0, word=verdict.resume(3, "unreadable-request"))
+    assert outcome.code == 85
+    assert attempts(tmp_path)[-1].cause == "preemption"

@@ -20,6 +20,7 @@ class Server:
     refused: str = ""
     runs: int = 0
     got: list = field(default_factory=list)
+    states: list = field(default_factory=list)
     tried: threading.Event = field(default_factory=threading.Event)
 
     def open(self, run_id):
@@ -34,6 +35,7 @@ class Server:
         if any(self.refused in record.params for record in records):
             raise Rejected(self.refused)
         self.got += [(run_id, record.step) for record in records]
+        self.states += [record.status for record in records]
 
     def _here(self):
         self.tried.set()
@@ -100,6 +102,18 @@ def test_what_could_not_be_sent_is_sent_first_by_the_next_attempt(tracker, tmp_p
     assert made.close(30)
     assert [step for _, step in server.got] == [0, 1]
     assert not (tmp_path / "tracking-backlog.json").exists()
+
+
+def test_the_state_that_an_earlier_attempt_ended_in_is_not_sent_after_the_next_has_begun(tracker):
+    server = Server(away=True)
+    made = tracker(server)
+    made.add(Record(at=1.0, step=0, metrics={"loss": 1.0}, status="FAILED"))
+    assert not made.close(30)
+    server.away = False
+    assert tracker(server).close(30)
+    assert [(step, state) for (_, step), state in zip(server.got, server.states, strict=True)] == [
+        (0, "")
+    ]
 
 
 def test_a_record_that_is_refused_takes_no_other_with_it(tracker):
