@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 def command(*, config_path: Path | None, dry_run: bool, yes: bool, with_images: bool) -> int:
     """Delete the cluster and everything in it: machines, files, accounting, artifacts.
 
+    Machine images stay for the next deploy, unless --images is given; what stays is said.
+
     Looks afterwards, service by service, that nothing is left. Run it again if it was cut off.
     """
     from toolkit.deploy.destroy import Destroyer
@@ -34,7 +36,7 @@ def command(*, config_path: Path | None, dry_run: bool, yes: bool, with_images: 
         destroyer = Destroyer(config, clients, reporter())
         found = destroyer.inventory(with_images=with_images)
         if dry_run or found.nothing:
-            click.echo(found.text())
+            click.echo("\n".join(filter(None, [found.text(), found.stays])))
             return 0
         if not yes:
             raise NotConfirmed(
@@ -42,5 +44,5 @@ def command(*, config_path: Path | None, dry_run: bool, yes: bool, with_images: 
                 next_step="say so with --yes",
             )
         destroyer.destroy(with_images=with_images)
-    click.echo(f"cluster {config.cluster} is gone")
+    click.echo("\n".join(filter(None, [f"cluster {config.cluster} is gone", found.stays])))
     return 0

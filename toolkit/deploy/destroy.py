@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from slurmplugins import tags
-from toolkit.deploy import images, names
+from toolkit.deploy import builders, images, names
 from toolkit.deploy.changes import failures, stack_status, wait_for_stack
 from toolkit.deploy.leftovers import Leftover, leftovers, remove
 from toolkit.deploy.storage import Bucket
@@ -40,11 +40,14 @@ class Inventory:
     bucket: bool
     others: tuple[Leftover, ...]
     images: tuple[images.Image, ...]
+    builders: tuple[str, ...] = ()
+    kept: tuple[images.Image, ...] = ()
 
     @property
     def nothing(self) -> bool:
         """Whether there is nothing left to do."""
-        return not (self.stack or self.instances or self.bucket or self.others or self.images)
+        own = self.stack or self.instances or self.bucket or self.others
+        return not (own or self.images or self.builders)
 
     def text(self) -> str:
         """The inventory as people read it."""
@@ -53,7 +56,16 @@ class Inventory:
         lines += ["- the bucket: ledger, logs, artifacts of every run"] if self.bucket else []
         lines += [f"- {item}" for item in self.others if not self._told(item)]
         lines += [f"- image {image.name}" for image in self.images]
+        lines += [f"- image builder {builder}" for builder in self.builders]
         return "\n".join(lines) or "nothing to destroy"
+
+    @property
+    def stays(self) -> str:
+        """What is kept for the next deploy, costs a little, and how to be rid of it."""
+        if not self.kept:
+            return ""
+        listed = ", ".join(image.name for image in self.kept)
+        return f"kept for the next deploy: {listed} (toolkit destroy --images deletes images too)"
 
     def _told(self, item: Leftover) -> bool:
         """Whether a line above stands for it; a part of the stack that holds data is named."""
@@ -82,19 +94,22 @@ class Destroyer:
 
     def inventory(self, *, with_images: bool) -> Inventory:
         """Look what there is."""
-        found = images.find(self._clients.client("ec2"), _image_names()) if with_images else {}
+        found = tuple(images.find(self._clients.client("ec2"), _image_names()).values())
         return Inventory(
             stack=stack_status(self._clients.client("cloudformation"), names.stack(self._config)),
             instances=tuple(self._instances()),
             bucket=self._bucket.exists(),
             others=leftovers(self._clients, self._config),
-            images=tuple(found.values()),
+            images=found if with_images else (),
+            builders=self._builders(with_images=with_images),
+            kept=() if with_images else found,
         )
 
     def destroy(self, *, with_images: bool) -> None:
         """Delete it all; DestroyIncomplete names whatever is still there."""
         with self._report.phase("Ending instances") as phase:
             self._end_instances(phase)
+        builders.end(self._clients.client("ec2"), self._builders(with_images=with_images))
         if self._bucket.exists():
             with self._report.phase("Emptying the bucket") as phase:
                 phase.result(f"{self._bucket.empty()} objects")
@@ -128,6 +143,13 @@ class Destroyer:
         ]
         instances.sort(key=lambda instance: not _is_head(instance))
         return [instance["InstanceId"] for instance in instances]
+
+    def _builders(self, *, with_images: bool) -> tuple[str, ...]:
+        """Those that nobody waits for; all of them where no image is to stay."""
+        ec2 = self._clients.client("ec2")
+        if with_images:
+            return tuple(builders.everyone(ec2))
+        return builders.forgotten(ec2, builders.now())
 
     def _end_instances(self, phase: Phase) -> None:
         ec2 = self._clients.client("ec2")

@@ -8,7 +8,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from slurmplugins import tags
-from toolkit.deploy import images, names
+from toolkit.deploy import builders, images, names
 from toolkit.deploy.build import Builder, Workplace, wait_until_available
 from toolkit.deploy.changes import StackChanges
 from toolkit.deploy.outcome import stack_resources
@@ -51,6 +51,7 @@ def ensure(
     for image in found.values():
         if image.state == "pending":
             wait_until_available(ec2, image.id, sleep, monotonic)
+    builders.end(ec2, builders.forgotten(ec2, builders.now()))
     missing = [spec for spec in specs if spec.name not in found]
     built = _build(config, clients, base, missing, report) if missing else {}
     return {spec.kind: built.get(spec.name) or found[spec.name].id for spec in specs}

@@ -1,5 +1,7 @@
 """Destroying: the head first, then what it could have launched, and nothing is left."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from tests.unit.deploy.samples import Clock, FakeClients, Report, example, refusal
@@ -17,14 +19,19 @@ class Cloud:
         self.instances = {"i-node": "compute", "i-head": "head"}
         self.status, self.done, self.late = "CREATE_COMPLETE", [], ["i-late"]
         self.deletes = True
+        self.builders, self.images = {}, {}
 
     def get_paginator(self, operation):
         self.operation = operation
         return self
 
-    def paginate(self, **_):
+    def paginate(self, *, Filters=(), **_):  # noqa: N803  # boto3's names
         if self.operation == "describe_stack_events":
             return [{"StackEvents": []}]
+        if self.operation == "describe_images":
+            return [{"Images": list(self.images.values())}]
+        if {"Name": "tag:toolkit:role", "Values": ["builder"]} in Filters:
+            return [{"Reservations": [{"Instances": list(self.builders.values())}]}]
         items = [
             {"InstanceId": key, "Tags": [{"Key": "toolkit:role", "Value": role}]}
             for key, role in self.instances.items()
@@ -34,7 +41,8 @@ class Cloud:
     def terminate_instances(self, *, InstanceIds):  # noqa: N803  # boto3's names
         self.done += InstanceIds
         for key in InstanceIds:
-            del self.instances[key]
+            self.builders.pop(key, None)
+            self.instances.pop(key, None)
         if "i-head" in InstanceIds and self.late:
             self.instances[self.late.pop()] = "compute"
 
@@ -42,6 +50,22 @@ class Cloud:
         if not self.status:
             raise refusal("ValidationError", f"{StackName} does not exist")
         return {"Stacks": [{"StackStatus": self.status, "StackId": "arn:stack"}]}
+
+    def deregister_image(self, *, ImageId):  # noqa: N803  # boto3's names
+        self.images.pop(ImageId)
+
+    def take_image(self, name, builder):
+        """As a deploy does that is killed before it ends the builder."""
+        self.images[name] = {"ImageId": name, "Name": name, "State": "available"}
+        self.images[name]["CreationDate"] = ""
+        self.build(name, builder)
+
+    def build(self, name, builder):
+        self.builders[builder] = {
+            "InstanceId": builder,
+            "Tags": [{"Key": "toolkit:image", "Value": name}],
+            "LaunchTime": datetime.now(UTC),
+        }
 
     def describe_stack_resources(self, **_):
         return {"StackResources": []}
@@ -102,3 +126,35 @@ def test_the_inventory_tells_what_would_be_lost(world):
     text = world.destroyer.inventory(with_images=False).text()
     assert "stack (CREATE_COMPLETE)" in text
     assert "2 instances" in text
+
+
+def test_destroying_ends_the_builders_that_nobody_waits_for(world):
+    """They carry no cluster's tag; one of another cluster's deploy goes on."""
+    world.instances, world.status, world.late = {}, "", []
+    world.take_image("toolkit-head-1", "i-left")
+    world.build("toolkit-head-2", "i-work")
+    found = world.destroyer.inventory(with_images=False)
+    assert "image builder i-left" in found.text()
+    assert not found.nothing
+    world.destroyer.destroy(with_images=False)
+    assert (world.done, list(world.builders)) == (["i-left"], ["i-work"])
+
+
+def test_destroying_with_images_ends_every_builder(world):
+    """What they build is not wanted any more."""
+    world.instances, world.status, world.late = {}, "", []
+    world.build("toolkit-head-2", "i-work")
+    world.destroyer.destroy(with_images=True)
+    assert world.builders == {}
+
+
+def test_images_that_stay_are_named_with_how_to_delete_them(world):
+    """They cost a little each month, and are no part of the cluster."""
+    world.instances, world.status, world.late = {}, "", []
+    world.take_image("toolkit-head-1", "i-left")
+    world.builders = {}
+    kept = world.destroyer.inventory(with_images=False)
+    assert kept.nothing
+    assert "toolkit-head-1" in kept.stays
+    assert "destroy --images" in kept.stays
+    assert world.destroyer.inventory(with_images=True).stays == ""

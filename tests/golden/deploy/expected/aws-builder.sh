@@ -2,6 +2,8 @@
 # First boot of the builder of toolkit-head-0123456789ab: run ansible/image.yml, then power off. The
 # toolkit makes the image of the machine once it is off.
 set -euo pipefail
+# Also when it fails: a builder that no deploy waits for any more must not run on.
+trap 'systemctl poweroff' EXIT
 if ! /usr/bin/python3 -I -c 'import boto3' || ! command -v ansible-playbook; then
   export DEBIAN_FRONTEND=noninteractive
   apt-get -q update
@@ -81,4 +83,3 @@ PYTHON
 # What is this machine's alone doesn't go into the image.
 rm -rf /opt/slurm-toolkit/bundle
 : > /etc/machine-id
-systemctl poweroff

@@ -1,0 +1,96 @@
+"""Builders that a killed deploy left: ended once nobody can be waiting for them."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.unit.deploy.samples import FakeClients, Report, example
+from toolkit.deploy import builders, workplace
+from toolkit.deploy.images import BaseImage, wanted
+from toolkit.deploy.stack import builder_script
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+BASE = BaseImage("ami-base", "debian", "/dev/xvda")
+
+
+class Ec2:
+    """Builders by id, images by name; filters by tag and by state, as EC2 does."""
+
+    def __init__(self) -> None:
+        self.instances, self.images, self.asked = {}, {}, ""
+
+    def builder(self, key, image, *, minutes=5, state="running"):
+        label = [
+            {"Key": "toolkit:role", "Value": "builder"},
+            {"Key": "toolkit:image", "Value": image},
+        ]
+        self.instances[key] = {
+            "InstanceId": key,
+            "State": {"Name": state},
+            "Tags": label if image else label[:1],
+            "LaunchTime": NOW - timedelta(minutes=minutes),
+        }
+
+    def get_paginator(self, operation):
+        self.asked = operation
+        return self
+
+    def paginate(self, *, Filters, Owners=None):  # noqa: N803  # boto3's names
+        del Owners
+        wishes = {wish["Name"]: wish["Values"] for wish in Filters}
+        if self.asked == "describe_images":
+            shown = [
+                {"ImageId": f"ami-{name}", "Name": name, "State": state, "CreationDate": ""}
+                for name, state in self.images.items()
+                if name in wishes["name"]
+            ]
+            return [{"Images": shown}]
+        assert wishes["tag:toolkit:role"] == ["builder"]
+        states = wishes["instance-state-name"]
+        items = [one for one in self.instances.values() if one["State"]["Name"] in states]
+        return [{"Reservations": [{"Instances": items}]}]
+
+    def terminate_instances(self, *, InstanceIds):  # noqa: N803  # boto3's names
+        for key in InstanceIds:
+            self.instances[key]["State"] = {"Name": "terminated"}
+
+
+@pytest.fixture
+def ec2():
+    return Ec2()
+
+
+def test_a_builder_whose_image_is_there_is_forgotten_and_one_at_work_is_not(ec2):
+    """A deploy was killed after it had taken the image; another one builds right now."""
+    ec2.images = {"done": "available", "copied": "pending"}
+    ec2.builder("i-left", "done", state="stopped")
+    ec2.builder("i-work", "other")
+    ec2.builder("i-copy", "copied", state="stopped")
+    assert builders.forgotten(ec2, NOW) == ("i-left",)
+
+
+def test_a_builder_older_than_any_deploy_waits_is_forgotten(ec2):
+    """Its build failed after its deploy was killed; the mended image has another name."""
+    ec2.builder("i-old", "never", minutes=91)
+    ec2.builder("i-nameless", "", minutes=91, state="stopped")
+    ec2.builder("i-gone", "never", minutes=91, state="terminated")
+    ec2.builder("i-new", "never", minutes=89)
+    assert builders.forgotten(ec2, NOW) == ("i-old", "i-nameless")
+
+
+def test_the_next_deploy_ends_the_builder_that_a_killed_one_left(ec2, monkeypatch):
+    """Also when it finds every image and has nothing to build."""
+    monkeypatch.setattr(builders, "now", lambda: NOW)
+    specs = wanted(example(), BASE)
+    ec2.images = {spec.name: "available" for spec in specs}
+    ec2.builder("i-left", specs[0].name, state="stopped")
+    found = workplace.ensure(example(), FakeClients(ec2=ec2), BASE, Report())
+    assert found == {spec.kind: f"ami-{spec.name}" for spec in specs}
+    assert ec2.instances["i-left"]["State"] == {"Name": "terminated"}
+
+
+def test_a_builder_turns_itself_off_whatever_its_first_boot_comes_to():
+    """Before the first command that can fail; a deploy that still waits finds it stopped."""
+    lines = builder_script(example(), bucket="b", image="i", sha="s").splitlines()
+    commands = [line for line in lines if line and not line.startswith("#")]
+    assert commands[:2] == ["set -euo pipefail", "trap 'systemctl poweroff' EXIT"]
