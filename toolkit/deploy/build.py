@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from slurmplugins import tags
-from toolkit.deploy import names
+from toolkit.deploy import images, names
 from toolkit.deploy.progress import BootStatus
 from toolkit.deploy.session import error_code
 from toolkit.deploy.stack import builder_script
@@ -82,6 +82,13 @@ class Builder:
             phase.update(f"builder {instance} starts")
             self._wait_until_off(spec, instance, phase)
             return self._copy(spec, instance, phase)
+        except (ImageBuildFailed, ClientError):
+            # Another deploy that waits for the same builder may have been first to take the image.
+            theirs = images.find(self._ec2, [spec.name]).get(spec.name)
+            if theirs is None:
+                raise
+            wait_until_available(self._ec2, theirs.id, self._sleep, self._clock)
+            return theirs.id
         finally:
             self._ec2.terminate_instances(InstanceIds=[instance])
 

@@ -46,6 +46,8 @@ class FakeEc2:
 
     def create_image(self, *, InstanceId, Name, **_):  # noqa: N803  # boto3's names
         assert self.instances[InstanceId] == "stopped"
+        if self.images:
+            raise refusal("InvalidAMIName.Duplicate", f"AMI name {Name} is already in use")
         self.images["ami-1"] = "pending"
         self.done.append(f"image {Name}")
         return {"ImageId": "ami-1"}
@@ -54,6 +56,17 @@ class FakeEc2:
         (key,) = ImageIds
         state, self.images[key] = self.images[key], "available"
         return {"Images": [{"State": state}]}
+
+    def get_paginator(self, operation):
+        assert operation == "describe_images"
+        return self
+
+    def paginate(self, **_):
+        items = [
+            {"ImageId": key, "Name": SPEC.name, "State": state, "CreationDate": ""}
+            for key, state in self.images.items()
+        ]
+        return [{"Images": items}]
 
     def get_console_output(self, **_):
         return {"Output": "E: Unable to locate package"}
@@ -175,3 +188,18 @@ def test_builds_side_by_side_share_one_line():
     shared.part("head").update("apt", done=1, total=3)
     shared.part("compute").update("pip")
     assert report.updates[-1] == "head: [1/3] apt  ·  compute: pip"
+
+
+@pytest.mark.parametrize("machine", ["shutting-down", "terminated", "stopped"])
+def test_an_image_that_another_deploy_took_of_the_same_builder_is_the_image(machine):
+    """Two deploys wait for one builder; the second finds it ended, or the name taken."""
+    world = World()
+
+    def taken():
+        world.says("ok")
+        world.ec2.instances["i-new"] = machine
+        world.ec2.images["ami-theirs"] = "pending"
+
+    world.clock.at(3, taken)
+    assert world.build() == "ami-theirs"
+    assert world.ec2.images == {"ami-theirs": "available"}
