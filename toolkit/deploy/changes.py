@@ -26,6 +26,8 @@ MAX_BODY = 51_200
 POLL_SECONDS = 2.0
 CHANGE_SET_SECONDS = 300.0
 STACK_SECONDS = 3600.0
+# What holds machines or data that a replacement ends for good.
+PRECIOUS = {"AWS::EC2::Instance", "AWS::FSx::FileSystem", "AWS::S3::Bucket"}
 NO_CHANGES = ("didn't contain changes", "No updates are to be performed")
 
 
@@ -37,10 +39,12 @@ class Change:
     logical_id: str
     resource_type: str
     details: tuple[str, ...] = ()
+    may_replace: bool = False  # known only when it is done
 
     def __str__(self) -> str:
         sign = {"Add": "+", "Modify": "~", "Remove": "-", "Replace": "±"}[self.action]
         head = f"{sign} {self.logical_id}  {self.resource_type}"
+        head += "  (may be replaced)" if self.may_replace else ""
         return "\n".join([head, *(f"    {line}" for line in self.details)])
 
 
@@ -55,8 +59,9 @@ class Plan:
 
     @property
     def loses(self) -> tuple[Change, ...]:
-        """Changes that end something which exists."""
-        return tuple(change for change in self.changes if change.action in {"Remove", "Replace"})
+        """Changes that end, or may end, something which exists."""
+        ends = {"Remove", "Replace"}
+        return tuple(one for one in self.changes if one.action in ends or one.may_replace)
 
 
 class StackChanges:
@@ -213,13 +218,14 @@ def _changes(
             details = differences(before.get(logical_id, {}), after.get(logical_id, {}))
             if not details and not change.get("Details"):
                 continue
-        replaced = action == "Modify" and change.get("Replacement") == "True"
+        kind, replacement = change.get("ResourceType", ""), change.get("Replacement")
         found.append(
             Change(
-                action="Replace" if replaced else _action(action),
+                action="Replace" if replacement == "True" else _action(action),
                 logical_id=logical_id,
-                resource_type=change.get("ResourceType", ""),
+                resource_type=kind,
                 details=details,
+                may_replace=replacement == "Conditional" and kind in PRECIOUS,
             )
         )
     return tuple(found)

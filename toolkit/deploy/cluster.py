@@ -97,7 +97,7 @@ class Cluster:
             self._changes.discard(plan)
             lost = ", ".join(change.logical_id for change in plan.loses)
             raise NotConfirmed(
-                f"this would remove or replace {lost}", next_step="say so with --yes"
+                f"this would, or may, remove or replace {lost}", next_step="say so with --yes"
             )
         if plan.change_set:
             verb = "Creating" if plan.creates else "Updating"

@@ -133,6 +133,19 @@ def test_replacing_and_removing_lose_something(cloud):
     assert [change.logical_id for change in plan.loses] == ["A", "B"]
 
 
+def test_what_may_be_replaced_counts_as_lost_where_it_holds_data(cloud):
+    """CloudFormation often says Conditional of an instance or a filesystem; then it may happen."""
+    cloud.status, cloud.template = "CREATE_COMPLETE", ONE
+    modified = {"Action": "Modify", "Replacement": "Conditional", "Details": [{}]}
+    cloud.changes = [
+        {**modified, "LogicalResourceId": "Head", "ResourceType": "AWS::EC2::Instance"},
+        {**modified, "LogicalResourceId": "Net", "ResourceType": "AWS::EC2::Subnet"},
+    ]
+    plan = changes(cloud).plan(TWO)
+    assert [change.logical_id for change in plan.loses] == ["Head"]
+    assert str(plan.changes[0]) == "~ Head  AWS::EC2::Instance  (may be replaced)"
+
+
 def test_a_plan_that_is_thrown_away_leaves_nothing(cloud):
     """Not even the empty stack that a first change set makes."""
     stack = changes(cloud)
