@@ -69,8 +69,8 @@ def story(cluster):
 
 def test_training_survives_a_spot_interruption_and_scales_to_zero(story):
     story.submit()
-    first = story.train_until_interrupted()
-    story.come_back(first)
+    lost = story.train_until_interrupted()
+    story.come_back(lost)
     story.finish()
     story.audit()
     story.scale_to_zero()

@@ -1,0 +1,50 @@
+"""The demo checks what it shows: a job that comes back on the lost machine has not come back."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from toolkit.demo.commands import ToolkitCommand
+from toolkit.demo.phases import PhaseFailed, Stage
+from toolkit.demo.story import Story
+
+
+class Head:
+    """A head node that knows one requeued job, and the machine behind each of its nodes."""
+
+    def __init__(self, machines) -> None:
+        self.machines = machines
+
+    def run(self, argv):
+        match argv:
+            case ["scontrol", "show", "job", *_]:
+                nodes = ",".join(self.machines)
+                job = {"job_state": ["RUNNING"], "restart_cnt": 1, "nodes": nodes}
+                return json.dumps({"jobs": [job]})
+            case ["scontrol", "show", "hostnames", nodes]:
+                return nodes.replace(",", "\n")
+            case ["scontrol", "show", "node", nodes, "--json"]:
+                shown = [{"instance_id": self.machines[node]} for node in nodes.split(",")]
+                return json.dumps({"nodes": shown})
+        raise AssertionError(argv)
+
+
+def story(machines):
+    """A job that came back on these machines, by node."""
+    told = Story(ToolkitCommand(Path("cluster.yaml")), Stage(Console(file=io.StringIO())))
+    told.job, told._head = "1", Head(machines)
+    return told
+
+
+def test_one_old_machine_beside_a_new_one_is_no_failure():
+    """The machine that nobody took stays, and the job takes it again."""
+    story({"gpu-001": "i-kept", "gpu-003": "i-new"}).come_back("i-lost")
+
+
+def test_the_interrupted_machine_among_the_jobs_machines_is_a_failure():
+    """Also where the other one is new."""
+    with pytest.raises(PhaseFailed, match="i-lost"):
+        story({"gpu-002": "i-lost", "gpu-003": "i-new"}).come_back("i-lost")
