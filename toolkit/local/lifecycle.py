@@ -177,6 +177,11 @@ def _ended(pid: int) -> bool:
 def _clean(layout: Layout) -> cleanup.Removed:
     """Remove what a daemon that is gone left: its machines, and file systems nobody lists."""
     if os.geteuid() != 0:
+        if _has_machines(layout):
+            raise LocalError(
+                "machines of a local cloud that was killed are left, and only root can end them",
+                next_step="run it again as root",
+            )
         return cleanup.Removed((), (), (), ())
     try:
         removed = cleanup.everything(layout)
@@ -185,6 +190,15 @@ def _clean(layout: Layout) -> cleanup.Removed:
     for directory in layout.filesystems.glob("fs-*"):
         shutil.rmtree(directory, ignore_errors=True)
     return removed
+
+
+def _has_machines(layout: Layout) -> bool:
+    try:
+        return any(layout.instances.iterdir())
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        return True  # root's, as every machine is
 
 
 def _tail(path: Path) -> str:
