@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -88,8 +89,17 @@ def state():
     return path
 
 
+def registered_machines() -> list[str]:
+    """What machinectl lists; nothing on a host without it, or without the systemd that it asks."""
+    if shutil.which("machinectl") is None:
+        return []
+    argv = ["machinectl", "list", "--no-legend"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return done.stdout.splitlines() if done.returncode == 0 else []
+
+
 def host_traces() -> dict[str, list[str]]:
-    """What a person would look at for leftovers: mounts, namespaces, links, processes."""
+    """What a person would look at for leftovers: mounts, namespaces, links, machines, processes."""
     shown = {
         name: subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
         for name, argv in {
@@ -99,6 +109,7 @@ def host_traces() -> dict[str, list[str]]:
             "ps": ["ps", "-eo", "stat,args"],
         }.items()
     }
+    shown["machinectl"] = registered_machines()
     ours = ("systemd-nspawn", "slurm", "mariadbd", "toolkit.local.daemon")
     # A zombie is not ours any more: the host's PID 1 collects it when it pleases. The state varies.
     rows = [line.split(maxsplit=1) for line in shown["ps"]]
