@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolkit.local.machines import preflight
+from toolkit.local.machines import __main__ as entry, preflight
 from toolkit.local.machines.interpreter import Interpreter
 from toolkit.local.machines.layout import Layout
 
@@ -111,3 +111,21 @@ def test_a_host_without_control_groups_is_found(ready, tmp_path):
     (tmp_path / "proc/self/mountinfo").write_text("")
     (problem,) = ready().problems()
     assert "control groups" in problem.what
+
+
+def test_less_room_is_needed_where_the_base_image_is_there(ready, tmp_path, monkeypatch):
+    monkeypatch.setattr(preflight, "DISK_NEEDED", 1 << 60)
+    monkeypatch.setattr(preflight, "DISK_NEEDED_AGAIN", 0)
+    checks = ready()
+    (checks.layout.images / "ami-0123456789abcdef0").mkdir(parents=True)
+    assert checks.problems() == []
+
+
+def test_a_set_up_is_told_at_once_what_the_host_lacks(monkeypatch, capsys):
+    found = [preflight.Problem("12 GB free at /", "3.0 GB", "free some")]
+    monkeypatch.setattr(preflight, "check", lambda _layout, *, port: found if port == 4566 else [])
+    monkeypatch.setattr(entry.sys, "argv", ["machines", "4566"])
+    assert entry.main() == 1
+    assert capsys.readouterr().err == "12 GB free at /: 3.0 GB; free some\n"
+    monkeypatch.setattr(entry.sys, "argv", ["machines", "4577"])
+    assert entry.main() == 0

@@ -1,7 +1,8 @@
 """`python -m toolkit.local.machines`: build the base image ahead, before anything is installed.
 
 Needs the standard library only, so `scripts/setup` runs it while pip works. Quiet: `toolkit local
-up` looks for the image again, and is who says what is wrong when there is none.
+up` looks for the image again, and is who says what is wrong when there is none. With a port for
+the local cloud as its argument it builds nothing, and says what this host lacks.
 """
 
 from __future__ import annotations
@@ -14,8 +15,13 @@ from toolkit.local.machines.layout import Layout
 
 
 def main() -> int:
-    """Build it where the host can; 1 when there is none afterwards."""
+    """Build it where the host can; 1 when there is none afterwards, or the host lacks something."""
     layout = Layout.from_environment()
+    if sys.argv[1:]:
+        problems = preflight.check(layout, port=int(sys.argv[1]))
+        for one in problems:
+            sys.stderr.write(f"{one.what}: {one.found}; {one.fix}\n")
+        return 1 if problems else 0
     if preflight.check(layout):
         return 1
     try:

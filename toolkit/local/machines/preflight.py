@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from toolkit.local.machines.layout import Layout
 
 _GIB = 1 << 30
-DISK_NEEDED = 8 * _GIB  # base, two images, a few machines
+_GB = 10**9
+DISK_NEEDED = 12 * _GB  # Python packages, base, two images, a few machines; README says so
+DISK_NEEDED_AGAIN = 4 * _GB  # where the packages and the base are there
 MEMORY_NEEDED = 3 * _GIB
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _PACKAGES = {  # command -> Debian and Ubuntu package
@@ -114,10 +116,11 @@ class Preflight:
         while not place.exists():
             place = place.parent
         free = shutil.disk_usage(place).free
-        if free < DISK_NEEDED:
+        needed = DISK_NEEDED_AGAIN if any(self.layout.images.glob("ami-*")) else DISK_NEEDED
+        if free < needed:
             yield Problem(
-                f"{DISK_NEEDED // _GIB} GiB free at {place}",
-                f"{free / _GIB:.1f} GiB",
+                f"{needed // _GB} GB free at {place}",
+                f"{free / _GB:.1f} GB",
                 "free some, or set TOOLKIT_LOCAL_DIR to a directory with room",
             )
         lines = (self.proc / "meminfo").read_text().splitlines()
