@@ -30,7 +30,7 @@ def main() -> int:
         _explain(console, failure)
         return 1
     except KeyboardInterrupt:
-        console.print("\nstopped; `make demo` goes on from here, `make clean` removes everything")
+        console.print("\nstopped; `make demo` goes on from here, `make clean` ends every machine")
         return 130
     console.print(f"\n[dim]all phases: {sum(t.seconds for t in stage.timings):.0f} s[/dim]\n")
     return toolkit.show(["report", "--config", str(path), "--record-mlflow"])
