@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from toolkit.config import ClusterConfig
+    from toolkit.deploy.images import Image
     from toolkit.deploy.session import Clients
     from toolkit.output import Phase, Reporter
 
@@ -39,9 +40,9 @@ class Inventory:
     instances: tuple[str, ...]
     bucket: bool
     others: tuple[Leftover, ...]
-    images: tuple[images.Image, ...]
+    images: tuple[Image, ...]
     builders: tuple[str, ...] = ()
-    kept: tuple[images.Image, ...] = ()
+    kept: tuple[Image, ...] = ()
 
     @property
     def nothing(self) -> bool:
@@ -61,11 +62,11 @@ class Inventory:
 
     @property
     def stays(self) -> str:
-        """What is kept for the next deploy, costs a little, and how to be rid of it."""
+        """The images that are kept, which cost a little, and how to be rid of them."""
         if not self.kept:
             return ""
         listed = ", ".join(image.name for image in self.kept)
-        return f"kept for the next deploy: {listed} (toolkit destroy --images deletes images too)"
+        return f"images that stay: {listed} (toolkit destroy --images deletes them too)"
 
     def _told(self, item: Leftover) -> bool:
         """Whether a line above stands for it; a part of the stack that holds data is named."""

@@ -59,6 +59,8 @@ def test_a_cluster_comes_up_changes_and_goes_away_without_a_trace(config, capsys
     assert "InstanceType: m7i.large → m7i.xlarge" in capsys.readouterr().out
 
     assert toolkit(config, "destroy") == 3
+    assert toolkit(config, "destroy", "--dry-run") == 0
+    assert "images that stay: toolkit-" in capsys.readouterr().out
     assert toolkit(config, "destroy", "--yes", "--images") == 0, capsys.readouterr().err
     assert leftovers(config.actor.clients, config.config) == ()
     assert toolkit(config, "destroy", "--yes") == 0
