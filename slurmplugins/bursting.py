@@ -30,6 +30,9 @@ BUDGET_SHARE: Final = 0.5
 
 READ_TRIES: Final = 4
 
+BUG: Final = "bug"
+"""Why nodes are given back when it is our own code that failed."""
+
 LIST_SECONDS: Final = SETTLE_SECONDS / 2
 """A list older than this, when its turn to plan has come, is read anew: machines launched since
 would be neither in it nor among the journal's recent ones.
@@ -37,7 +40,11 @@ would be neither in it nor among the journal's recent ones.
 
 
 def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
-    """Give every node a machine, or give the node back to Slurm. Safe to repeat and to overlap."""
+    """Give every node a machine, or give the node back to Slurm. Safe to repeat and to overlap.
+
+    What is no EngineError is raised again, once the nodes it left undecided are given back.
+    """
+    decided: set[NodeName] = set()
     try:
         with engine.journal.run() as run:
             plan = _screened(engine, _plan(engine, run, asks))
@@ -50,12 +57,18 @@ def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
                 replace=len(plan.replace),
                 busy=names.compress(plan.busy),
             )
-            _carry_out(engine, run, plan)
+            _carry_out(engine, run, plan, decided)
             engine.log.info("done", run=run)
     except EngineError as error:  # before anything was launched: what comes later has its own
         code = error.code if isinstance(error, CloudError) else ""
         hold = isinstance(error, CloudError) and error.holds
         _give_back_all(engine, asks, Failure(None, (), error.slug, code, error.message, hold))
+    except Exception as error:
+        # Machines that were started for these nodes end with them, by suspend.
+        left = [ask for ask in asks if not decided.issuperset(ask.nodes)]
+        text = f"{type(error).__name__}: {error}"
+        _give_back_all(engine, left, Failure(None, (), BUG, message=text))
+        raise
 
 
 def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
@@ -129,7 +142,8 @@ def _listed(engine: Engine) -> tuple[tuple[Instance, ...], float]:
     raise AssertionError("unreachable")
 
 
-def _carry_out(engine: Engine, run: str, plan: ResumePlan) -> None:
+def _carry_out(engine: Engine, run: str, plan: ResumePlan, decided: set[NodeName]) -> None:
+    """`decided` gets the nodes that have a machine, are another run's or were given back."""
     from random import random
 
     from slurmplugins.actions import Terminate
@@ -137,6 +151,8 @@ def _carry_out(engine: Engine, run: str, plan: ResumePlan) -> None:
 
     executor = engine.executor
     executor.give_back(plan.failures)
+    decided.update(node for failure in plan.failures for node in failure.nodes)
+    decided.update(plan.busy)
     executor.run(
         [Terminate(item, EndCause.ORPHAN, "left over from before") for item in plan.replace]
     )
@@ -154,9 +170,12 @@ def _carry_out(engine: Engine, run: str, plan: ResumePlan) -> None:
     )
 
     def settled(results: Results) -> None:
+        decided.update(item.node for item in results.assignments)
         _assign(engine, results.assignments)
         executor.give_back(results.failures)
+        decided.update(node for failure in results.failures for node in failure.nodes)
 
+    decided.update(item.node for item in plan.adopt)
     _assign(engine, plan.adopt)
     launcher.launch(plan.launches, run, settled)
 

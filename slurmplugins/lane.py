@@ -120,7 +120,10 @@ class Lane:
         """One call, of those offerings that no one was refused since this lane set out."""
         began = self._clock.monotonic()
         now = self._memory.setbacks()
-        fresh = tuple(item for item in rung if now.get(item.key) == self._known.get(item.key))
+        # A setback that is over, or forgotten since, is none: only a new one counts.
+        fresh = tuple(
+            item for item in rung if now.get(item.key) in (None, self._known.get(item.key))
+        )
         passed = tuple(_passed(item, now[item.key]) for item in rung if item not in fresh)
         if not fresh:
             return Answer(batch, began, refusals=passed)

@@ -10,6 +10,7 @@ OURS: Final = REASON_PREFIX
 
 # A reason's first word after the prefix → what it means.
 MEANINGS: Final = {
+    "bug": "our own code failed: resume's log says where",
     "cloud-error": "EC2 answered with an error that is new to us",
     "cloud-unreachable": "EC2 did not answer",
     "config": "the head's burst.json can't be used: a person must act",

@@ -12,7 +12,7 @@ from slurmplugins import bursting, config, names
 from slurmplugins.cloud import codes
 from slurmplugins.cloud.paced import PacedCloud
 from slurmplugins.crew import Crew
-from slurmplugins.model import JobAsk, Launched, LaunchRequest, Lifecycle
+from slurmplugins.model import EndCause, JobAsk, Launched, LaunchRequest, Lifecycle
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench, burst
 
 if TYPE_CHECKING:
@@ -153,6 +153,53 @@ def test_a_job_over_two_pools_and_its_neighbours_are_each_whole(bench: Bench):
     bursting.resume(bench.engine, asks)
     assert running(bench) == {100}
     assert {item.node for item in bench.cloud.live()} == set(G[2:4])
+
+
+def test_capacity_that_is_back_after_the_first_call_serves_all_the_others(wide: Bench):
+    """All offerings were refused before; the first call's success wipes that out for the rest."""
+    for item in wide.config.pools["gpu"].offerings:
+        wide.engine.memory.remember(item, codes.error("InsufficientInstanceCapacity", "none"))
+    bursting.resume(wide.engine, start(wide, *[300] * 3))
+    assert running(wide) == {100, 101, 102}
+
+
+# Our own mistakes
+
+
+def clumsy(bench: Bench, pool: str) -> None:
+    """The adapter has a bug that launches of one pool bring out, once the machines are started."""
+    launch = bench.cloud.launch
+
+    def launched(request: LaunchRequest) -> Launched:
+        found = launch(request)
+        if request.pool == pool:
+            raise KeyError("no such thing")
+        return found
+
+    bench.cloud.launch = launched  # type: ignore[method-assign]
+
+
+def test_a_bug_gives_back_the_jobs_it_leaves_undecided_and_no_other(bench: Bench):
+    clumsy(bench, "cpu")
+    cpu = names.expand("cpu-[1-2]")
+    asks = [*start(bench, 2), bench.slurm.start(7, cpu)]
+    with pytest.raises(KeyError):
+        bursting.resume(bench.engine, asks)
+    assert running(bench) == {100}
+    assert "KeyError" in bench.slurm.queue[7].comment
+    for node in cpu:
+        assert bench.slurm.flags(node) >= {"DOWN", "POWER_DOWN"}
+        assert bench.slurm.state[node].reason == "toolkit: bug"
+
+
+def test_a_bugs_machines_end_with_their_nodes(bench: Bench):
+    clumsy(bench, "gpu")
+    with pytest.raises(KeyError):
+        bursting.resume(bench.engine, start(bench, 2))
+    assert len(bench.cloud.live()) == 2
+    bench.slurm.tick()
+    bursting.suspend(bench.engine, bench.slurm.suspended, EndCause.SUSPEND)
+    assert bench.cloud.live() == []
 
 
 # Fleets
