@@ -185,7 +185,9 @@ class Journal:
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 line = "\n" + line
-            os.write(descriptor, line.encode())
+            content = line.encode()
+            while content:  # a disk that fills up takes a part of it, and refuses only the rest
+                content = content[os.write(descriptor, content) :]
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

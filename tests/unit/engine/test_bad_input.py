@@ -13,7 +13,7 @@ import pytest
 from slurmplugins import bursting, config, files, names, reconcile, resume_file, runtime
 from slurmplugins.cloud import codes, spec
 from slurmplugins.errors import BadName, ConfigError, StateError
-from slurmplugins.model import JobAsk, LaunchRequest
+from slurmplugins.model import JobAsk, Launched, LaunchRequest
 from tests.fakes.engine import Bench, burst
 
 if TYPE_CHECKING:
@@ -109,25 +109,40 @@ def test_every_tag_of_a_launch_is_within_ec2s_bounds():
 
 
 class FullDisk:
-    """write(2) as a full disk answers it, from the nth call on."""
+    """write(2) as a full disk answers it, from the nth call on: with `room` left at that call it
+    takes so many bytes and says so, and only then refuses.
+    """
 
-    def __init__(self, after: int) -> None:
+    def __init__(self, after: int, room: int = 0) -> None:
         self.left = after
+        self.room = room
         self.write = os.write
 
     def __call__(self, descriptor: int, content: bytes) -> int:
         self.left -= 1
-        if self.left < 0:
+        if self.left >= 0:
+            return self.write(descriptor, content)
+        fits, self.room = content[: self.room], 0
+        if not fits:
             raise OSError(28, "No space left on device")
-        return self.write(descriptor, content)
+        return self.write(descriptor, fits)
 
 
+@pytest.mark.parametrize("room", [0, 20])
 @pytest.mark.parametrize("after", range(4))
 def test_a_disk_that_fills_up_at_any_write_leaves_no_half_job(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, after: int
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, after: int, room: int
 ):
     ask = bench.slurm.start(7, G[:3])
-    monkeypatch.setattr(os, "write", FullDisk(after))
+    launch = bench.cloud.launch
+
+    def noted(request: LaunchRequest) -> Launched:
+        lines = (bench.engine.state / "journal.jsonl").read_text().splitlines()
+        assert request.attempt in {json.loads(line).get("attempt") for line in lines}
+        return launch(request)
+
+    monkeypatch.setattr(bench.cloud, "launch", noted)
+    monkeypatch.setattr(os, "write", FullDisk(after, room))
     bursting.resume(bench.engine, [ask])
     monkeypatch.undo()
     live = bench.cloud.live()
