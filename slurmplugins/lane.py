@@ -185,6 +185,8 @@ class Lane:
         filled, spare = self._given(settled)
         stuck = self._calls.end(item.id for item in spare)
         nodes = {item.node for item in spare if item.id in stuck}
+        # One whose renaming failed may be either by now.
+        nodes |= {node for key, node in settled.given.items() if key in stuck}
         done = [Decision(want, tuple(assignments(found))) for want, found in filled.items()]
         for want in filled:
             del self._open[want]

@@ -58,7 +58,8 @@ class FakeCloud:
     `lag`: seconds a new machine is missing from lists. `stale`: seconds an ended one is still
     listed as it was. `lose_answers`, `late_effects`, `partials`: how many of the next launches
     lose their answer, happen `delay` seconds after it was lost, or find capacity for half.
-    `next_errors`: what the next launches are answered, having done nothing.
+    `next_errors`: what the next launches are answered, having done nothing. `lose_gifts`: how many
+    of the next renamings happen and are not answered.
     """
 
     def __init__(self, cluster: str, clock: FakeClock) -> None:
@@ -74,6 +75,7 @@ class FakeCloud:
         self.next_errors: list[CloudError] = []
         self.next_give_errors: list[CloudError] = []
         self.lose_answers = 0
+        self.lose_gifts = 0
         self.late_effects = 0
         self.delay = 20.0
         self.partials = 0
@@ -120,6 +122,9 @@ class FakeCloud:
             machine = self.machines[instance_id]
             machine.tags[tags.NODE] = node
             machine.instance = replace(machine.instance, node=node)
+            if self.lose_gifts:
+                self.lose_gifts -= 1
+                raise codes.error("Unreachable", "the answer was lost")
 
     def instances(self) -> tuple[Instance, ...]:
         self._called("instances", "DescribeInstances", 0)
@@ -215,7 +220,7 @@ class FakeCloud:
     def calm(self) -> None:
         """No more trouble: what has happened stays, everything from here on works."""
         self.capacity, self.refusals, self.next_errors = {}, {}, []
-        self.lose_answers = self.late_effects = self.partials = 0
+        self.lose_answers = self.lose_gifts = self.late_effects = self.partials = 0
         self.lag = self.stale = 0.0
         self.unreadable = self.throttle.enabled = False
 

@@ -123,6 +123,18 @@ def test_a_machine_that_can_not_be_renamed_is_ended(bench: Bench):
     assert len(bench.cloud.live()) == 2
 
 
+def test_a_job_whose_gift_is_in_doubt_and_can_not_be_ended_yet_is_not_launched_for_again(
+    bench: Bench,
+):
+    bench.cloud.lag = 60
+    bench.cloud.capacity = {SPOT_A: 5}
+    bench.cloud.lose_gifts = 1
+    bursting.resume(bench.engine, start(bench, 2, 4, 3))
+    assert running(bench) == {100}
+    live = [item.node for item in bench.cloud.live()]
+    assert len(live) == len(set(live))
+
+
 def test_a_job_over_several_calls_keeps_nothing_when_one_of_them_fails(wide: Bench):
     wide.cloud.capacity = {SPOT_A: 2500, SPOT_B: 0, ON_DEMAND: 0}
     bursting.resume(wide.engine, start(wide, 3000))
