@@ -34,13 +34,23 @@ def pool_of(name: NodeName) -> str:
     return name.rpartition("-")[0]
 
 
-def expand(hostlist: str, *, limit: int = MAX_EXPANSION) -> tuple[NodeName, ...]:
-    """Expand `gpu-[001-003,7],cpu-1` in the order written; BadName when malformed or too long."""
+def expand(
+    hostlist: str, *, limit: int = MAX_EXPANSION, odd: list[str] | None = None
+) -> tuple[NodeName, ...]:
+    """Expand `gpu-[001-003,7],cpu-1` in the order written; BadName when malformed or too long.
+
+    Where a list of the `odd` ones is given, parts that are no names of ours go there instead.
+    """
     if not hostlist:
         return ()
     out: list[NodeName] = []
     for part in _split(hostlist):
-        out += _expand_part(part, limit - len(out))
+        try:
+            out += _expand_part(part, limit - len(out))
+        except BadName:
+            if odd is None:
+                raise
+            odd.append(part)
         if len(out) > limit:
             raise BadName(f"hostlist names more than {limit} nodes")
     return tuple(out)

@@ -29,8 +29,11 @@ def main() -> None:
     log = runtime.logger("resume")
 
     def work() -> None:
-        asks = resume_file.asks(content, hostlist)
+        odd: list[str] = []
+        asks = resume_file.asks(content, hostlist, odd)
         log.info("called", nodes=hostlist, jobs=[ask.job for ask in asks if ask.job is not None])
+        if odd:
+            log.warning("not our nodes", parts=odd)
         try:
             engine = runtime.assemble(log)
         except ConfigError as error:

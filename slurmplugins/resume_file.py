@@ -28,15 +28,15 @@ MAX_NAMES: Final = 2_000_000
 MAX_JOB_ID: Final = 2**32
 
 
-def asks(content: bytes | None, hostlist: str) -> tuple[JobAsk, ...]:
+def asks(content: bytes | None, hostlist: str, odd: list[str] | None = None) -> tuple[JobAsk, ...]:
     """Which nodes are wanted, by job, from the resume file and ResumeProgram's argument.
 
     A node is in exactly one ask: that of the first job that lists it. Nodes of the argument that
     no job lists follow as asks without a job, one each, so that one can fail alone. An absent,
-    unreadable or odd file therefore still gets every node launched. BadName only when the
-    argument itself can't be read.
+    unreadable or odd file therefore still gets every node launched. What is no name of ours in
+    the argument goes to `odd`; BadName only when it names too many.
     """
-    wanted = dict.fromkeys(names.expand(hostlist), True)
+    wanted = dict.fromkeys(names.expand(hostlist, odd=[] if odd is None else odd), True)
     found = tuple(_jobs(content))
     if not hostlist:
         wanted = {node: True for _, nodes, _ in found for node in nodes}

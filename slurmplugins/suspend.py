@@ -22,7 +22,11 @@ def end_machines(program: str, hostlist: str, cause: str) -> None:
 
     def work() -> None:
         log.info("called", nodes=hostlist)
-        bursting.suspend(runtime.assemble(log), names.expand(hostlist), EndCause(cause))
+        odd: list[str] = []
+        nodes = names.expand(hostlist, odd=odd)
+        if odd:
+            log.warning("not our nodes", parts=odd)
+        bursting.suspend(runtime.assemble(log), nodes, EndCause(cause))
 
     detach.leave(runtime.guarded(log, work))
 

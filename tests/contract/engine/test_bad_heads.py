@@ -114,9 +114,13 @@ class Head:
     def state(self) -> Path:
         return self.folder / "state"
 
-    def resume(self) -> int:
+    def resume(self, nodes: str = NODES) -> int:
         """Run it as slurmctld does, and return its exit status."""
-        return self._run("resume", NODES)
+        return self._run("resume", nodes)
+
+    def suspend(self, nodes: str) -> int:
+        """Run it as slurmctld does, and return its exit status."""
+        return self._run("suspend", nodes)
 
     def reconcile(self) -> int:
         """Run a pass as systemd does, and return its exit status."""
@@ -275,6 +279,18 @@ def test_on_a_head_in_order_it_launches(head: Head):
     journal = (head.state / "journal.jsonl").read_text().splitlines()
     kinds = [json.loads(line)["kind"] for line in journal]
     assert kinds == ["claim", *["intent", "failed"] * 3]
+
+
+def test_a_node_that_an_admin_added_keeps_no_other_from_its_machine(head: Head):
+    assert head.resume(f"{NODES},node01") == 0
+    assert head.ec2.count("RunInstances") == 3
+    log = (head.folder / "logs" / "resume.log").read_text().splitlines()
+    assert [line["parts"] for line in map(json.loads, log) if "parts" in line] == [["node01"]]
+
+
+def test_a_node_that_an_admin_added_keeps_no_other_from_its_end(head: Head):
+    assert head.suspend("node01,gpu-005") == 0
+    assert "TerminateInstances" in head.ec2
 
 
 def test_logs_that_can_not_be_written_stop_nothing(head: Head):

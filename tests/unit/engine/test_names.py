@@ -65,6 +65,13 @@ def test_malformed_hostlists_are_refused(hostlist: str):
         names.expand(hostlist)
 
 
+@pytest.mark.parametrize("odd", ["node01", "gpu-[3-1]", "$(id)", "a[1-2,7]", "", "gpu-[1-2"])
+def test_what_is_no_name_of_ours_is_set_aside_where_that_is_asked(odd: str):
+    found: list[str] = []
+    assert names.expand(f"gpu-[1-2],{odd}", odd=found) == ("gpu-1", "gpu-2")
+    assert found == [odd]
+
+
 @pytest.mark.parametrize(
     "hostlist",
     ["gpu-[000000-999999]", "gpu-[1-2,000000-999999]", "gpu-[1-3],gpu-4", "gpu-1,gpu-2,gpu-[3-4]"],
@@ -72,6 +79,8 @@ def test_malformed_hostlists_are_refused(hostlist: str):
 def test_expansion_is_bounded(hostlist: str):
     with pytest.raises(BadName, match="more than 3"):
         names.expand(hostlist, limit=3)
+    with pytest.raises(BadName, match="more than 3"):
+        names.expand(hostlist, limit=3, odd=[])
 
 
 @pytest.mark.parametrize(

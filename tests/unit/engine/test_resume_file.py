@@ -56,6 +56,14 @@ def test_nodes_of_the_file_that_the_argument_lacks_are_not_launched():
     assert resume_file.asks(written(job), "gpu-001") == (JobAsk(1, (N[0],)),)
 
 
+def test_a_node_of_another_kind_in_the_argument_spoils_nothing():
+    job = {"job_id": 1, "nodes_resume": "gpu-[001-002]"}
+    odd: list[str] = []
+    found = resume_file.asks(written(job), "gpu-[001-003],node01", odd)
+    assert found == (JobAsk(1, (N[0], N[1])), JobAsk(None, (N[2],)))
+    assert odd == ["node01"]
+
+
 def test_without_an_argument_the_file_alone_counts():
     job = {"job_id": 1, "nodes_resume": "gpu-[001-002]"}
     assert resume_file.asks(written(job), "") == (JobAsk(1, (N[0], N[1])),)
