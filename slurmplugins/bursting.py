@@ -78,7 +78,7 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
     from slurmplugins import planner
 
     wanted = [node for node in nodes if engine.config.pool_of(node) is not None]
-    listed = engine.cloud.instances()
+    listed, _ = _listed(engine)
     states = {node.name: node for node in engine.slurm.nodes()}
     plan = planner.suspend(wanted, listed, states, cause)
     without = set(wanted) - {item.instance.node for item in plan if item.instance.node}
@@ -138,7 +138,9 @@ def _listed(engine: Engine) -> tuple[tuple[Instance, ...], float]:
             engine.log.warning("listing failed", code=error.code, message=error.message)
             if not error.retryable or again == READ_TRIES - 1:
                 raise
-            engine.clock.sleep(2.0**again)
+            from random import random
+
+            engine.clock.sleep(2.0**again * (0.5 + random()))  # noqa: S311 - no secret
     raise AssertionError("unreachable")
 
 

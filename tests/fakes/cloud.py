@@ -58,8 +58,8 @@ class FakeCloud:
     `lag`: seconds a new machine is missing from lists. `stale`: seconds an ended one is still
     listed as it was. `lose_answers`, `late_effects`, `partials`: how many of the next launches
     lose their answer, happen `delay` seconds after it was lost, or find capacity for half.
-    `next_errors`: what the next launches are answered, having done nothing. `lose_gifts`: how many
-    of the next renamings happen and are not answered.
+    `next_errors`: what the next launches are answered, having done nothing. `next_list_errors`: the
+    next lists. `lose_gifts`: how many of the next renamings happen and are not answered.
     """
 
     def __init__(self, cluster: str, clock: FakeClock) -> None:
@@ -73,6 +73,7 @@ class FakeCloud:
         self.lag = 0.0
         self.stale = 0.0
         self.next_errors: list[CloudError] = []
+        self.next_list_errors: list[CloudError] = []
         self.next_give_errors: list[CloudError] = []
         self.lose_answers = 0
         self.lose_gifts = 0
@@ -130,6 +131,8 @@ class FakeCloud:
         self._called("instances", "DescribeInstances", 0)
         if self.unreadable:
             raise codes.error("Unreachable", "no answer")
+        if self.next_list_errors:
+            raise self.next_list_errors.pop(0)
         now = self.clock.monotonic()
         return tuple(
             self._described(machine, stale=self.stale)
@@ -220,6 +223,7 @@ class FakeCloud:
     def calm(self) -> None:
         """No more trouble: what has happened stays, everything from here on works."""
         self.capacity, self.refusals, self.next_errors = {}, {}, []
+        self.next_list_errors = []
         self.lose_answers = self.lose_gifts = self.late_effects = self.partials = 0
         self.lag = self.stale = 0.0
         self.unreadable = self.throttle.enabled = False

@@ -219,6 +219,14 @@ def test_pauses_differ_so_that_runs_do_not_come_back_together(bench: Bench):
     assert len(set(bench.clock.slept)) == 5
 
 
+def test_runs_whose_lists_were_throttled_do_not_come_back_together(bench: Bench):
+    for job in range(5):
+        bench.cloud.next_list_errors = [codes.error("RequestLimitExceeded", "slow down")]
+        bursting.resume(bench.engine, [bench.slurm.start(job + 1, G[job : job + 1])])
+    assert len(bench.cloud.live()) == 5
+    assert len(set(bench.clock.slept)) == 5
+
+
 def test_a_refused_credential_stops_at_the_first_offering(bench: Bench):
     bench.cloud.next_errors = [codes.error("UnauthorizedOperation", "no")]
     bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
@@ -302,6 +310,17 @@ def test_suspend_ends_the_machines_of_nodes_powered_down(bench: Bench):
     bench.slurm.finish(7)
     bench.slurm.power_down(list(G[:2]))
     bench.slurm.tick()
+    bursting.suspend(bench.engine, bench.slurm.suspended, EndCause.SUSPEND)
+    assert bench.cloud.live() == []
+
+
+def test_suspend_asks_again_for_a_list_that_was_throttled(bench: Bench):
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    bench.boot()
+    bench.slurm.finish(7)
+    bench.slurm.power_down(list(G[:2]))
+    bench.slurm.tick()
+    bench.cloud.next_list_errors = [codes.error("RequestLimitExceeded", "slow down")] * 2
     bursting.suspend(bench.engine, bench.slurm.suspended, EndCause.SUSPEND)
     assert bench.cloud.live() == []
 
