@@ -127,6 +127,7 @@ def _next_try(sheet: FactSheet, job: JobFact) -> str:
     if _held(job):
         return f"nothing until somebody runs: scontrol release {job.id}"
     waits = []
+    asks = ""
     if job.eligible_at is not None and job.eligible_at > sheet.at:
         waits.append((job.eligible_at, "Slurm lets it start then"))
     refusal = last_refusal(sheet.decisions)
@@ -134,16 +135,22 @@ def _next_try(sheet: FactSheet, job: JobFact) -> str:
         shut = [item for item in sheet.standings if item.protected_since is not None]
         waits += [(item.retry_at, f"pool {item.pool} lets a probe through") for item in shut]
     elif refusal is not None:
-        asked = {item.offering for item in tries(sheet.decisions)}
-        back = [item for item in sheet.setbacks if item.key in asked and item.until > sheet.at]
-        if back:
-            first = min(back, key=lambda item: item.until)
-            waits.append((first.until, f"{first.key} ({first.code}) is asked for again"))
+        asks = _asked_first(sheet, max((at for at, _ in waits), default=sheet.at))
     due = [wait for wait in waits if wait[0] > sheet.at]
     if due:
         at, what = max(due)
-        return f"{moment(at)}, in {span(at - sheet.at)}: {what}"
-    return "at the scheduler's next pass, within seconds of its turn"
+        return f"{moment(at)}, in {span(at - sheet.at)}: {what}{asks}"
+    return f"at the scheduler's next pass, within seconds of its turn{asks}"
+
+
+def _asked_first(sheet: FactSheet, at: float) -> str:
+    """What resume asks for when all that was tried is set back: it waits out no setback then."""
+    asked = {item.offering for item in tries(sheet.decisions)}
+    back = [item for item in sheet.setbacks if item.key in asked and item.until > at]
+    if not asked or len(back) < len(asked):
+        return ""
+    first = min(back, key=lambda item: item.until)
+    return f"; {first.key} ({first.code}) is asked for again first"
 
 
 def _running(sheet: FactSheet, job: JobFact) -> tuple[str, tuple[str, ...], str]:

@@ -71,8 +71,13 @@ def test_a_job_without_capacity_says_what_was_tried_what_ec2_said_and_when_it_is
     assert (tried.offering, tried.outcome, tried.said) == (SPOT, ICE, "none left")
     assert any("no-capacity (Insufficient" in line for line in found.because)
     assert "said: none left anywhere" in found.because
-    assert "in 1 m" in found.next
+    assert found.next.startswith("at the scheduler's next pass")
     assert f"{SPOT} ({ICE}) is asked for again" in found.next
+
+
+def test_a_job_with_an_offering_left_that_is_not_set_back_is_promised_no_other():
+    found = job.explain(sheet(pending("Resources"), decisions=(FAILED, BACK)), 7)
+    assert found.next == "at the scheduler's next pass, within seconds of its turn"
 
 
 def test_a_requeued_job_says_which_node_it_lost_and_to_what():
