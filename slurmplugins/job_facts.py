@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 TIMEOUT: Final = 30.0
 
-_SACCT: Final = ("State", "ExitCode", "NodeList", "Start", "End")
+_SACCT: Final = ("JobIDRaw", "State", "ExitCode", "NodeList", "Start", "End")
 
 
 class JobReader:
@@ -50,7 +50,10 @@ class JobReader:
         ]
         lines = _said(self._runner.run(argv, timeout=TIMEOUT)).splitlines()
         rows = [line.split("|") for line in lines]
-        return tuple(_attempt(row) for row in rows if len(row) == len(_SACCT))
+        # The number of an array's last task is also the array's: sacct tells of every task.
+        return tuple(
+            _attempt(row) for row in rows if len(row) == len(_SACCT) and row[0] == str(job)
+        )
 
 
 def _said(done: Completed) -> str:
@@ -60,7 +63,7 @@ def _said(done: Completed) -> str:
 
 
 def _attempt(row: list[str]) -> AttemptFact:
-    state, exit_code, nodes, start, end = row
+    _, state, exit_code, nodes, start, end = row
     return AttemptFact(
         state=state,
         exit_code=exit_code,

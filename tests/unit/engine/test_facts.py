@@ -38,7 +38,12 @@ SQUEUE = {
         }
     ]
 }
-SACCT = "NODE_FAIL|0:0|gpu-001|1794990000|1794990600\nPENDING|0:0|None assigned|Unknown|Unknown\n"
+SACCT = """\
+7|NODE_FAIL|0:0|gpu-001|1794990000|1794990600
+8|FAILED|1:0|gpu-002|1794990000|1794990600
+7|PENDING|0:0|None assigned|Unknown|Unknown
+"""
+"""Job 7 was an array's last task, so sacct tells of the array's others too."""
 
 
 @pytest.fixture

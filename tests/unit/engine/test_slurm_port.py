@@ -11,6 +11,7 @@ from slurmplugins.errors import SlurmRefused, SlurmUnreachable
 from slurmplugins.model import Assignment
 from slurmplugins.slurm import COMMENT_LENGTH, ScontrolSlurm
 from tests.fakes.runner import FakeRunner
+from tests.fakes.scontrol import FakeScontrol
 
 G = names.expand("gpu-[001-003]")
 
@@ -122,10 +123,40 @@ def test_a_comment_is_bounded_by_dropping_our_oldest_lines_and_nothing_of_others
     assert sum(map(len, ours[1:])) <= COMMENT_LENGTH
 
 
-def test_a_job_is_held_by_its_number():
+NO_TASK = {"array_job_id": {"set": True, "number": 0}, "array_task_id": {"set": False, "number": 0}}
+
+
+@pytest.mark.parametrize("record", [{}, NO_TASK, {"array_job_id": 0, "array_task_id": None}])
+def test_a_job_is_held_by_its_number(record: dict[str, object]):
     slurm, runner = scontrol()
+    shown = json.dumps({"jobs": [{"job_id": 7, **record}]})
+    runner.answer("/usr/bin/scontrol", "show", "job", stdout=shown)
     slurm.hold(7)
-    assert runner.commands == [["/usr/bin/scontrol", "hold", "7"]]
+    assert runner.commands[-1] == ["/usr/bin/scontrol", "hold", "7"]
+
+
+@pytest.mark.parametrize("job", [40, 41])
+def test_what_is_done_to_an_arrays_task_is_done_to_no_other(job: int):
+    """The last task has the array's number, by which scontrol takes every task."""
+    slurmctld = FakeScontrol(array=40, tasks=3)
+    slurmctld.tasks[41].admin_comment = "theirs"
+    slurm = ScontrolSlurm(slurmctld, "/usr/bin")
+    slurm.hold(job)
+    slurm.requeue(job)
+    slurm.comment(job, "ours")
+    assert slurmctld.tasks[job].done == ["hold", "requeue", "update"]
+    assert [number for number, task in slurmctld.tasks.items() if task.done] == [job]
+    assert slurmctld.tasks[40].admin_comment == ("ours" if job == 40 else "")
+    assert slurmctld.tasks[41].admin_comment == ("theirs" if job == 40 else "theirs | ours")
+
+
+def test_a_task_that_slurm_has_forgotten_is_not_mistaken_for_its_array():
+    slurmctld = FakeScontrol(array=40, tasks=3)
+    del slurmctld.tasks[40]
+    slurm = ScontrolSlurm(slurmctld, "/usr/bin")
+    with pytest.raises(SlurmRefused):
+        slurm.requeue(40)
+    assert not any(task.done for task in slurmctld.tasks.values())
 
 
 @pytest.mark.parametrize(
