@@ -6,6 +6,8 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
+from toolkit.training.job_name import task_name
+
 TIMEOUT = 10
 
 Call = Callable[[Sequence[str]], str]
@@ -22,7 +24,8 @@ def cancelled(
     if environment.get("SLURM_JOB_ID") != job_id or (call is None and not shutil.which("scontrol")):
         return False
     try:
-        text = (call or _run)(["scontrol", "show", "job", job_id, "--oneliner"])
+        name = task_name(job_id, environment)
+        text = (call or _run)(["scontrol", "show", "job", name, "--oneliner"])
     except (OSError, subprocess.SubprocessError):
         return False
     return re.search(r"\bJobState=CANCELLED\b", text) is not None

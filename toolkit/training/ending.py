@@ -28,6 +28,7 @@ from toolkit.training.budget import Decision, decide
 from toolkit.training.cause import LOG_BYTES, Cause, Diagnosis, Evidence, tail
 from toolkit.training.cause_rules import classify
 from toolkit.training.files import read_json
+from toolkit.training.job_name import task_name
 from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.run import RunDir
 from toolkit.training.slurm_job import JobFacts, SlurmJob
@@ -171,7 +172,7 @@ class Ending:
             return Outcome(_failed(code, word), tuple(lines))
         if decision.action == "hold":
             lines.append(f"held: {decision.reason}")
-            release = f"scontrol release {self._attempt.job_id}"
+            release = f"scontrol release {self._job.name}"
             self._job.note(facts, f"toolkit: held: {decision.reason}; to go on: {release}")
             held = self._job.requeue_held()
             lines.append(f"to go on: {release}" if held else "Slurm did not hold it: it ends here")
@@ -276,9 +277,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Requeueing a job sends it SIGTERM; scontrol inherits this.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     attempt = current()
-    outcome = Ending(attempt, SlurmJob(attempt.job_id, slurm_job.run), os.environ).settle(
-        options.code
-    )
+    job = SlurmJob(attempt.job_id, slurm_job.run, task_name(attempt.job_id))
+    outcome = Ending(attempt, job, os.environ).settle(options.code)
     for line in outcome.said:
         sys.stderr.write(f"[toolkit] {line}\n")
     sys.stdout.write(f"{outcome.code}\n")

@@ -13,6 +13,8 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
+from toolkit.training.job_name import own_record, task_name
+
 PERIOD = 60.0
 """Seconds between two marks: each is a write to slurmctld, and accounting needs no more."""
 
@@ -28,8 +30,8 @@ Call = Callable[[Sequence[str]], str]
 class JobRemark:
     """Says in the background when a checkpoint was committed; failing costs accuracy, no more."""
 
-    def __init__(self, job_id: str, call: Call) -> None:
-        self._job_id, self._call = job_id, call
+    def __init__(self, job_id: str, call: Call, name: str = "") -> None:
+        self._job_id, self._call, self._name = job_id, call, name or job_id
         self._told: float | None = None
         self._teller: threading.Thread | None = None
 
@@ -49,9 +51,10 @@ class JobRemark:
 
     def _tell(self, at: float) -> None:
         try:
-            known = json.loads(self._call(["scontrol", "show", "job", self._job_id, "--json"]))
-            comment = marked(str(known["jobs"][0].get("comment") or ""), at)
-            self._call(["scontrol", "update", f"jobid={self._job_id}", f"comment={comment}"])
+            known = json.loads(self._call(["scontrol", "show", "job", self._name, "--json"]))
+            job = own_record(known, self._job_id)
+            comment = marked(str(job.get("comment") or ""), at)
+            self._call(["scontrol", "update", f"jobid={self._name}", f"comment={comment}"])
         except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError):
             return
 
@@ -87,11 +90,13 @@ def _plain(text: str) -> str:
     return " ".join(kept.split())[: LONGEST // 2]
 
 
-def for_job(job_id: str, environment: Mapping[str, str] = os.environ) -> JobRemark | None:
+def for_job(
+    job_id: str, environment: Mapping[str, str] = os.environ, call: Call | None = None
+) -> JobRemark | None:
     """The remark of the job this process is in; None outside of one."""
-    if environment.get("SLURM_JOB_ID") != job_id or shutil.which("scontrol") is None:
+    if environment.get("SLURM_JOB_ID") != job_id or (call is None and not shutil.which("scontrol")):
         return None
-    return JobRemark(job_id, _run)
+    return JobRemark(job_id, call or _run, task_name(job_id, environment))
 
 
 def _run(argv: Sequence[str]) -> str:

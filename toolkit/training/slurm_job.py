@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from toolkit.training.job_name import own_record
 from toolkit.training.job_remark import noted
 
 TIMEOUT = 5.0
@@ -32,16 +33,20 @@ class JobFacts:
 
 
 class SlurmJob:
-    """One job and the calls that tell of it. A scontrol that took too long is not asked again."""
+    """One job and the calls that tell of it. A scontrol that took too long is not asked again.
 
-    def __init__(self, job_id: str, call: Call) -> None:
+    `name`: how scontrol names this job and no other (job_name).
+    """
+
+    def __init__(self, job_id: str, call: Call, name: str = "") -> None:
         self._job_id, self._run = job_id, call
+        self.name = name or job_id
         self._deaf = False
 
     def facts(self) -> JobFacts:
         """What slurmctld knows; empty when it can't be asked."""
         try:
-            job = self._read("jobs", "show", "job", self._job_id)[0]
+            job = own_record(self._read("show", "job", self.name), self._job_id)
         except FAILURES:
             return JobFacts()
         return JobFacts(
@@ -64,7 +69,7 @@ class SlurmJob:
     def note(self, facts: JobFacts, text: str) -> bool:
         """Append to the job's comment as `facts` have it; what is there stays."""
         comment = noted(facts.comment, text)
-        return self._does("update", f"jobid={self._job_id}", f"comment={comment}")
+        return self._does("update", f"jobid={self.name}", f"comment={comment}")
 
     def requeue_at(self, start: float) -> bool:
         """Requeue the running job, not to start before `start`.
@@ -72,21 +77,22 @@ class SlurmJob:
         slurmctld keeps a start time that is ahead when it puts a requeued job back
         (batch_requeue_fini in its job_mgr.c), and sends this job SIGTERM: the caller ignores it.
         """
-        if not self._does("requeue", self._job_id):
+        if not self._does("requeue", self.name):
             return False
         moment = datetime.fromtimestamp(start).strftime("%Y-%m-%dT%H:%M:%S")  # noqa: DTZ006
-        self._does("update", f"jobid={self._job_id}", f"StartTime={moment}")
+        self._does("update", f"jobid={self.name}", f"StartTime={moment}")
         return True
 
     def requeue_held(self) -> bool:
         """Requeue the running job, held by its user: `scontrol release` brings it back."""
-        return self._does("requeuehold", self._job_id)
+        return self._does("requeuehold", self.name)
 
     def _nodes(self, hostlist: str) -> str:
         if not hostlist:
             return ""
         try:
-            found = self._read("nodes", "show", "nodes", hostlist)
+            found = self._read("show", "nodes", hostlist)["nodes"]
+            found = [item for item in found if isinstance(item, dict)]
         except FAILURES:
             return ""
         return "\n".join(
@@ -94,9 +100,9 @@ class SlurmJob:
             for node in found
         )
 
-    def _read(self, key: str, *arguments: str) -> list[Mapping[str, Any]]:
-        found = json.loads(self._call(*arguments, "--json"))[key]
-        return [item for item in found if isinstance(item, dict)]
+    def _read(self, *arguments: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = json.loads(self._call(*arguments, "--json"))
+        return found
 
     def _does(self, *arguments: str) -> bool:
         try:

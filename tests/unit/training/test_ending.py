@@ -21,7 +21,9 @@ class FakeScontrol:
     """A slurmctld with one job, that does what scontrol asks."""
 
     def __init__(self, *, comment="", nodes=(), deaf=False, accounting="") -> None:
-        self.job = {"comment": comment, "job_state": ["RUNNING"], "nodes": "gpu-[001-002]"}
+        self.job = {
+            "job_id": 12, "comment": comment, "job_state": ["RUNNING"], "nodes": "gpu-[001-002]"
+        }  # fmt: skip
         self.nodes, self.deaf = list(nodes), deaf
         self.done: list[str] = []
         self.accounting = accounting

@@ -18,7 +18,7 @@ class Scontrol:
         if self.broken:
             raise subprocess.CalledProcessError(1, argv)
         if argv[1] == "show":
-            return json.dumps({"jobs": [{"comment": self.comment}]})
+            return json.dumps({"jobs": [{"job_id": 7, "comment": self.comment}]})
         self.writes += 1
         assert argv[2] == "jobid=7"
         self.comment = argv[3].removeprefix("comment=")
