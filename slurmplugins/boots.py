@@ -6,14 +6,14 @@ empty. What decides is EC2's state, its status checks, and whether slurmd regist
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins import tags
 from slurmplugins.model import EndCause, InstanceState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from slurmplugins.health import Health
     from slurmplugins.model import Instance, Node
@@ -40,21 +40,24 @@ BY_A_PERSON: Final = "Client.UserInitiatedShutdown"
 
 @dataclass(frozen=True, slots=True)
 class BootFailure:
-    """A machine that was paid for and never became a node."""
+    """A machine that was paid for and never became a node. `at`: when that was noticed."""
 
     instance_id: str
     node: str
     pool: str
     why: str
     at: float
+    launched_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Boots:
-    """What one pass learned: machines that failed, and pools in which a machine came up."""
+    """What one pass learned: machines that failed, and by pool until when a machine must have been
+    launched for one that is up to say more of the pool than that machine's failure.
+    """
 
     failed: tuple[BootFailure, ...] = ()
-    succeeded: frozenset[str] = frozenset()
+    fine_until: Mapping[str, float] = field(default_factory=dict)
 
 
 def problem(node: Node, machine: Instance, health: Health | None, world: World) -> str:
@@ -74,12 +77,14 @@ def problem(node: Node, machine: Instance, health: Health | None, world: World) 
 def observe(world: World) -> Boots:
     """What the worlds show of machines that came up, and of those that never will."""
     up = {node.instance_id for node in world.nodes.values() if node.up and not node.invalid}
-    return Boots(
-        failed=tuple(_failed(world)),
-        succeeded=frozenset(
-            machine.pool for machine in world.instances if machine.state.live and machine.id in up
-        ),
-    )
+    # A node that has been up for long says nothing of what is launched today. One that was launched
+    # within ResumeTimeout of a failed machine came up beside it: that is a weak zone.
+    fine: dict[str, float] = {}
+    for machine in world.instances:
+        if machine.state.live and machine.id in up:
+            until = machine.launched_at + world.config.resume_timeout
+            fine[machine.pool] = max(until, fine.get(machine.pool, until))
+    return Boots(tuple(_failed(world)), fine)
 
 
 def _failed(world: World) -> Iterator[BootFailure]:
@@ -94,7 +99,8 @@ def _failed(world: World) -> Iterator[BootFailure]:
             why = f"it ended while it booted ({machine.end_code or 'no reason given'})"
         else:
             continue
-        yield BootFailure(machine.id, str(machine.node), machine.pool, why, world.now)
+        launched, name = machine.launched_at, str(machine.node)
+        yield BootFailure(machine.id, name, machine.pool, why, world.now, launched)
 
 
 def _died_booting(node: Node, machine: Instance) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -75,14 +76,16 @@ class Screened:
 
 
 def learn(record: Record, boots: Boots, now: float) -> Record:
-    """The record after one pass. A success in the pool outweighs every failure seen beside it."""
+    """The record after one pass. A machine that came up beside the failures outweighs them."""
     fresh = [item for item in boots.failed if item.instance_id not in record.counted]
-    pools = dict(record.pools)
-    for pool in {item.pool for item in fresh} - boots.succeeded:
-        mine = tuple(item for item in fresh if item.pool == pool)
+    pools = {
+        pool: standing
+        for pool, standing in record.pools.items()
+        if any(_counts(item, boots) for item in standing.last)
+    }
+    for pool in {item.pool for item in fresh if _counts(item, boots)}:
+        mine = tuple(item for item in fresh if item.pool == pool and _counts(item, boots))
         pools[pool] = _worse(pools.get(pool, Standing()), mine, now)
-    for pool in boots.succeeded:
-        pools.pop(pool, None)
     counted = (*record.counted, *(item.instance_id for item in fresh))
     return Record(pools, counted[-COUNTED:])
 
@@ -138,6 +141,10 @@ def load(state: Path) -> Record:
         return Record(pools, tuple(map(str, data["counted"])))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Record()
+
+
+def _counts(failure: BootFailure, boots: Boots) -> bool:
+    return failure.launched_at > boots.fine_until.get(failure.pool, -math.inf)
 
 
 def _standing(item: dict[str, Any]) -> Standing:

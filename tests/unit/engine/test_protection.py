@@ -24,7 +24,7 @@ NOW = 1_000_000.0
 def failed(count: int, start: int = 0, pool: str = "gpu") -> Boots:
     return Boots(
         tuple(
-            BootFailure(f"i-{number}", "gpu-001", pool, "it did not come up", NOW)
+            BootFailure(f"i-{number}", "gpu-001", pool, "it did not come up", NOW, NOW - 240)
             for number in range(start, start + count)
         )
     )
@@ -62,12 +62,19 @@ def test_a_machine_is_counted_once_however_often_it_is_seen():
 
 def test_a_success_forgets_every_failure():
     record = protection.learn(Record(), failed(4), NOW)
-    assert protection.learn(record, Boots(succeeded=frozenset({"gpu"})), NOW).pools == {}
+    assert protection.learn(record, Boots(fine_until={"gpu": NOW}), NOW).pools == {}
 
 
 def test_a_success_beside_failures_keeps_the_pool_open():
-    boots = Boots(failed(9).failed, frozenset({"gpu"}))
+    boots = Boots(failed(9).failed, {"gpu": NOW})
     assert protection.learn(Record(), boots, NOW).pools == {}
+
+
+def test_a_node_that_came_up_long_before_the_failures_keeps_nothing_open():
+    boots = Boots(failed(5).failed, {"gpu": NOW - 3600})
+    record = protection.learn(Record(), boots, NOW)
+    assert record.pools["gpu"].protected
+    assert protection.learn(record, boots, NOW) == record
 
 
 @pytest.mark.parametrize(
@@ -146,6 +153,26 @@ def test_a_pool_whose_machines_never_come_up_costs_no_more_until_a_probe_succeed
     bench.boot()
     reconcile.run(bench.engine)
     assert len(bench.events("pool opened")) == 1
+    assert protection.load(bench.engine.state).pools == {}
+
+
+def test_a_node_that_is_up_all_the_while_does_not_keep_a_broken_pool_open(bench: Bench):
+    bursting.resume(bench.engine, [bench.slurm.start(1, G[7:])])
+    bench.clock.advance(10)
+    bench.boot()
+    bench.clock.advance(3600)
+    reconcile.run(bench.engine)
+    never_comes_up(bench, 7, G[:5])
+    assert protection.load(bench.engine.state).pools["gpu"].protected
+    assert not bench.events("pool opened")
+
+
+def test_machines_that_come_up_beside_those_that_do_not_keep_the_pool_open(bench: Bench):
+    """A weak zone: some of a run's machines boot, the others never do."""
+    bursting.resume(bench.engine, [bench.slurm.start(1, G[5:])])
+    bench.clock.advance(10)
+    bench.boot()
+    never_comes_up(bench, 7, G[:5])
     assert protection.load(bench.engine.state).pools == {}
 
 
