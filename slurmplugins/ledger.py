@@ -50,7 +50,8 @@ def update(
     ended: Mapping[str, EndCause],
     now: float,
 ) -> dict[str, LedgerEntry]:
-    """The entries after looking at the machines now. What was once known is never unlearned.
+    """The entries after looking at the machines now. What was once known is never unlearned; a
+    machine that is given to another node is that node's from then on.
 
     A machine that is no longer listed ended while nobody looked; the time we noticed is the best
     there is.
@@ -77,6 +78,7 @@ def merge(ours: LedgerEntry, stored: LedgerEntry | None) -> LedgerEntry:
         cause = ours.end_cause or cause
     return replace(
         ours,
+        node=ours.node or stored.node,
         running_at=ours.running_at if stored.running_at is None else stored.running_at,
         ended_at=ours.ended_at if stored.ended_at is None else stored.ended_at,
         end_cause=cause,
@@ -115,6 +117,11 @@ def _new(machine: Instance) -> LedgerEntry:
 
 
 def _seen(entry: LedgerEntry, machine: Instance, ended: EndCause | None, now: float) -> LedgerEntry:
+    # A fleet's machines are listed before they are told which nodes they are.
+    if machine.node not in {None, entry.node} and (machine.state.live or not entry.node):
+        entry = replace(
+            entry, node=machine.node or "", pool=machine.pool, partition=machine.partition
+        )
     if entry.running_at is None and machine.state is InstanceState.RUNNING:
         entry = replace(entry, running_at=now)
     if not machine.state.over:

@@ -97,7 +97,9 @@ def _complete(recorded: Instance, now: Instance, written_at: int) -> Instance:
     elif ended is None:
         ended = now.ended
     cause = INTERRUPTION if now.end_cause == INTERRUPTION else recorded.end_cause or now.end_cause
-    return replace(recorded, ended=ended, end_cause=cause, end_seen=end_seen)
+    # It may have been recorded before its tags named the node.
+    node = recorded.node or now.node
+    return replace(recorded, node=node, ended=ended, end_cause=cause, end_seen=end_seen)
 
 
 def parse(text: str, key: str) -> Instance:

@@ -123,6 +123,11 @@ def test_every_instance_is_there_once():
     assert len(read([RECORD], described("i-1"), described("i-2"))) == 2
 
 
+def test_ec2_names_the_node_of_a_machine_recorded_before_it_was_one():
+    assert read([RECORD | {"node": ""}], described())[0].node == "gpu-002"
+    assert read([RECORD], described())[0].node == "gpu-001"
+
+
 def test_ec2_knows_the_end_that_the_record_lacks():
     open_record = RECORD | {"ended_at": None, "end_cause": None}
     ended = described(

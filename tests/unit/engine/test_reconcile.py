@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING
 
@@ -138,6 +139,26 @@ def test_the_ledger_has_every_machine_from_birth_to_end(bench: Bench):
     assert entry["end_cause"] == "interruption"
     assert entry["price"] == "0.4024"
     assert (entry["node"], entry["pool"], entry["partition"]) == ("gpu-001", "gpu", "spot")
+
+
+def test_a_machine_named_after_it_was_first_seen_has_its_node_in_the_ledger(bench: Bench):
+    """A fleet's machines are listed some seconds before their tags name the nodes."""
+    up(bench)
+    machine = bench.cloud.machines[bench.cloud.live()[0].id]
+    named = machine.instance
+    machine.instance = dataclasses.replace(named, node=None)
+    passes(bench, 15)
+    where = ledger.key(named.id)
+    assert bench.store.objects[where]["node"] == ""
+    machine.instance = named
+    passes(bench, 15)
+    assert bench.store.objects[where]["node"] == "gpu-001"
+    machine.instance = dataclasses.replace(named, node=G[5])
+    passes(bench, 15)
+    assert bench.store.objects[where]["node"] == "gpu-006", "it was given to another job"
+    machine.instance = dataclasses.replace(named, node=None)
+    passes(bench, 15)
+    assert bench.store.objects[where]["node"] == "gpu-006", "what was known is not unlearned"
 
 
 def test_the_ledger_knows_why_a_machine_was_ended(bench: Bench):
