@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 SLUG: Final = "pool-protected"
 
 THRESHOLD: Final = 5
-"""Failures in a row. One machine coming up forgets them all, so a weak zone does not count."""
+"""Failures in a row. One machine that comes up beside them forgets them all, so a weak
+zone does not count."""
 
 FIRST_PAUSE: Final = 600.0
 LONGEST_PAUSE: Final = 3600.0
