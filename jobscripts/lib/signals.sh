@@ -29,8 +29,13 @@ wait_for_step() {
   while :; do
     wait "$1"
     step_code=$?
-    kill -0 "$1" 2>/dev/null || return 0
+    kill -0 "$1" 2>/dev/null || break
   done
+  # The step may have ended while the trap ran: that wait had the signal's code, the next has the step's.
+  ((step_code > 128)) || return 0
+  wait "$1"
+  local code=$?
+  ((code == 127)) || step_code=$code # 127: it was the step's own
 }
 
 # Run the training script on every node, in the container that preflight found if there is one, and
