@@ -6,7 +6,17 @@ _attempt_key() { printf '%s.%s\n' "$SLURM_JOB_ID" "${SLURM_RESTART_COUNT:-0}"; }
 # Slurm sends USR1 to this script alone (B:) before the time limit, and when another job takes its
 # place (PreemptParameters=send_user_signal). torchrun never sees a signal: it has no good answer to
 # one. The workers see the file, as they see the node agent's on a spot notice.
-trap_stop_signal() { trap 'request_stop "$(why_signalled)"' USR1; }
+#
+# hold_stop_signal    before the run folder is known: without a trap, bash dies of USR1
+# trap_stop_signal    from then on, and for a signal that was held
+held_signal=
+
+hold_stop_signal() { trap 'held_signal=1' USR1; }
+
+trap_stop_signal() {
+  trap 'request_stop "$(why_signalled)"' USR1
+  [[ -z $held_signal ]] || request_stop "$(why_signalled)"
+}
 
 # The signal is 90 s ahead of the time limit, and up to a minute early; any earlier, it was preemption.
 why_signalled() {

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -150,6 +151,27 @@ def test_a_warm_up_asks_for_the_datasets_and_ends_with_its_code(node, code):
     played = {"WARM_CODE": str(code), "TOOLKIT_DATA_PYTHON": str(node / "env" / "bin" / "python")}
     said = ended(node, start(node, "data-warmup.sbatch", "a b", "c", **played), code)
     assert "python -m toolkit.training.datasets warm a b c" in said
+
+
+SLOW = """#!/bin/bash
+touch began
+while [[ ! -e go ]]; do sleep 0.02; done
+exec {real} "$@"
+"""
+
+
+def test_a_signal_that_comes_during_the_preparations_is_passed_on_after_them(node):
+    _program(node / "env" / "bin" / "python", PYTHON)
+    _program(node / "bin" / "df", SLOW.format(real=shutil.which("df")))
+    played = {"WARM_CODE": "85", "TOOLKIT_DATA_PYTHON": str(node / "env" / "bin" / "python")}
+    process = start(node, "data-warmup.sbatch", "a", **played)
+    deadline = time.monotonic() + 30
+    while not (node / "began").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGUSR1)
+    (node / "go").touch()
+    assert "time-limit: asked the workers to save and stop" in ended(node, process, 85)
+    assert (node / "runs" / "12" / "stop.12.0.json").exists()
 
 
 def test_a_warm_up_of_nothing_is_refused(node):
