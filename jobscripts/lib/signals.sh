@@ -18,9 +18,33 @@ trap_stop_signal() {
   [[ -z $held_signal ]] || request_stop "$(why_signalled)"
 }
 
-# The signal is 90 s ahead of the time limit, and up to a minute early; any earlier, it was preemption.
+# The signal is as far ahead of the time limit as --signal says, and up to a minute early; any
+# earlier, it was preemption.
 why_signalled() {
-  if ((${SLURM_JOB_END_TIME:-0} > $(date +%s) + 240)); then echo preemption; else echo time-limit; fi
+  local left=$((${SLURM_JOB_END_TIME:-0} - $(date +%s)))
+  if ((left > $(_signal_lead) + 150)); then echo preemption; else echo time-limit; fi
+}
+
+# The seconds in --signal, found as sbatch does: on its command line, if that is known, in
+# SBATCH_SIGNAL, in the script. Our own scripts say 90.
+_signal_lead() {
+  local words pattern='.*--signal[= ]+[^ @]*(@([0-9]+))?'
+  for words in "$(_sbatch_line)" "--signal=${SBATCH_SIGNAL:-}" "$(grep '^#SBATCH ' "$0")"; do
+    [[ $words != --signal= && $words =~ $pattern ]] || continue
+    printf '%s\n' "${BASH_REMATCH[2]:-60}" # sbatch's own default
+    return
+  done
+  echo 90
+}
+
+# What record.sh kept of sbatch's command line, without the training script and its arguments. The
+# jobs of one TOOLKIT_RUN_ID share a folder, and the record in it is the first one's.
+_sbatch_line() {
+  local kept=$TOOLKIT_RUN_DIR/submission line
+  grep -qzxF "SLURM_JOB_ID=$SLURM_JOB_ID" "$kept/environment" 2>/dev/null || return 0
+  [[ -r $kept/submit-line ]] || return 0
+  line=$(<"$kept/submit-line")
+  printf '%s\n' "${line%"${SUBMITTED[*]:-}"}"
 }
 
 request_stop() {

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,38 @@ def test_a_step_that_ends_while_the_signal_is_answered_keeps_its_own_code(tmp_pa
 def test_a_step_that_a_signal_kills_keeps_that_code(tmp_path):
     lines = ("", 'sleep 60 & kill -TERM "$!"; wait_for_step "$!"; echo "$step_code"')
     assert said(tmp_path, lines) == "143"
+
+
+def why(folder, left, *, script="#SBATCH --signal=B:USR1@90", typed=None, job="12", **environment):
+    """What a signal is taken for, `left` seconds before the time limit."""
+    parts = folder / "submission"
+    parts.mkdir(exist_ok=True)
+    (parts / "environment").write_text(f"SLURM_JOB_NAME=digits\0SLURM_JOB_ID={job}\0")
+    if typed is not None:
+        (parts / "submit-line").write_text(f"sbatch {typed}\n")
+    ends = {"SLURM_JOB_END_TIME": str(int(time.time()) + left)}
+    lines = (f"#!/bin/bash\n{script}", "SUBMITTED=(train.py --signal=A@9999); why_signalled")
+    return said(folder, lines, **ends | environment)
+
+
+TYPED = "{} torchrun.sbatch train.py --signal=A@9999"
+
+
+@pytest.mark.parametrize(
+    ("lead", "given"),
+    [
+        (90, {}),
+        (90, {"script": ""}),
+        (600, {"script": "#SBATCH --requeue\n#SBATCH --signal=B:USR1@600\n#SBATCH --nodes=2"}),
+        (600, {"script": "#SBATCH --signal=B:10@90\n#SBATCH --signal RB:USR1@600"}),
+        (60, {"script": "#SBATCH --signal=B:USR1\n#SBATCH --comment=@5"}),
+        (600, {"SBATCH_SIGNAL": "B:USR1@600"}),
+        (600, {"typed": TYPED.format("--nodes=1 --signal=B:USR1@600 --requeue")}),
+        (600, {"typed": TYPED.format("--signal B:USR1@600"), "SBATCH_SIGNAL": "B:USR1@30"}),
+        (90, {"typed": TYPED.format("--nodes=1")}),
+        (90, {"typed": TYPED.format("--signal=B:USR1@600"), "job": "11"}),  # of another job
+    ],
+)
+def test_a_signal_is_the_time_limits_as_far_ahead_as_the_job_asked_for_it(tmp_path, lead, given):
+    assert why(tmp_path, lead + 100, **given) == "time-limit"
+    assert why(tmp_path, lead + 300, **given) == "preemption"
