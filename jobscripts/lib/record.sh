@@ -9,7 +9,8 @@ SUBMITTED=()
 
 # What a job's own settings are named like. Of these, names that look like a secret's are left out.
 _RECORDED='^(SLURM_|SBATCH_|TOOLKIT_|NCCL_|GLOO_|TORCH|PYTORCH_|CUDA_|OMP_|MKL_|HF_|TOKENIZERS_|MLFLOW_|PYTHONHASHSEED=|FI_)'
-_SECRET='^[^=]*(TOKEN|SECRET|PASSW|CREDENTIAL|KEY)[^=]*='
+# TOKENIZERS_PARALLELISM is none.
+_SECRET='^[^=]*(TOKEN([^I]|I[^Z])|SECRET|PASSW|CREDENTIAL|KEY)'
 
 record_submission() {
   local folder=$TOOLKIT_RUN_DIR/submission

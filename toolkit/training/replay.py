@@ -58,7 +58,11 @@ def prepare(run_dir: Path, recorded: Submission, environment: Mapping[str, str])
     fixed = ("--parsable", f"--chdir={recorded.directory}", *options)
     return Replay(
         argv=("sbatch", *(typed or ()), *fixed, str(script), *recorded.arguments),
-        environment=own | dict(recorded.environment) | {"TOOLKIT_REPLAY_OF": key},
+        environment={
+            **own,
+            **submission.environment(run_dir, recorded),
+            "TOOLKIT_REPLAY_OF": key,
+        },
         directory=recorded.directory,
         missing=tuple(_missing(run_dir, recorded)),
         differs=(

@@ -5,6 +5,7 @@ attempt; rank 0 adds what only Python knows and writes RUN_DIR/submission.json.
 """
 
 import hashlib
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.training import sbatch
-from toolkit.training.files import read_json, write_json
+from toolkit.training.files import fsync_directory, read_json, write_json
 from toolkit.training.provenance import Code
 
 VERSION = 1
@@ -36,6 +37,8 @@ _DERIVED = {
     "TOOLKIT_RUN_ID",
     "CUDA_VISIBLE_DEVICES",
 }
+# A URL's user and password. An image that is pinned (docker://name@sha256:…) has neither.
+_USER_INFO = re.compile(r"(?<=://)[^/\s]*@(?!sha256:)")
 _A_YEAR_OF_MINUTES = 366 * 24 * 60
 
 
@@ -83,7 +86,7 @@ def capture(run_dir: Path, code: Code, *, lock: str, patch: str) -> Submission |
     try:
         script = job_script(run_dir).read_bytes()
         arguments = _fields((folder / "arguments").read_bytes())
-        raw = dict(_pair(item) for item in _fields((folder / "environment").read_bytes()))
+        raw = _variables(folder)
         directory = (folder / "directory").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return None
@@ -93,7 +96,7 @@ def capture(run_dir: Path, code: Code, *, lock: str, patch: str) -> Submission |
         job_script_sha256=hashlib.sha256(script).hexdigest(),
         arguments=arguments,
         options=_options(raw),
-        environment={name: value for name, value in raw.items() if _is_own(name)},
+        environment=_public(raw),
         training_script=code.script,
         training_script_sha256=code.script_sha256,
         git_root=code.root,
@@ -105,7 +108,7 @@ def capture(run_dir: Path, code: Code, *, lock: str, patch: str) -> Submission |
         python=sys.executable,
         array_task=raw.get("SLURM_ARRAY_TASK_ID", ""),
     )
-    write_json(run_dir / "submission.json", asdict(made))
+    _write_private(run_dir / "submission.json", asdict(made), folder)
     return made
 
 
@@ -116,6 +119,15 @@ def read(run_dir: Path) -> Submission | None:
         return Submission(**{**found, "arguments": tuple(found["arguments"])}) if found else None
     except (TypeError, KeyError):
         return None
+
+
+def environment(run_dir: Path, recorded: Submission) -> Mapping[str, str]:
+    """The job's own variables as they were, with what submission.json leaves out."""
+    try:
+        raw = _variables(parts(run_dir))
+    except OSError:
+        return recorded.environment
+    return {name: value for name, value in raw.items() if _is_own(name)}
 
 
 def typed(run_dir: Path, recorded: Submission) -> tuple[str, ...] | None:
@@ -139,6 +151,28 @@ def _options(raw: Mapping[str, str]) -> dict[str, str]:
         if 0 < minutes < _A_YEAR_OF_MINUTES:
             options["time"] = str(minutes)
     return options
+
+
+def _public(raw: Mapping[str, str]) -> dict[str, str]:
+    """What the tracking server may have: SBATCH_EXPORT has values of any variable in it."""
+    return {
+        name: _USER_INFO.sub("", value)
+        for name, value in raw.items()
+        if _is_own(name) and name != "SBATCH_EXPORT"
+    }
+
+
+def _write_private(path: Path, value: Mapping[str, Any], folder: Path) -> None:
+    """Write `path` for its user alone; until then it is in `folder`, which only they can enter."""
+    made = folder / path.name
+    write_json(made, value)
+    made.chmod(0o600)
+    made.replace(path)
+    fsync_directory(path.parent)
+
+
+def _variables(folder: Path) -> dict[str, str]:
+    return dict(_pair(item) for item in _fields((folder / "environment").read_bytes()))
 
 
 def _is_own(name: str) -> bool:

@@ -40,6 +40,7 @@ class Case:
         (parts / "arguments").write_bytes(b"train.py\0--name\0two words\0")
         (parts / "environment").write_bytes(
             b"SLURM_JOB_ID=12\0SLURM_JOB_PARTITION=spot\0NCCL_DEBUG=INFO\0TOOLKIT_ENV=/nowhere\0"
+            b"SBATCH_EXPORT=ALL,WIDTH=2\0"
         )
         (parts / "directory").write_text(str(self.code))
         (parts / "submit-line").write_text(
@@ -93,6 +94,7 @@ def test_the_same_call_is_made_with_the_same_words_options_and_environment(case,
         "two words",
     )
     assert environment["NCCL_DEBUG"] == "INFO"
+    assert environment["SBATCH_EXPORT"] == "ALL,WIDTH=2"  # which submission.json leaves out
     assert environment["TOOLKIT_REPLAY_OF"] == RunDir(case.run_dir).key
     assert not any(name.startswith("SLURM_") for name in environment)
     assert folder == str(case.code)

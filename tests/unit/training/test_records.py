@@ -117,6 +117,35 @@ def test_what_was_submitted_is_kept_word_for_word_and_no_secret_with_it(tmp_path
     assert "secret" not in kept
 
 
+def test_credentials_in_values_stay_in_the_part_that_only_their_user_can_read(tmp_path, checkout):
+    variables = {
+        "SBATCH_EXPORT": "ALL,WANDB_API_KEY=hidden,DATA='a,hidden'",
+        "MLFLOW_TRACKING_URI": "https://ada:hid@den@mlflow.example/path@2",
+        "TOOLKIT_CONTAINER": "docker://pytorch@sha256:c0",
+        "TOKENIZERS_PARALLELISM": "false",
+        "TOKENIZERS_HUB_KEY": "secret",
+        "HF_TOKENS": "secret",
+    }
+    run_dir = tmp_path / "run"
+    record(run_dir, "train.py", **variables)
+    made = submission.capture(
+        run_dir, provenance.code_of(checkout / "train.py", {}), lock="", patch=""
+    )
+    stated = {"TOOLKIT_EXPERIMENT": "night run", "NCCL_DEBUG": "INFO"}
+    public = {
+        "MLFLOW_TRACKING_URI": "https://mlflow.example/path@2",
+        "TOOLKIT_CONTAINER": "docker://pytorch@sha256:c0",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    assert made.environment == stated | public
+    own = {name: variables[name] for name in ("SBATCH_EXPORT", *public)}
+    assert submission.environment(run_dir, made) == stated | own
+    written = run_dir / "submission.json"
+    assert "hid" not in written.read_text()
+    assert written.stat().st_mode & 0o777 == 0o600
+    assert submission.parts(run_dir).stat().st_mode & 0o777 == 0o700
+
+
 def test_a_requeued_attempt_leaves_the_first_ones_submission(tmp_path):
     record(tmp_path / "run", "train.py", "first")
     record(tmp_path / "run", "train.py", "second")
