@@ -59,7 +59,9 @@ _set_up() {
 }
 
 # A run's folder is named by TOOLKIT_RUN_ID, or by the job id, which a requeue keeps. Job ids begin
-# anew on a new cluster: a first start never goes on in a folder that an older job of that number left.
+# anew on a new cluster: a first start never goes on in a folder that an older job of that number left,
+# and neither does a restart (the first start may have failed before this) in another cluster's. Of
+# what Slurm knows of a job, only the cluster's name stays the same: a requeue resets the submit time.
 _find_run_dir() {
   local runs=${TOOLKIT_RUNS:-$(_default_runs)}
   local name=${TOOLKIT_RUN_ID:-$SLURM_JOB_ID}
@@ -70,7 +72,7 @@ _find_run_dir() {
   if [[ -z ${TOOLKIT_RUN_ID:-} ]]; then
     while [[ -e $runs/$name.$((number + 1)) ]]; do number=$((number + 1)); done
     ((number == 1)) || folder=$runs/$name.$number
-    if ((${SLURM_RESTART_COUNT:-0} == 0)) && [[ -e $folder ]]; then
+    if [[ -e $folder ]] && { ((${SLURM_RESTART_COUNT:-0} == 0)) || _is_another_clusters "$folder"; }; then
       folder=$runs/$name.$((number + 1))
     fi
   fi
@@ -81,4 +83,11 @@ _find_run_dir() {
   echo "$begins"
   # Where errors have a file of their own, it too has earlier attempts in it.
   [[ /dev/stdout -ef /dev/stderr ]] || echo "$begins" >&2
+}
+
+# As far as the folder says: one without a record is taken for this job's.
+_is_another_clusters() {
+  local kept
+  kept=$(grep -za '^SLURM_CLUSTER_NAME=' "$1/submission/environment" 2>/dev/null | tr -d '\0')
+  [[ -n $kept && -n ${SLURM_CLUSTER_NAME:-} && $kept != "SLURM_CLUSTER_NAME=$SLURM_CLUSTER_NAME" ]]
 }

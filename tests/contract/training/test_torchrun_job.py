@@ -286,3 +286,12 @@ def test_a_first_start_takes_no_folder_of_an_older_job_of_the_same_number(cluste
         cluster.run(7, restart, script="ok.py", ranks=1)
     folders = [line.split("/")[-1] for line in cluster.log(7).splitlines() if line.startswith("IN")]
     assert folders == ["7", "7.2", "7.2"]
+
+
+def test_a_restart_takes_no_folder_of_another_clusters_job_of_the_same_number(cluster):
+    """Its first launch may have failed before the script ran."""
+    (cluster.root / "ok.py").write_text("import os; print('IN', os.environ['TOOLKIT_RUN_DIR'])")
+    for name, restart in (("old", 0), ("old", 1), ("new", 1), ("new", 2)):
+        cluster.run(7, restart, script="ok.py", ranks=1, SLURM_CLUSTER_NAME=name)
+    folders = [line.split("/")[-1] for line in cluster.log(7).splitlines() if line.startswith("IN")]
+    assert folders == ["7", "7", "7.2", "7.2"]
