@@ -20,7 +20,7 @@ from typing import Any
 from toolkit.training import manifest
 from toolkit.training.agreement import CheckpointFailed, everywhere, everywhere_own, on_rank_0
 from toolkit.training.copies import Copies
-from toolkit.training.flight import Flight
+from toolkit.training.flight import Flight, Hurry
 from toolkit.training.state import Codec, Parts, TorchCodec
 from toolkit.training.tiers import NAME, Tier, number
 from toolkit.training.world import World
@@ -45,6 +45,8 @@ class Saved:
     step: int
     stall_seconds: float  # that training stood still
     seconds: float  # from the beginning to the commit
+    stop_seconds: float  # to the end of what a stop waits for
+    whole_seconds: float  # to the end of reading back, copying to tiers and pruning
     bytes: int
     problems: tuple[str, ...] = ()  # copies to further tiers that failed; the checkpoint is good
 
@@ -70,10 +72,11 @@ class Checkpointer:
             raise ValueError(f"keep at least 2 checkpoints, not {keep}")
         self._root, self._world, self._keep = root, world, keep
         self._codec = codec or TorchCodec()
-        self._copies, self._clock = Copies(tiers, keep), clock
+        self._copies, self._clock = Copies(tiers, keep, clock), clock
         self._distrusted: set[str] = set()
         self._behind = world.fork() if background else None
         self._flight: Flight[Saved] | None = None
+        self._hurry = Hurry()
 
     def save(
         self, parts: Parts, *, step: int, facts: Mapping[str, Any], urgent: bool = False
@@ -99,13 +102,21 @@ class Checkpointer:
         staged = self._stage(parts, copy=True)
         stated = {**facts, "step": step, "world_size": self._world.size}
         stall = self._clock() - begun
+        hurry = self._hurry = Hurry()
         self._flight = Flight(
-            lambda: self._write(behind, staged, stated, begun, stall, urgent=False)
+            lambda: self._write(behind, staged, stated, begun, stall, urgent=False, hurry=hurry)
         )
 
-    def settle(self) -> Saved | None:
-        """Wait for the save that `begin` began, if there is one. Raises what `save` would."""
+    def settle(self, *, urgent: bool = False) -> Saved | None:
+        """Wait for the save that `begin` began, if there is one. Raises what `save` would.
+
+        `urgent`: as for `save`. Once it is committed, nothing more is read back or pruned, and what
+        is under way to a tier that does not outlive the notice is left behind. No rank is left
+        waiting: each one's save comes to its end, because each of them is told here.
+        """
         flight, self._flight = self._flight, None
+        if flight and urgent:
+            self._hurry.come()
         return flight.land() if flight else None
 
     def load(self, parts: Parts) -> Loaded | None:
@@ -151,6 +162,7 @@ class Checkpointer:
         stall: float | None,
         *,
         urgent: bool,
+        hurry: Hurry | None = None,
     ) -> Saved:
         folder = self._root / on_rank_0(world, lambda: self._new_folder(facts["step"]))
         try:
@@ -163,13 +175,22 @@ class Checkpointer:
             raise
         took = self._clock() - begun
         if not urgent:
-            self._confirm(world, folder)
-        problems = self._copies.push(world, folder, urgent=urgent, distrusted=self._distrusted)
-        if not urgent:
+            self._confirm(world, folder, hurry)
+        pushed = self._copies.push(
+            world, folder, urgent=urgent, distrusted=self._distrusted, hurry=hurry
+        )
+        if not urgent and not (hurry and hurry.agreed(world)):
             on_rank_0(world, self._prune)
-        size = sum(entry.size for entry in files)
+        whole = self._clock() - begun
         return Saved(
-            folder.name, facts["step"], took if stall is None else stall, took, size, problems
+            folder.name,
+            facts["step"],
+            stall_seconds=whole if stall is None else stall,
+            seconds=took,
+            stop_seconds=took + pushed.waited_for,
+            whole_seconds=whole,
+            bytes=sum(entry.size for entry in files),
+            problems=pushed.problems,
         )
 
     def _new_folder(self, step: int) -> str:
@@ -180,10 +201,12 @@ class Checkpointer:
         folder.mkdir(parents=True)
         return folder.name
 
-    def _confirm(self, world: World, folder: Path) -> None:
-        """Read back what was written, before anything older may go."""
+    def _confirm(self, world: World, folder: Path, hurry: Hurry | None) -> None:
+        """Read back what was written, before anything older may go; in a hurry, nothing goes."""
+        part = {"part": world.rank, "of": world.size}
+        leave = hurry.has_come if hurry else lambda: False
         try:
-            everywhere_own(world, lambda: manifest.verify(folder, part=world.rank, of=world.size))
+            everywhere_own(world, lambda: manifest.verify(folder, **part, leave=leave))
         except CheckpointFailed:
             if world.rank == 0:
                 manifest.remove(folder)

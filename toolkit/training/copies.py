@@ -1,22 +1,36 @@
 """Copies of checkpoints in further places: filled after a commit, fetched when one is needed."""
 
 import shutil
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from toolkit.training import manifest
 from toolkit.training.agreement import CheckpointFailed, everywhere, everywhere_own, on_rank_0
 from toolkit.training.files import fsync_directory, write_atomic
+from toolkit.training.flight import Hurry
 from toolkit.training.manifest import MANIFEST
 from toolkit.training.tiers import Tier, number
 from toolkit.training.world import World
 
 
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What went wrong, and the seconds that were for tiers which a stop waits for."""
+
+    problems: tuple[str, ...]
+    waited_for: float
+
+
 class Copies:
     """The tiers of one checkpointer, each keeping as many checkpoints as the first place does."""
 
-    def __init__(self, tiers: Sequence[Tier], keep: int) -> None:
-        self.tiers, self._keep = tuple(tiers), keep
+    def __init__(
+        self, tiers: Sequence[Tier], keep: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.tiers, self._keep, self._clock = tuple(tiers), keep, clock
 
     def elsewhere(self) -> set[str]:
         """What the tiers have, as far as they can be reached: to save, none must be.
@@ -46,20 +60,31 @@ class Copies:
         return sorted(names, key=number, reverse=True)
 
     def push(
-        self, world: World, folder: Path, *, urgent: bool, distrusted: Collection[str]
-    ) -> tuple[str, ...]:
-        """Fill the tiers; what went wrong. One that fails costs its copy, not the checkpoint."""
-        problems = []
+        self,
+        world: World,
+        folder: Path,
+        *,
+        urgent: bool,
+        distrusted: Collection[str],
+        hurry: Hurry | None = None,
+    ) -> Pushed:
+        """Fill the tiers. One that fails costs its copy, not the checkpoint.
+
+        `urgent`: only those that outlive the notice. When the hurry comes on the way, it ends what
+        is done for the others.
+        """
+        problems, waited_for = [], 0.0
         for tier in self.tiers:
             if urgent and not tier.outlives_notice:
                 continue
+            begun = self._clock()
             try:
-                self._fill(world, folder, tier, sure=not urgent)
-                if not urgent:
-                    on_rank_0(world, lambda tier=tier: self._prune(tier, distrusted))  # type: ignore[misc]  # mypy can't infer a default
+                self._fill(world, folder, tier, urgent=urgent, distrusted=distrusted, hurry=hurry)
             except CheckpointFailed as error:
                 problems.append(f"{folder.name} is not in {type(tier).__name__}: {error}")
-        return tuple(problems)
+            if tier.outlives_notice:
+                waited_for += self._clock() - begun
+        return Pushed(tuple(problems), waited_for)
 
     def fetch(self, world: World, folder: Path, tier: Tier) -> bool:
         """Have `folder` be the copy that `tier` has; False: it has none."""
@@ -71,16 +96,35 @@ class Copies:
         on_rank_0(world, lambda: _commit(folder, content))
         return True
 
-    def _fill(self, world: World, folder: Path, tier: Tier, *, sure: bool) -> None:
-        """`sure`: older ones will go for it, so what arrived is looked at before it counts."""
+    def _fill(
+        self,
+        world: World,
+        folder: Path,
+        tier: Tier,
+        *,
+        urgent: bool,
+        distrusted: Collection[str],
+        hurry: Hurry | None,
+    ) -> None:
+        """Where older ones will go for it, what arrived is looked at before it counts."""
+
+        def leaving(work: Callable[[], Any]) -> Callable[[], Any]:
+            """The work of one rank, which it does not see through when there is a hurry.
+
+            That is a failure as any other, so all ranks go on from the same place.
+            """
+            return work if hurry is None or tier.outlives_notice else lambda: hurry.unless(work)
 
         def part() -> None:
             tier.push(folder, manifest.read(folder).files[world.rank :: world.size])
 
-        everywhere(world, part)
+        everywhere(world, leaving(part))
+        sure = not urgent and not (hurry and hurry.agreed(world))
         if sure:
-            everywhere(world, part)
-        on_rank_0(world, lambda: tier.commit(folder))
+            everywhere(world, leaving(part))
+        on_rank_0(world, leaving(lambda: tier.commit(folder)))
+        if sure:
+            on_rank_0(world, leaving(lambda: self._prune(tier, distrusted)))
 
     def _prune(self, tier: Tier, distrusted: Collection[str]) -> None:
         names = sorted(tier.names(), key=number)

@@ -12,7 +12,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +102,9 @@ class S3Tier:
                 done = self._s3.upload_part(**place, **part, Body=content)
             return part | {"ETag": done["ETag"]}
 
-        with ThreadPoolExecutor(_AT_ONCE) as senders:
-            told = list(senders.map(send, range(len(entry.blocks))))
+        # Its threads are daemons: a process that stops does not see an upload through.
+        with ThreadPool(_AT_ONCE) as senders:
+            told = list(senders.imap(send, range(len(entry.blocks))))
         self._s3.complete_multipart_upload(
             Bucket=self._bucket, Key=key, UploadId=upload, MultipartUpload={"Parts": told}
         )

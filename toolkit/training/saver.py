@@ -56,7 +56,7 @@ class Saver:
         self, parts: Parts, step: int, facts: Mapping[str, Any], *, last: bool, urgent: bool = False
     ) -> str:
         """Save, in the background unless this is the `last` of the attempt; what went wrong."""
-        waited = self.settle(step)
+        before = self.settle(step, urgent=urgent)
         if self.step == step:  # it is what was saved or loaded last
             return ""
         self._begun_at = self._clock()
@@ -71,13 +71,13 @@ class Saver:
         except CheckpointFailed as error:
             self._say(f"NOT SAVED at step {step}: {error}")
             return str(error)
-        return waited
+        return before
 
-    def settle(self, step: int) -> str:
+    def settle(self, step: int, *, urgent: bool = False) -> str:
         """See the save in the background through; what went wrong with it."""
         begun, self._in_flight = self._in_flight, None
         try:
-            saved = self._checkpoints.settle()
+            saved = self._checkpoints.settle(urgent=urgent)
         except CheckpointFailed as error:
             self._say(f"NOT SAVED at step {begun}: {error}")
             return str(error)

@@ -2,6 +2,9 @@
 
 import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import boto3
@@ -188,3 +191,36 @@ def test_only_the_newest_are_kept_and_nothing_is_left_of_the_others(tmp_path, cl
         checkpoints.save({"model": Weights(b"small")}, step=step, facts={})
     keys = [item["Key"] for item in client.list_objects_v2(Bucket="checkpoints")["Contents"]]
     assert {key.split("/")[2] for key in keys} == {"step-00000003.000003", "step-00000004.000004"}
+
+
+ENDLESS = """
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from toolkit.training.s3 import S3Tier
+from toolkit.training.shard import BLOCK, HashingWriter
+
+class Endless:
+    def head_object(self, **_):
+        return {"Metadata": {}}
+    def get_paginator(self, _):
+        return SimpleNamespace(paginate=lambda **_: [])
+    def create_multipart_upload(self, **_):
+        return {"UploadId": "1"}
+    def upload_part(self, **_):
+        reached.set()
+        threading.Event().wait()
+
+reached = threading.Event()
+with HashingWriter(Path("weights.bin")) as writer:
+    writer.write(bytes(2 * BLOCK))
+push = S3Tier("bucket", "runs", client=Endless()).push
+threading.Thread(target=push, args=(Path(), [writer.entry()]), daemon=True).start()
+assert reached.wait(20)
+"""
+
+
+def test_a_process_that_ends_waits_for_no_part_of_an_upload_it_left_behind(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    command = [sys.executable, "-c", ENDLESS]
+    subprocess.run(command, check=True, cwd=tmp_path, env=environment, timeout=60)

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
+from toolkit.training.tiers import FolderTier
 from toolkit.training.world import Solo
 
 
@@ -77,3 +78,40 @@ def test_the_stall_is_told_apart_from_the_save(tmp_path, slow, part):
     saved = checkpoints.settle()
     assert (saved.stall_seconds, saved.seconds) == (0.0, 7.0)
     assert saved.bytes > 0
+
+
+class Stuck(FolderTier):
+    """A tier as far away as S3, where an upload of some ranks comes to no end."""
+
+    def __init__(self, root, *, stuck=True) -> None:
+        super().__init__(root, outlives_notice=False)
+        self.stuck, self.reached, self.gate = stuck, threading.Event(), threading.Event()
+
+    def push(self, folder, entries):
+        self.reached.set()
+        if self.stuck:
+            assert self.gate.wait(10)
+        super().push(folder, entries)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_stop_waits_for_no_upload_that_is_under_way_on_any_rank(
+    tmp_path, json_codec, part, ranks, size
+):
+    def one(world):
+        tier = Stuck(tmp_path / "far", stuck=world.rank == size - 1)
+        near = FolderTier(tmp_path / "other")
+        checkpoints = Checkpointer(
+            tmp_path / "near", world, codec=json_codec, tiers=(tier, near), background=True
+        )
+        checkpoints.begin({"model": part({"step": 1})}, step=1, facts={})
+        assert tier.reached.wait(20)
+        begun = checkpoints.settle(urgent=True)
+        saved = checkpoints.save({"model": part({"step": 2})}, step=2, facts={}, urgent=True)
+        return begun, saved, near.names()
+
+    for begun, saved, near in ranks(size, one):
+        assert (begun.step, saved.step) == (1, 2)
+        assert "not in Stuck: LeftBehind: a stop came first" in begun.problems[0]
+        assert sorted(near) == [begun.name, saved.name]
+    assert step_in(tmp_path / "near", json_codec, part) == 2

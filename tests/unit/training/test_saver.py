@@ -1,0 +1,79 @@
+"""When a run saves, and what it makes of what a save took."""
+
+import threading
+
+import pytest
+
+from toolkit.training.checkpoint import Checkpointer
+from toolkit.training.saver import Saver
+from toolkit.training.tiers import FolderTier
+from toolkit.training.world import Solo
+
+
+class Clock:
+    """Goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Far(FolderTier):
+    """A tier that a stop does not wait for: a copy takes so many seconds, once it is let."""
+
+    def __init__(self, root, clock, seconds, *, outlives_notice=False) -> None:
+        super().__init__(root, outlives_notice=outlives_notice)
+        self._clock, self._seconds = clock, seconds
+        self.gate = threading.Event()
+
+    def push(self, folder, entries):
+        assert self.gate.wait(10)
+        super().push(folder, entries)
+
+    def commit(self, folder):
+        self._clock.now += self._seconds
+        super().commit(folder)
+
+
+@pytest.fixture
+def saver(tmp_path, json_codec, part):
+    """A Saver with one tier, on a clock of its own; what it told is in `told`."""
+
+    class Made:
+        def __init__(self, *, background, seconds=0.0, outlives_notice=False, every=1) -> None:
+            self.clock, self.told = Clock(), []
+            self.tier = Far(tmp_path / "far", self.clock, seconds, outlives_notice=outlives_notice)
+            self.checkpoints = Checkpointer(
+                tmp_path / "near",
+                Solo(),
+                codec=json_codec,
+                tiers=(self.tier,),
+                background=background,
+                clock=self.clock,
+            )
+            self.saver = Saver(
+                self.checkpoints,
+                every=every,
+                background=background,
+                bounds=(30.0, 3600.0),
+                clock=self.clock,
+                say=lambda _: None,
+                done=lambda *what: self.told.append(what),
+            )
+            self.saver.resumed(None, mtti=6 * 3600.0)
+
+        def save(self, step, **how):
+            return self.saver.save({"model": part()}, step, {}, **{"last": False, **how})
+
+    return Made
+
+
+def test_a_save_against_a_notice_waits_for_no_copy_that_the_one_in_the_background_makes(saver):
+    made = saver(background=True)
+    assert made.save(1) == ""
+    assert made.save(2, last=True, urgent=True) == ""
+    assert [saved.step for saved, _ in made.told] == [1, 2]
+    assert len(made.checkpoints.committed()) == 2
+    assert made.tier.names() == []
