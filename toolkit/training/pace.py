@@ -65,7 +65,7 @@ class StopForecast:
 
     noticing: float
     steps: float  # the step that sees the request, and the one after, in which all agree
-    in_flight: float  # a save in the background that has just begun
+    in_flight: float  # of the save that has just begun, in the background or not
     saving: float
     leaving: float
     bytes: int
@@ -90,12 +90,14 @@ class StopForecast:
         if self.steps > self.saving + self.in_flight:
             return "take fewer samples a step (accumulate gradients over several run.step calls)"
         changes = []
-        if self.in_flight and self.seconds - self.in_flight <= notice:
-            changes.append("save without background=True: then at most one save is waited for")
+        if self.in_flight > self.saving and self.seconds - self.in_flight + self.saving <= notice:
+            changes.append(
+                "save with background=True: a stop leaves its reading back and S3 behind"
+            )
         left = notice - self.noticing - self.steps - self.leaving
         if left > 0:
             mib = self.bytes / 2**20
-            needed = mib * (2 if self.in_flight else 1) / left
+            needed = 2 * mib / left
             changes.append(f"write at {needed:.0f} MiB/s, not {mib / max(self.saving, 1e-9):.0f}")
         changes += [
             "codec=DcpCodec(): every rank writes its share",
@@ -111,13 +113,16 @@ class StopForecast:
 
 
 def forecast(
-    *, step_seconds: float, save_seconds: float, saved_bytes: int, background: bool
+    *, step_seconds: float, in_flight_seconds: float, save_seconds: float, saved_bytes: int
 ) -> StopForecast:
-    """What a stop would take with steps and saves as they were measured."""
+    """What a stop would take with steps and saves as they were measured.
+
+    It may come when a save has just begun: that one is waited for, and another one is made.
+    """
     return StopForecast(
         noticing=NOTICED,
         steps=2 * step_seconds,
-        in_flight=save_seconds if background else 0.0,
+        in_flight=in_flight_seconds,
         saving=save_seconds,
         leaving=LEAVING,
         bytes=saved_bytes,

@@ -1,6 +1,7 @@
 """When a run saves, and what came of it."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from toolkit.training import pace
@@ -76,13 +77,15 @@ class Saver:
     def settle(self, step: int, *, urgent: bool = False) -> str:
         """See the save in the background through; what went wrong with it."""
         begun, self._in_flight = self._in_flight, None
+        waits = self._clock()
         try:
             saved = self._checkpoints.settle(urgent=urgent)
         except CheckpointFailed as error:
             self._say(f"NOT SAVED at step {begun}: {error}")
             return str(error)
         if saved:
-            self._saved(saved, step)
+            stall = saved.stall_seconds + max(0.0, self._clock() - waits)
+            self._saved(replace(saved, stall_seconds=stall), step)
         return ""
 
     def _saved(self, saved: Saved, step: int) -> None:
@@ -92,7 +95,7 @@ class Saver:
         first, self._forecast_made = not self._forecast_made, True
         self._done(saved, self._forecast(saved, step) if first else None)
         # The next one must not begin before this one would be done.
-        floor = max(self._floor, 2 * saved.seconds)
+        floor = max(self._floor, 2 * saved.whole_seconds)
         work = pace.interval(
             saved.stall_seconds, self._mtti, floor=floor, ceiling=max(floor, self._ceiling)
         )
@@ -103,9 +106,9 @@ class Saver:
         trained = max(0.0, self._clock() - self._started_at - saved.stall_seconds)
         forecast = pace.forecast(
             step_seconds=trained / max(1, step - self._started_step),
-            save_seconds=saved.seconds,
+            in_flight_seconds=saved.stop_seconds if self._background else saved.whole_seconds,
+            save_seconds=saved.stop_seconds,
             saved_bytes=saved.bytes,
-            background=self._background,
         )
         warning = forecast.warning()
         fits = f"a stop would take {forecast.seconds:.0f} s of a spot notice's {pace.NOTICE:.0f}"

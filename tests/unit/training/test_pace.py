@@ -62,22 +62,21 @@ def test_a_known_rate_is_begun_with():
 
 
 @pytest.mark.parametrize(
-    ("step", "save", "background", "says"),
+    ("step", "save", "in_flight", "says"),
     [
-        (0.5, 10, False, None),
-        (0.5, 40, True, None),
-        (0.5, 110, False, "write at 1081 MiB/s, not 1000; or codec=DcpCodec()"),
-        (0.5, 60, True, "save without background=True"),
-        (60, 5, False, "take fewer samples a step"),
+        (0.5, 40, 40, None),
+        (0.5, 60, 60, "write at 1179 MiB/s, not 1000; or codec=DcpCodec()"),
+        (0.5, 40, 600, "save with background=True"),
+        (60, 5, 5, "take fewer samples a step"),
     ],
 )
 def test_a_stop_that_does_not_fit_the_notice_is_told_with_what_to_change(
-    step, save, background, says
+    step, save, in_flight, says
 ):
     found = pace.forecast(
         step_seconds=step,
+        in_flight_seconds=in_flight,
         save_seconds=save,
         saved_bytes=save * 1000 * 2**20,
-        background=background,
     ).warning()
     assert (found is None) if says is None else (says in found)

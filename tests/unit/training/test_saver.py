@@ -16,7 +16,7 @@ class Clock:
     def __init__(self) -> None:
         self.now = 0.0
 
-    def __call__(self):
+    def __call__(self) -> float:
         return self.now
 
 
@@ -77,3 +77,47 @@ def test_a_save_against_a_notice_waits_for_no_copy_that_the_one_in_the_backgroun
     assert [saved.step for saved, _ in made.told] == [1, 2]
     assert len(made.checkpoints.committed()) == 2
     assert made.tier.names() == []
+
+
+@pytest.mark.parametrize(
+    ("background", "outlives_notice", "in_flight", "saving"),
+    [
+        (False, False, 600, 0),  # the stop comes as the save begins: it is seen through
+        (True, False, 0, 0),  # the copy is left behind
+        (False, True, 600, 600),
+        (True, True, 600, 600),
+    ],
+)
+def test_a_stop_is_forecast_to_take_the_save_that_has_just_begun_and_another(
+    saver, background, outlives_notice, in_flight, saving
+):
+    made = saver(background=background, seconds=600.0, outlives_notice=outlives_notice)
+    made.tier.gate.set()
+    made.save(1)
+    made.saver.settle(1)
+    [(_, forecast)] = made.told
+    assert (forecast.in_flight, forecast.saving) == (in_flight, saving)
+
+
+def test_what_training_waits_for_the_save_before_it_is_a_stall_as_well(saver):
+    made = saver(background=True, seconds=600.0)
+    made.save(1)
+    settle = made.checkpoints.settle
+
+    def once_it_is_waited_for(**how):
+        made.tier.gate.set()
+        return settle(**how)
+
+    made.checkpoints.settle = once_it_is_waited_for
+    made.save(2)
+    made.saver.settle(2)
+    assert made.told[0][0].stall_seconds == pytest.approx(600)
+
+
+def test_a_save_is_not_due_before_the_copies_of_the_last_one_would_be_done(saver):
+    made = saver(background=True, seconds=600.0, every="auto")
+    made.tier.gate.set()
+    made.save(1)
+    made.saver.settle(1)
+    made.clock.now = 1199.0
+    assert not made.saver.overdue()

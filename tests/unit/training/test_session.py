@@ -285,15 +285,16 @@ def test_the_first_save_tells_what_a_stop_takes_and_keeps_it_for_the_next_submis
     training.run()
     said = capsys.readouterr().out
     kept = stops.of(attempt_of().run_dir)
-    assert (kept.job_id, kept.world_size, kept.forecast.in_flight) == ("12", 1, 0.0)
+    assert (kept.job_id, kept.world_size) == ("12", 1)
+    assert kept.forecast.in_flight > 0
     assert said.count("a stop would take") == 1
     assert f"a stop would take {kept.forecast.seconds:.0f} s of a spot notice's 120" in said
 
 
 def test_a_stop_that_does_not_fit_is_warned_of_with_what_to_change(training, monkeypatch, capsys):
-    slow = pace.forecast(step_seconds=1, save_seconds=300, saved_bytes=2**36, background=False)
+    slow = pace.forecast(step_seconds=1, in_flight_seconds=300, save_seconds=300, saved_bytes=2**36)
     monkeypatch.setattr(pace, "forecast", lambda **_: slow)
     training.run()
     said = capsys.readouterr().out
-    assert "WARNING: a stop would take 319 s and a spot notice gives 120" in said
+    assert "WARNING: a stop would take 619 s and a spot notice gives 120" in said
     assert "every rank writes its share" in said
