@@ -39,14 +39,20 @@ class RunDir:
         """Note the order of samples, or check that it is the one the run began with.
 
         A position counts samples of one fixed order. With another size or seed it would point at
-        other samples, and the run would train on some twice and on some never.
+        other samples, and the run would train on some twice and on some never. With another global
+        batch the steps that are still to do would not be those that the run began with.
         """
-        wanted = {"size": order.size, "seed": order.seed}
+        wanted = {"size": order.size, "seed": order.seed, "global_batch": order.global_batch}
         facts = dict(self.facts())
-        begun = facts.get("order")
-        if begun is None:
-            write_json(self._facts, facts | {"order": wanted, "epochs": epochs})
-        elif begun != wanted:
+        begun = dict(facts.get("order") or wanted)
+        begun.setdefault("global_batch", order.global_batch)  # older runs did not note it
+        other = {name for name, value in wanted.items() if begun.get(name) != value}
+        if other and (other != {"global_batch"} or self._has_saved()):
             raise ValueError(f"the run in {self.path} began with {begun}, not with {wanted}")
-        elif facts.get("epochs") != epochs:  # training longer, or shorter, is fine
-            write_json(self._facts, facts | {"epochs": epochs})
+        noted = {"order": wanted, "epochs": epochs}  # training longer, or shorter, is fine
+        if facts | noted != facts:
+            write_json(self._facts, facts | noted)
+
+    def _has_saved(self) -> bool:
+        """Until then the trainers' own batch may follow the number of ranks."""
+        return any(self.checkpoints.glob("*/COMMITTED"))

@@ -204,12 +204,27 @@ def test_three_attempts_that_begin_at_the_same_step_are_the_last(
     assert (word.exit_code, word.cause) == (93, "no-progress")
 
 
-def test_a_run_taken_up_with_other_data_is_refused(training, attempt_of, memory_tracker):
+@pytest.mark.parametrize(
+    "other", [SampleOrder(31, 8, 1), SampleOrder(30, 8, 2), SampleOrder(30, 6, 1)]
+)
+def test_a_run_taken_up_with_other_data_or_another_global_batch_is_refused(
+    training, attempt_of, memory_tracker, other
+):
     with pytest.raises(Stopped):
         training.run(events={6: [ask_to_stop]})
     memory_tracker.closed = False
     with pytest.raises(ValueError, match="began with"):
-        training.run(restart_count=1, order=SampleOrder(31, 8, 1))
+        training.run(restart_count=1, order=other)
+
+
+def test_a_run_that_has_saved_nothing_may_begin_again_with_another_global_batch(
+    training, attempt_of, memory_tracker
+):
+    with pytest.raises(KeyboardInterrupt):
+        training.run(events={2: [machine_dies]})
+    memory_tracker.closed = False
+    training.run(restart_count=1, order=SampleOrder(30, 6, 1))
+    assert read(attempt_of(1).verdict_file).verdict == "done"
 
 
 def test_a_loop_that_forgets_to_end_its_steps_is_told(training):
