@@ -35,11 +35,11 @@ class Stop:
     @classmethod
     def of_size(cls, gib: float, gib_per_second: float) -> Self:
         """From what the caller says of a checkpoint."""
-        save = gib / gib_per_second
+        seconds = gib / gib_per_second
         forecast = pace.forecast(
             step_seconds=_STEP,
-            in_flight_seconds=save,
-            save_seconds=save,
+            in_flight_seconds=seconds,
+            save_seconds=seconds,
             saved_bytes=round(gib * 2**30),
         )
         return cls(forecast, f"{gib:g} GiB at {gib_per_second:g} GiB/s")

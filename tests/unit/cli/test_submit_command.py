@@ -138,8 +138,8 @@ def test_a_stop_that_takes_longer_than_the_notice_is_said_beforehand(cluster, ca
     assert run(words) == 0
     out = capsys.readouterr().out
     assert "a stop would take 411 s and a spot notice gives 120" in out
-    assert "write at 996 MiB/s, not 512" in out
-    assert checks.Stop.of_size(98, 1.2).forecast.problem() is None
+    assert "write at 1991 MiB/s, not 512" in out
+    assert checks.Stop.of_size(98, 2.4).forecast.problem() is None
 
 
 @pytest.fixture
