@@ -102,9 +102,19 @@ class S3Tier:
                 done = self._s3.upload_part(**place, **part, Body=content)
             return part | {"ETag": done["ETag"]}
 
+        def sent(number: int) -> dict[str, Any] | BaseException:
+            try:
+                return send(number)
+            except BaseException as error:  # noqa: BLE001  # raised below: the pool would lose it
+                return error
+
         # Its threads are daemons: a process that stops does not see an upload through.
         with ThreadPool(_AT_ONCE) as senders:
-            told = list(senders.imap(send, range(len(entry.blocks))))
+            parts = senders.map(sent, range(len(entry.blocks)), chunksize=1)
+        for part in parts:
+            if isinstance(part, BaseException):
+                raise part
+        told = [part for part in parts if isinstance(part, dict)]
         self._s3.complete_multipart_upload(
             Bucket=self._bucket, Key=key, UploadId=upload, MultipartUpload={"Parts": told}
         )
