@@ -214,7 +214,7 @@ def _call(argv: Sequence[str], environment: Mapping[str, str], folder: str) -> s
 
 def _of_others(run_dir: Path) -> Path | None:
     """What in a run's folder another may have put there: its words are run below."""
-    for path in (run_dir, run_dir / "submission.json"):
+    for path in (run_dir, run_dir / submission.FILE):
         if path.exists() and path.lstat().st_uid != os.getuid():
             return path
     return None

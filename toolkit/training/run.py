@@ -7,6 +7,7 @@ from typing import Any
 
 from toolkit.training.data import SampleOrder
 from toolkit.training.files import read_json, write_json
+from toolkit.training.tiers import last_step
 
 
 class RunDir:
@@ -55,4 +56,4 @@ class RunDir:
 
     def _has_saved(self) -> bool:
         """Until then the trainers' own batch may follow the number of ranks."""
-        return any(self.checkpoints.glob("*/COMMITTED"))
+        return last_step(self.checkpoints) is not None

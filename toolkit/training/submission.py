@@ -16,6 +16,7 @@ from toolkit.training import sbatch
 from toolkit.training.files import fsync_directory, read_json, write_json
 from toolkit.training.provenance import Code
 
+FILE = "submission.json"
 VERSION = 1
 
 # sbatch's options by the variables that Slurm gives a batch script for them.
@@ -108,13 +109,13 @@ def capture(run_dir: Path, code: Code, *, lock: str, patch: str) -> Submission |
         python=sys.executable,
         array_task=raw.get("SLURM_ARRAY_TASK_ID", ""),
     )
-    _write_private(run_dir / "submission.json", asdict(made), folder)
+    _write_private(run_dir / FILE, asdict(made), folder)
     return made
 
 
 def read(run_dir: Path) -> Submission | None:
     """What `capture` wrote; None when there is none that this version can read."""
-    found = read_json(run_dir / "submission.json")
+    found = read_json(run_dir / FILE)
     try:
         return Submission(**{**found, "arguments": tuple(found["arguments"])}) if found else None
     except (TypeError, KeyError):

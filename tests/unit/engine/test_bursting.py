@@ -304,22 +304,23 @@ def test_a_machine_whose_end_is_decided_is_not_adopted_however_alive_it_looks(be
     assert bench.slurm.state[G[0]].instance_id != doomed.id
 
 
-def test_suspend_ends_the_machines_of_nodes_powered_down(bench: Bench):
+def power_down_after_a_job(bench: Bench) -> None:
+    """Two nodes that a job was on; Slurm asks for their suspend."""
     bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
     bench.boot()
     bench.slurm.finish(7)
     bench.slurm.power_down(list(G[:2]))
     bench.slurm.tick()
+
+
+def test_suspend_ends_the_machines_of_nodes_powered_down(bench: Bench):
+    power_down_after_a_job(bench)
     bursting.suspend(bench.engine, bench.slurm.suspended, EndCause.SUSPEND)
     assert bench.cloud.live() == []
 
 
 def test_suspend_asks_again_for_a_list_that_was_throttled(bench: Bench):
-    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
-    bench.boot()
-    bench.slurm.finish(7)
-    bench.slurm.power_down(list(G[:2]))
-    bench.slurm.tick()
+    power_down_after_a_job(bench)
     bench.cloud.next_list_errors = [codes.error("RequestLimitExceeded", "slow down")] * 2
     bursting.suspend(bench.engine, bench.slurm.suspended, EndCause.SUSPEND)
     assert bench.cloud.live() == []
