@@ -1,10 +1,5 @@
 """A run goes on with more and with fewer ranks, however its model is spread over them."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -12,25 +7,14 @@ from toolkit.training.audit import audit
 from toolkit.training.ledger import Ledger
 
 pytestmark = pytest.mark.timeout(600)
-
-HERE = Path(__file__).resolve().parent
 KINDS = ("ddp", "fsdp2", "fsdp2-background", "fsdp2-local", "zero1", "zero2", "zero3")
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory):
+def root(tmp_path_factory, worker):
     """Every kind on 2 ranks, then on 1, then on 3."""
     root = tmp_path_factory.mktemp("elastic")
-    done = subprocess.run(
-        [sys.executable, str(HERE / "elastic_worker.py"), str(root), *KINDS],
-        env=os.environ
-        | {"PYTHONPATH": str(HERE.parents[2]), "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=560,
-    )
-    assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-6000:]}"
+    worker("elastic_worker.py", str(root), *KINDS, timeout=560, DS_ACCELERATOR="cpu")
     return root
 
 

@@ -1,30 +1,16 @@
 """One of two ranks is killed at a file operation of its save: the last good state, whole."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.timeout(300)
 
-HERE = Path(__file__).resolve().parent
-
 
 @pytest.fixture(scope="module")
-def met(tmp_path_factory):
+def met(tmp_path_factory, worker):
     root = tmp_path_factory.mktemp("sharded")
-    done = subprocess.run(
-        [sys.executable, str(HERE / "sharded_faults_worker.py"), str(root)],
-        env=os.environ | {"PYTHONPATH": str(HERE.parents[2]), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
-    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+    worker("sharded_faults_worker.py", str(root), timeout=280)
     return json.loads((root / "met.json").read_text())
 
 

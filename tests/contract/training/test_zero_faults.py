@@ -1,31 +1,16 @@
 """The fault matrix with DeepSpeed's own files: the last good state, never wrong numbers."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.timeout(300)
 
-HERE = Path(__file__).resolve().parent
-
 
 @pytest.fixture(scope="module")
-def met(tmp_path_factory):
+def met(tmp_path_factory, worker):
     root = tmp_path_factory.mktemp("zero")
-    done = subprocess.run(
-        [sys.executable, str(HERE / "zero_faults_worker.py"), str(root)],
-        env=os.environ
-        | {"PYTHONPATH": str(HERE.parents[2]), "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=250,
-    )
-    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+    worker("zero_faults_worker.py", str(root), timeout=250, DS_ACCELERATOR="cpu")
     return json.loads((root / "met.json").read_text())
 
 
