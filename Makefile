@@ -10,7 +10,7 @@ EXAMPLE := examples/local.yaml
 # The real-Slurm tier has its own cloud beside the demo's: own directory, own port, own namespaces.
 TEST_STATE := /var/lib/toolkit-test
 
-.PHONY: help demo test lint types unit property contract golden slurm bench clean distclean setup setup-test
+.PHONY: help demo test lint types unit property contract golden slurm bench clean distclean setup setup-demo setup-test
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -18,10 +18,13 @@ help: ## Show the targets
 setup: ## Install what the CLI and the local cloud need (system packages, .venv)
 	@scripts/setup local
 
+setup-demo:
+	@scripts/setup demo
+
 setup-test: ## Install what the tests need as well
 	@scripts/setup test
 
-demo: setup ## From nothing to a model trained through a spot interruption, and what it cost
+demo: setup-demo ## From nothing to a model trained through a spot interruption, and what it cost
 	@$(BIN)/python -m toolkit.demo --config $(EXAMPLE)
 
 test: setup-test ## Everything: lint, unit, property, contract, golden, real Slurm
