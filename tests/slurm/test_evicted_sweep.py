@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 import pytest
 
@@ -13,47 +14,78 @@ from tests.slurm.waiting import until
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
 SWEEP = "taken"
 TRIALS = 24
-NOTICES = (120.0, 1.0, 120.0)  # seconds: two that can be heard, one that can't
+LAST = TRIALS - 1
+NOTICES = {0: 120.0, 1: 1.0, LAST: 120.0}
+"""Seconds, by task: two that can be heard, one that can't."""
+COUNT = """
+cd "$1"
+for trial in $(grep -lF "$2" -- */trial.json); do
+    echo "${trial%/*} $(wc -l <"${trial%/*}/attempts.jsonl")"
+done
+"""
 
 
-def tasks(cluster, *states: str) -> list[list[str]]:
-    """Job and nodes of the sweep's tasks in those states; of all that are left without states."""
-    asked = (f"--states={','.join(states)}",) if states else ()
-    argv = ("squeue", "--noheader", "--array", "--user=ada", f"--name={SWEEP}", "--format=%A %N")
-    return [line.split() for line in cluster.run(*argv, *asked).splitlines()]
+@dataclass(frozen=True)
+class Task:
+    """A task of the sweep, as it runs."""
+
+    job: Trained
+    array: str  # the job id of the whole
+    node: str
+
+    def trial(self) -> int:
+        """The number of the trial that it works on."""
+        path = f"{HOME}/runs/{self.job.number}/trial.json"
+        return json.loads(self.job.cluster.run("cat", path))["trial"]
 
 
-def trial(cluster, job: Trained) -> int:
-    """The number of the trial that a task works on."""
-    return json.loads(cluster.run("cat", f"{HOME}/runs/{job.number}/trial.json"))["trial"]
+def queued(cluster, *options: str) -> list[list[str]]:
+    """Job, array, number and node of the sweep's tasks that are not over."""
+    argv = ("squeue", "--noheader", "--array", "--user=ada", f"--name={SWEEP}")
+    return [
+        line.split() for line in cluster.run(*argv, "--format=%A %F %K %N", *options).splitlines()
+    ]
 
 
-def at_work(cluster, besides: set[str]) -> Trained | None:
-    """A task in the middle of its trial that is none of those."""
-    jobs = (Trained(cluster, number) for number, *_ in tasks(cluster, "RUNNING"))
-    return next((job for job in jobs if job.number not in besides and job.steps()), None)
+def at_work(cluster, number: int) -> Task | None:
+    """The task, in the middle of its trial, of which it has saved a part."""
+    for job, array, own, *node in queued(cluster, "--states=RUNNING"):
+        if own == str(number) and node and Trained(cluster, job).saved():
+            return Task(Trained(cluster, job), array, *node)
+    return None
+
+
+def attempts(cluster) -> dict[str, int]:
+    """How often every task was begun, by job."""
+    named = f'"sweep": "{SWEEP}"'
+    lines = cluster.run("sh", "-c", COUNT, "sh", f"{HOME}/runs", named).splitlines()
+    return {job: int(count) for job, count in map(str.split, lines)}
 
 
 def test_trials_whose_machines_are_taken_go_on_and_every_trial_ends_once(cluster):
+    """Where they saved; and no other task is begun again for it, whichever task it was."""
     for name in ("slow.py", "slow_trial.py"):
         cluster.write(f"{HOME}/{name}", (SCRIPTS / name).read_text())
     cluster.toolkit(
         *("sweep", "start", SWEEP, "--as", "ada", "--trials", str(TRIALS), "--at-once", "8"),
-        *(f"{HOME}/slow_trial.py", "--epochs", "10"),
+        *(f"{HOME}/slow_trial.py", "--epochs", "4", "--stay-in", *map(str, NOTICES)),
     )
-    taken: dict[str, int] = {}
-    for notice in NOTICES:
-        job = until("a trial under way", lambda: at_work(cluster, set(taken)))
-        taken[job.number] = trial(cluster, job)
-        toolkit("local", "interrupt", job.nodes()[0], "--notice", str(notice))
-    until("the sweep's end", lambda: not tasks(cluster), 600)
+    taken: dict[str, tuple[Task, int, int]] = {}
+    for number, notice in NOTICES.items():
+        task = until(f"a checkpoint of task {number}", lambda n=number: at_work(cluster, n), 400)
+        # The last one has the array's own number, which scontrol takes for all of them.
+        assert (task.job.number == task.array) == (number == LAST)
+        taken[task.job.number] = task, task.trial(), task.job.saved()[-1]
+        toolkit("local", "interrupt", task.node, "--notice", str(notice))
+    until("the sweep's end", lambda: not queued(cluster), 600)
 
     found = json.loads(cluster.toolkit("sweep", "status", SWEEP, "--json").stdout)
     counts = found["counts"]
     assert counts.get("complete", 0) + counts.get("pruned", 0) == TRIALS == found["trials"], found
     assert found["best"]
-    back = {number for number in taken if len(Trained(cluster, number).attempts()) > 1}
-    assert back, "no trial was under way when its machine went"
-    for number in back:
-        job = Trained(cluster, number)
-        assert (trial(cluster, job), job.causes()[-1]) == (taken[number], "finished")
+    begun = attempts(cluster)
+    assert len(begun) == TRIALS
+    assert {job for job, count in begun.items() if count > 1} == taken.keys(), begun
+    for task, trial, saved in taken.values():
+        assert [attempt["step_start"] for attempt in task.job.attempts()] == [0, saved]
+        assert (task.trial(), task.job.causes()[-1]) == (trial, "finished")

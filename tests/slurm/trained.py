@@ -43,6 +43,11 @@ class Trained:
         """How many steps its log has."""
         return len(self._lines("steps.jsonl"))
 
+    def saved(self) -> list[int]:
+        """The steps of its checkpoints, the first first."""
+        pauses = [json.loads(line) for line in self._lines("times.jsonl")]
+        return [pause["step"] for pause in pauses if pause["kind"] == "save"]
+
     def attempts(self) -> list[dict]:
         """The attempt ledger."""
         return [json.loads(line) for line in self._lines("attempts.jsonl")]

@@ -91,7 +91,8 @@ class Checkpointer:
         begun = self._clock()
         staged = self._stage(parts, copy=False)
         stated = {**facts, "step": step, "world_size": self._world.size}
-        return self._write(self._world, staged, stated, begun, None, urgent=urgent)
+        hurry = Hurry(has_come=urgent)
+        return self._write(self._world, staged, stated, begun, None, hurry=hurry)
 
     def begin(self, parts: Parts, *, step: int, facts: Mapping[str, Any]) -> None:
         """Copy the state to memory and return; `settle` tells how writing and committing ended."""
@@ -104,7 +105,7 @@ class Checkpointer:
         stall = self._clock() - begun
         hurry = self._hurry = Hurry()
         self._flight = Flight(
-            lambda: self._write(behind, staged, stated, begun, stall, urgent=False, hurry=hurry)
+            lambda: self._write(behind, staged, stated, begun, stall, hurry=hurry)
         )
 
     def settle(self, *, urgent: bool = False) -> Saved | None:
@@ -161,10 +162,9 @@ class Checkpointer:
         begun: float,
         stall: float | None,
         *,
-        urgent: bool,
-        hurry: Hurry | None = None,
+        hurry: Hurry,
     ) -> Saved:
-        folder = self._root / on_rank_0(world, lambda: self._new_folder(facts["step"]))
+        folder = self._root / on_rank_0(world, lambda: self._new_folder(facts["step"], hurry))
         try:
             shares = everywhere(world, lambda: self._codec.write(folder, staged, world))
             files = [entry for share in shares for entry in share]
@@ -174,12 +174,9 @@ class Checkpointer:
                 shutil.rmtree(folder, ignore_errors=True)  # a full disk needs the space back
             raise
         took = self._clock() - begun
-        if not urgent:
-            self._confirm(world, folder, hurry)
-        pushed = self._copies.push(
-            world, folder, urgent=urgent, distrusted=self._distrusted, hurry=hurry
-        )
-        if not urgent and not (hurry and hurry.agreed(world)):
+        self._confirm(world, folder, hurry)
+        pushed = self._copies.push(world, folder, self._distrusted, hurry)
+        if not hurry.agreed(world):
             on_rank_0(world, self._prune)
         whole = self._clock() - begun
         return Saved(
@@ -193,20 +190,23 @@ class Checkpointer:
             problems=pushed.problems,
         )
 
-    def _new_folder(self, step: int) -> str:
-        here = [folder.name for folder in self._folders()]
-        taken = (*here, *self._copies.elsewhere())
-        last = max((number(name) for name in taken), default=0)
+    def _new_folder(self, step: int, hurry: Hurry) -> str:
+        here = (number(folder.name) for folder in self._folders())
+        last = max((self._copies.last_number(hurry), *here))
         folder = self._root / f"step-{step:08d}.{last + 1:06d}"
         folder.mkdir(parents=True)
         return folder.name
 
-    def _confirm(self, world: World, folder: Path, hurry: Hurry | None) -> None:
+    def _confirm(self, world: World, folder: Path, hurry: Hurry) -> None:
         """Read back what was written, before anything older may go; in a hurry, nothing goes."""
         part = {"part": world.rank, "of": world.size}
-        leave = hurry.has_come if hurry else lambda: False
+
+        def verify() -> None:
+            if not hurry.has_come():
+                manifest.verify(folder, **part, leave=hurry.has_come)
+
         try:
-            everywhere_own(world, lambda: manifest.verify(folder, **part, leave=leave))
+            everywhere_own(world, verify)
         except CheckpointFailed:
             if world.rank == 0:
                 manifest.remove(folder)

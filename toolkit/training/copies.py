@@ -4,8 +4,9 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from toolkit.training import manifest
 from toolkit.training.agreement import CheckpointFailed, everywhere, everywhere_own, on_rank_0
@@ -14,6 +15,8 @@ from toolkit.training.flight import Hurry
 from toolkit.training.manifest import MANIFEST
 from toolkit.training.tiers import Tier, number
 from toolkit.training.world import World
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +34,23 @@ class Copies:
         self, tiers: Sequence[Tier], keep: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.tiers, self._keep, self._clock = tuple(tiers), keep, clock
+        self._unasked = list(self.tiers)
+        self._last = 0
 
-    def elsewhere(self) -> set[str]:
-        """What the tiers have, as far as they can be reached: to save, none must be.
+    def last_number(self, hurry: Hurry) -> int:
+        """The highest number of a save in the tiers, as far as they can be reached: to save, none
+        must be.
 
-        What was only begun counts: under its name a tier may have other bytes.
+        What was only begun counts: under its name a tier may have other bytes. A tier is asked
+        once: from then on what it has is what this run put there.
         """
-        found: set[str] = set()
-        for tier in self.tiers:
+        for tier in tuple(self._unasked):
             try:
-                found.update(tier.names(), tier.unfinished())
+                self._note(_in_time(tier, hurry, partial(_begun, tier))())
             except Exception:  # noqa: BLE001, S112  # one that is away keeps nothing from being saved
                 continue
-        return found
+            self._unasked.remove(tier)
+        return self._last
 
     def known(self, here: Collection[str]) -> list[str]:
         """Every checkpoint, `here` or in a tier, the last one saved first.
@@ -53,7 +60,7 @@ class Copies:
         names = set(here)
         for tier in self.tiers:
             try:
-                names.update(tier.names())
+                names.update(self._note(tier.names()))
             except Exception:
                 if not names:
                     raise
@@ -63,23 +70,20 @@ class Copies:
         self,
         world: World,
         folder: Path,
-        *,
-        urgent: bool,
         distrusted: Collection[str],
-        hurry: Hurry | None = None,
+        hurry: Hurry,
     ) -> Pushed:
         """Fill the tiers. One that fails costs its copy, not the checkpoint.
 
-        `urgent`: only those that outlive the notice. When the hurry comes on the way, it ends what
-        is done for the others.
+        In a hurry, only those that outlive the notice; one that comes on the way ends what is done
+        for the others.
         """
+        self._note([folder.name])
         problems, waited_for = [], 0.0
         for tier in self.tiers:
-            if urgent and not tier.outlives_notice:
-                continue
             begun = self._clock()
             try:
-                self._fill(world, folder, tier, urgent=urgent, distrusted=distrusted, hurry=hurry)
+                self._fill(world, folder, tier, distrusted, hurry)
             except CheckpointFailed as error:
                 problems.append(f"{folder.name} is not in {type(tier).__name__}: {error}")
             if tier.outlives_notice:
@@ -101,30 +105,22 @@ class Copies:
         world: World,
         folder: Path,
         tier: Tier,
-        *,
-        urgent: bool,
         distrusted: Collection[str],
-        hurry: Hurry | None,
+        hurry: Hurry,
     ) -> None:
         """Where older ones will go for it, what arrived is looked at before it counts."""
-
-        def leaving(work: Callable[[], Any]) -> Callable[[], Any]:
-            """The work of one rank, which it does not see through when there is a hurry.
-
-            That is a failure as any other, so all ranks go on from the same place.
-            """
-            return work if hurry is None or tier.outlives_notice else lambda: hurry.unless(work)
+        in_time = partial(_in_time, tier, hurry)
 
         def part() -> None:
             tier.push(folder, manifest.read(folder).files[world.rank :: world.size])
 
-        everywhere(world, leaving(part))
-        sure = not urgent and not (hurry and hurry.agreed(world))
+        everywhere(world, in_time(part))
+        sure = not hurry.agreed(world)
         if sure:
-            everywhere(world, leaving(part))
-        on_rank_0(world, leaving(lambda: tier.commit(folder)))
+            everywhere(world, in_time(part))
+        on_rank_0(world, in_time(lambda: tier.commit(folder)))
         if sure:
-            on_rank_0(world, leaving(lambda: self._prune(tier, distrusted)))
+            on_rank_0(world, in_time(lambda: self._prune(tier, distrusted)))
 
     def _prune(self, tier: Tier, distrusted: Collection[str]) -> None:
         names = sorted(tier.names(), key=number)
@@ -134,6 +130,23 @@ class Copies:
         for name in (*left, *names):
             if name not in trusted:
                 tier.remove(name)
+
+    def _note(self, names: Collection[str]) -> Collection[str]:
+        """No save gets a number that one of these has, or a lower one."""
+        self._last = max((self._last, *map(number, names)))
+        return names
+
+
+def _begun(tier: Tier) -> list[str]:
+    return [*tier.names(), *tier.unfinished()]
+
+
+def _in_time(tier: Tier, hurry: Hurry, work: Callable[[], T]) -> Callable[[], T]:
+    """What one rank does with a tier, and does not see through when there is a hurry.
+
+    That is a failure as any other, so all ranks go on from the same place.
+    """
+    return work if tier.outlives_notice else lambda: hurry.unless(work)
 
 
 def _clear_for(tier: Tier, folder: Path) -> bytes:

@@ -7,6 +7,7 @@ comes seconds before Slurm knows, and a job that then exits like a failed one is
 import re
 
 from toolkit.training import verdict
+from toolkit.training.stop import Stopped
 from toolkit.training.termination import Terminated
 from toolkit.training.verdict import Verdict
 
@@ -21,6 +22,8 @@ _PEER_LOST = re.compile(
 def verdict_of(error: BaseException, saved_step: int) -> Verdict:
     """The verdict for an attempt that an exception ended."""
     text = f"{type(error).__name__}: {error}"[:2000]
+    if isinstance(error, Stopped):
+        return error.word
     if isinstance(error, Terminated):
         return verdict.resume(saved_step, "terminated", "the worker was sent SIGTERM")
     if isinstance(error, SystemExit):

@@ -40,15 +40,18 @@ class Flight(Generic[T]):
 
 
 class Hurry:
-    """Whether the machine goes, as one rank knows it: told by `come`, looked at by another thread.
+    """Whether the machine goes, as one rank knows it: from the beginning, or once `come` tells it,
+    which another thread looks at.
 
     What may take long and nobody waits for goes through `unless`, one at a time. It must be this
     rank's work alone: left behind in a collective, it would leave the other ranks waiting.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_come: bool = False) -> None:
         self._come = threading.Event()
         self._wake = threading.Event()
+        if has_come:
+            self.come()
 
     def come(self) -> None:
         self._come.set()

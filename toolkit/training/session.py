@@ -43,7 +43,7 @@ class Run:
         *,
         params: Mapping[str, Any],
         seed: int,
-        checkpoint_every: Every = 100,
+        checkpoint_every: Every = "auto",
         checkpoint_bounds: tuple[float, float] = (30.0, 3600.0),
         background: bool = False,
         local: Path | None = None,

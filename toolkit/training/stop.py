@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from toolkit.training import verdict
 from toolkit.training.files import read_json
 from toolkit.training.verdict import Verdict
 
 
 class Stopped(SystemExit):
-    """The run leaves here, to come back later. Exit code 0: the verdict file speaks."""
+    """The run leaves here, to come back later. Exit code 0 where all ranks leave together: the
+    verdict file speaks.
+    """
 
-    def __init__(self, word: Verdict) -> None:
-        super().__init__(0)
+    def __init__(self, word: Verdict, *, code: int = 0) -> None:
+        super().__init__(code)
         self.word = word
 
 
@@ -61,6 +64,10 @@ class StopFiles:
                 self.request = _parse(read_json(path, limit=65536) or {})
                 return True
         return False
+
+    def word(self, step: int, detail: str) -> Verdict:
+        """The verdict of an attempt that ends because of the request, with so many steps saved."""
+        return verdict.resume(step, self.request.cause if self.request else "stopped", detail)
 
 
 def _parse(found: dict[str, Any]) -> StopRequest:

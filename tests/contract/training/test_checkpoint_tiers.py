@@ -7,7 +7,7 @@ import pytest
 
 from toolkit.training import tiers
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
-from toolkit.training.tiers import FolderTier
+from toolkit.training.tiers import FolderTier, number
 from toolkit.training.world import Solo
 
 
@@ -56,6 +56,24 @@ def test_after_the_disk_is_gone_no_number_is_given_twice(near, saved):
     saved(1, 2)
     shutil.rmtree(near)
     assert saved(2).name == "step-00000002.000003"
+
+
+@pytest.mark.parametrize("first", ["it saved", "it looked for one to load"])
+def test_a_stop_that_asks_no_tier_gives_no_number_twice_either(
+    near, far, checkpointer, part, first
+):
+    """Of a tier that it does not wait for it knows what it had, and what went there since."""
+    checkpointer().save({"model": part()}, step=1, facts={})
+    checkpoints = checkpointer(tiers=(FolderTier(far, outlives_notice=False),))
+    if first == "it saved":
+        checkpoints.save({"model": part()}, step=2, facts={})
+    else:
+        shutil.rmtree(near)
+        checkpoints.load({"model": part()})
+    known = max(number(path.name) for path in far.iterdir())
+    shutil.rmtree(near)
+    found = checkpoints.save({"model": part()}, step=3, facts={}, urgent=True)
+    assert number(found.name) == known + 1
 
 
 def test_a_near_copy_that_went_bad_is_mended_from_the_far_one(near, checkpointer, part, saved):

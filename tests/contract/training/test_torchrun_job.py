@@ -17,6 +17,11 @@ import pytest
 
 from toolkit.training.audit import audit
 from toolkit.training.checkpoint import Checkpointer
+from toolkit.training.datasets.add import add
+from toolkit.training.datasets.catalog import Catalog
+from toolkit.training.datasets.folder_store import FolderStore
+from toolkit.training.datasets.locks import Lock
+from toolkit.training.ledger import Ledger
 from toolkit.training.world import Solo
 
 pytestmark = pytest.mark.timeout(300)
@@ -184,6 +189,34 @@ def test_stopped_killed_and_resumed_the_run_ends_with_the_same_bits(cluster):
     assert all(step >= second["step_end"] for step in found.repeated)  # none by the notices
     assert same(weights(cluster.run_dir(1)), weights(cluster.run_dir(2)))
     assert result(cluster, 1)["accuracy"] == result(cluster, 2)["accuracy"]
+
+
+def test_a_stop_while_one_rank_takes_its_dataset_brings_all_of_them_back(cluster):
+    """The others wait for it in a collective, before any of them has a run."""
+    (cluster.root / "data.py").write_text(
+        "import os\n"
+        "from toolkit.training import Run, dataset\n"
+        "if os.environ['RANK'] == '0':\n"
+        "    dataset(os.environ['WANTED'])\n"
+        "with Run(params={}, seed=0) as run:\n"
+        "    run.resume()\n"
+    )
+    folder = cluster.root / "raw"
+    folder.mkdir()
+    (folder / "x").write_text("abc")
+    version = add(Catalog(FolderStore(cluster.root / "store")), folder).version
+    places = {"TOOLKIT_DATA_STORE": "store", "TOOLKIT_DATA_CACHE": "cache"}
+    lock = cluster.root / "cache" / "locks" / version.removeprefix("sha256:")
+    lock.parent.mkdir(parents=True)
+    with Lock(lock) as filling:  # another job of this user, for as long as it likes
+        assert filling.try_exclusive()
+        (cluster.root / "stop" / "11.0.json").write_text('{"cause": "spot-interruption"}')
+        job = cluster.submit(11, 0, script="data.py", WANTED=version, **places)
+        assert job.wait(timeout=100) == 85, cluster.log(11)
+    attempts = Ledger(cluster.run_dir(11) / "attempts.jsonl").attempts()
+    assert [(one.cause, one.rule.split("@")[0]) for one in attempts] == [
+        ("spot-interruption", "stopped-spot")
+    ]
 
 
 def test_a_run_goes_on_on_three_ranks_and_on_one(cluster):

@@ -23,10 +23,10 @@ PAUSE = 0.1  # seconds a step
 SAVE_EVERY = 20  # steps
 
 
-def parse() -> argparse.Namespace:
+def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, required=True)
-    return parser.parse_args()
+    return parser
 
 
 def loss_of(model: torch.nn.Module, mine: torch.Tensor = INPUTS) -> torch.Tensor:
@@ -53,7 +53,7 @@ def epochs(
 
 
 def main() -> None:
-    args = parse()
+    args = arguments().parse_args()
     torch.set_num_threads(1)
     with Run(params=vars(args), seed=0, checkpoint_every=SAVE_EVERY) as run:
         for _ in epochs(run, torch.nn.Linear(1, 1), args.epochs):

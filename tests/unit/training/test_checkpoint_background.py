@@ -115,3 +115,45 @@ def test_a_stop_waits_for_no_upload_that_is_under_way_on_any_rank(
         assert "not in Stuck: LeftBehind: a stop came first" in begun.problems[0]
         assert sorted(near) == [begun.name, saved.name]
     assert step_in(tmp_path / "near", json_codec, part) == 2
+
+
+class Silent(FolderTier):
+    """A tier as far away as S3, which takes a question and gives no answer."""
+
+    def __init__(self, root) -> None:
+        super().__init__(root, outlives_notice=False)
+        self.asked, self.gate, self.answered = threading.Event(), threading.Event(), False
+
+    def names(self):
+        self.asked.set()
+        self.gate.wait(10)
+        self.answered = True
+        return super().names()
+
+
+@pytest.fixture
+def silent(tmp_path):
+    tier = Silent(tmp_path / "far")
+    yield tier
+    tier.gate.set()
+
+
+def test_a_stop_asks_nothing_of_a_tier_that_it_does_not_wait_for(
+    tmp_path, json_codec, part, silent
+):
+    checkpoints = Checkpointer(tmp_path / "near", Solo(), codec=json_codec, tiers=(silent,))
+    assert checkpoints.save({"model": part({"step": 1})}, step=1, facts={}, urgent=True)
+    assert not silent.asked.is_set()
+
+
+def test_a_stop_waits_for_no_answer_that_the_save_in_the_background_waits_for(
+    tmp_path, json_codec, part, silent
+):
+    checkpoints = Checkpointer(
+        tmp_path / "near", Solo(), codec=json_codec, tiers=(silent,), background=True
+    )
+    checkpoints.begin({"model": part({"step": 1})}, step=1, facts={})
+    assert silent.asked.wait(10)
+    assert checkpoints.settle(urgent=True).step == 1
+    assert not silent.answered
+    assert step_in(tmp_path / "near", json_codec, part) == 1

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from toolkit.training import opened
+from toolkit.training import opened, verdict
 from toolkit.training.datasets import use
 from toolkit.training.session import Run
+from toolkit.training.stop import Stopped
 from toolkit.training.world import Solo
 
 FIRST, SECOND = "sha256:" + "1" * 64, "sha256:" + "2" * 64
@@ -54,6 +55,20 @@ def test_every_dataset_that_is_opened_is_tagged_by_its_digest(shelf, run, memory
     kept = json.loads((one.dir.path / "datasets.json").read_text())
     assert kept == {"digits": [FIRST], "labels@1": [SECOND]}
     assert use._listeners == []  # an ended run hears no more
+
+
+def test_a_run_whose_dataset_was_not_there_before_a_stop_comes_back(run, part, attempt_of):
+    """Also where nobody could leave the verdict before."""
+
+    def script():
+        with run() as one:
+            one.resume(model=part())
+            raise Stopped(verdict.resume(0, "spot-interruption"), code=85)
+
+    with pytest.raises(Stopped):
+        script()
+    word = verdict.read(attempt_of().verdict_file)
+    assert (word.verdict, word.exit_code, word.cause) == ("resume", 85, "spot-interruption")
 
 
 def test_a_run_that_opens_nothing_says_nothing(shelf, run, memory_tracker, part):

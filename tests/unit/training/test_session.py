@@ -243,6 +243,28 @@ def test_a_save_that_fails_costs_a_warning_and_not_the_run(training, attempt_of,
     assert "NOT SAVED at step 5: OSError: [Errno 28]" in capsys.readouterr().out
 
 
+def test_a_run_that_is_told_nothing_saves_by_time_and_not_by_steps(
+    attempt_of, json_codec, part, memory_tracker
+):
+    now = [0.0]
+    with Run(
+        params={},
+        seed=1,
+        attempt=attempt_of(),
+        world=Solo(),
+        codec=json_codec,
+        tracker=memory_tracker,
+        clock=lambda: now[0],
+    ) as run:
+        run.resume(model=part())
+        for batch in run.batches(SampleOrder(size=200, global_batch=1, seed=1), 1):
+            now[0] += 0.25
+            run.step(batch)
+    saved = Checkpointer(attempt_of().run_dir / "checkpoints", Solo()).committed()
+    # It was time after 30 s, in step 120; the ranks agreed on it in the next.
+    assert [int(folder.name[5:13]) for folder in saved] == [200, 121]
+
+
 def test_all_ranks_stop_at_the_same_step_though_one_alone_saw_the_request(
     training, attempt_of, ranks
 ):

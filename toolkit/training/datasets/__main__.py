@@ -29,6 +29,7 @@ from toolkit.training.datasets.errors import (
     Stopped,
     StoreUnset,
 )
+from toolkit.training.datasets.leaving import leave
 from toolkit.training.datasets.places import Places, places
 from toolkit.training.datasets.scan import default_memory
 from toolkit.training.datasets.store import open_store
@@ -123,14 +124,12 @@ def _end(error: DataError, stop: StopFiles, attempt: Attempt, done: int) -> int:
     """Say why, leave the verdict that the batch script looks for, and give its exit code."""
     _complain(error)
     if isinstance(error, Stopped):
-        cause = stop.request.cause if stop.request else "stopped"
-        word, code = verdict.resume(done, cause, error.message), RESUME_ME
+        word, code = stop.word(done, error.message), RESUME_ME
     elif isinstance(error, _HOPELESS):
         word, code = verdict.hold(done, error.reason, error.message), DO_NOT_REQUEUE
     else:
         word, code = verdict.failed(done, f"{error.reason}: {error.message}"), 1
-    if attempt.run_dir.is_dir():
-        word.write_first(attempt.verdict_file)
+    leave(attempt, word)
     return code
 
 

@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.training.datasets.add import add
+from toolkit.training.datasets.cache import Held
 from toolkit.training.datasets.catalog import Catalog, Derivation, Tier, check_name
 from toolkit.training.datasets.disk import Disk
 from toolkit.training.datasets.errors import BuildFailed, DataError, DatasetUnknown
 from toolkit.training.datasets.folder_store import FolderStore
+from toolkit.training.datasets.leaving import leaving_when_asked
 from toolkit.training.datasets.locks import Lock
 from toolkit.training.datasets.markers import adding
 from toolkit.training.datasets.places import Places, places
@@ -80,7 +82,8 @@ def derived(
 
     `code` is what the result depends on besides data and parameters: files and folders, by default
     the file that `build` is defined in. Builders at the same time build once (nodes with an S3
-    store: once a node, and the first result counts). A failed build leaves nothing.
+    store: once a node, and the first result counts). A failed build leaves nothing. A job that is
+    asked to stop leaves while it waits for another builder or for the inputs, to come back.
     """
     if name:
         check_name(name)
@@ -88,12 +91,13 @@ def derived(
     catalog = Catalog(open_store(where.store_url()))
     wanted = planned(catalog, inputs, [_source_of(build)] if code is None else code, params or {})
     root = _lock_root(catalog, where)
-    with Lock(root / wanted.key, everybody=True) as lock:
-        lock.exclusive()
+    with leaving_when_asked() as stop, Lock(root / wanted.key, everybody=True) as lock:
+        lock.exclusive(stop)
         found, reused = catalog.derivation(wanted.key), True
         if found is None:
             work = root / f"{wanted.key}.{os.getuid()}.work"
-            output = _output(catalog, where, wanted, build, work)
+            held = [take(version, where, stop=stop) for version in wanted.inputs]
+            output = _output(catalog, wanted, build, work, held)
             graded = tier or _grade(catalog, wanted.inputs)
             found, reused = wanted.made(output, graded, catalog.clock()), False
         _keep(catalog, found, name, new=not reused)
@@ -135,8 +139,9 @@ def tier_of(version: str, derivations: Sequence[Derivation]) -> Tier:
     return made[-1] if made else "bronze"
 
 
-def _output(catalog: Catalog, where: Places, wanted: Planned, build: Build, work: Path) -> str:
-    held = [take(version, where) for version in wanted.inputs]
+def _output(
+    catalog: Catalog, wanted: Planned, build: Build, work: Path, held: Sequence[Held]
+) -> str:
     try:
         return _build(catalog, work, build, held, wanted.params)
     finally:
@@ -145,7 +150,7 @@ def _output(catalog: Catalog, where: Places, wanted: Planned, build: Build, work
 
 
 def _build(
-    catalog: Catalog, work: Path, build: Build, held: Sequence[Any], params: Mapping[str, Any]
+    catalog: Catalog, work: Path, build: Build, held: Sequence[Held], params: Mapping[str, Any]
 ) -> str:
     """Build in a folder of its own and add it; what a killed builder left there goes first."""
     shutil.rmtree(work, ignore_errors=True)

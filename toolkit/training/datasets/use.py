@@ -12,6 +12,7 @@ from toolkit.training.datasets.cache import Cache, Held, OpenSource
 from toolkit.training.datasets.catalog import Catalog
 from toolkit.training.datasets.errors import CacheFull
 from toolkit.training.datasets.fill import FolderSource, Source
+from toolkit.training.datasets.leaving import leaving_when_asked
 from toolkit.training.datasets.manifest import Manifest, is_version
 from toolkit.training.datasets.places import Places, places
 from toolkit.training.datasets.store import open_store
@@ -28,12 +29,13 @@ def dataset(reference: str) -> Path:
 
     It stays there until this process ends. All ranks of a node may ask at once; one fills.
     Raises a DataError. Fix the version in what you submit: a plain name may mean another one in
-    the next attempt.
+    the next attempt. A job that is asked to stop meanwhile leaves here, to come back.
     """
     with _lock:
         known = _held.get(reference)
         if known is None:
-            known = _held[reference] = take(reference, places(), say=_say)
+            with leaving_when_asked() as stop:
+                known = _held[reference] = take(reference, places(), stop=stop, say=_say)
             if known.filled:
                 _say(f"dataset {reference}: cached {known.version} on {os.uname().nodename}")
             for listener in _listeners:

@@ -16,7 +16,6 @@ from typing import Any, Self
 from toolkit.training import faults
 from toolkit.training.attempt import Attempt, current
 from toolkit.training.files import read_json, write_json
-from toolkit.training.stop import Stopped
 from toolkit.training.sweeps import queue, store, trials
 from toolkit.training.world import World, join
 
@@ -202,8 +201,7 @@ class SweepTrial:
 
 def _comes_back(error: BaseException) -> bool:
     """Whether Slurm will start this task again, so that its trial goes on."""
-    word = error.word if isinstance(error, Stopped) else faults.verdict_of(error, 0)
-    return word.verdict == "resume" or isinstance(error, KeyboardInterrupt)
+    return faults.verdict_of(error, 0).verdict == "resume" or isinstance(error, KeyboardInterrupt)
 
 
 def say(message: str) -> None:

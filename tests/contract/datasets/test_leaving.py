@@ -1,0 +1,104 @@
+"""A training script that is asked to stop while it takes its datasets leaves, to come back."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.datasets import tree, write_tree
+from tests.fakes.training import JsonCodec, Part
+from toolkit.training import Stopped, dataset, derived, verdict
+from toolkit.training.attempt import current
+from toolkit.training.checkpoint import Checkpointer
+from toolkit.training.datasets import use
+from toolkit.training.datasets.add import add
+from toolkit.training.datasets.catalog import Catalog
+from toolkit.training.datasets.disk import Disk
+from toolkit.training.datasets.folder_store import FolderStore
+from toolkit.training.datasets.locks import Lock
+from toolkit.training.datasets.places import places
+from toolkit.training.run import RunDir
+from toolkit.training.world import Solo
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    """This process is a job's: its attempt, with a store and a cache of its own."""
+    monkeypatch.setattr(Disk, "sync", lambda self, folder: None)
+    (tmp_path / "run").mkdir()
+    for name, value in {
+        "SLURM_JOB_ID": "7",
+        "TOOLKIT_RUN_DIR": tmp_path / "run",
+        "TOOLKIT_STOP_DIR": tmp_path / "stop",
+        "TOOLKIT_DATA_STORE": tmp_path / "store",
+        "TOOLKIT_DATA_CACHE": tmp_path / "cache",
+    }.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(use, "_held", {})
+    yield current()
+    for held in use._held.values():
+        held.release()
+
+
+@pytest.fixture
+def version(job, tmp_path):
+    return add(Catalog(FolderStore(tmp_path / "store")), write_tree(tmp_path / "raw", {"x": b"1"}))
+
+
+def ask_to_stop(attempt):
+    attempt.stop_files[0].parent.mkdir(exist_ok=True)
+    attempt.stop_files[0].write_text(json.dumps({"cause": "spot-interruption"}))
+
+
+def test_a_fill_that_a_stop_cuts_short_brings_the_job_back(job, version):
+    ask_to_stop(job)
+    with pytest.raises(Stopped) as left:
+        dataset(version.version)
+    assert left.value.code == 85  # no rank goes on waiting for this one
+    assert not isinstance(left.value, Exception)  # no script takes it for a dataset it can't have
+    word = verdict.read(job.verdict_file)
+    assert word == left.value.word
+    assert (word.verdict, word.exit_code, word.cause) == ("resume", 85, "spot-interruption")
+    job.stop_files[0].unlink()
+    assert tree(dataset(version.version)) == {"x": b"1"}
+
+
+def derive_from(version):
+    derived([version], lambda *_: pytest.fail("it was built of what was not there"))
+
+
+@pytest.mark.parametrize("work", [dataset, derive_from])
+def test_who_waits_for_another_rank_hears_the_stop_as_well(job, version, work):
+    cache = places().node_cache()
+    with Lock(cache.root / "locks" / version.version.removeprefix("sha256:")) as another:
+        assert another.try_exclusive()
+        ask_to_stop(job)
+        with pytest.raises(Stopped):
+            work(version.version)
+    assert verdict.read(job.verdict_file).verdict == "resume"
+
+
+def test_what_is_there_already_is_had_while_a_stop_is_asked_for(job, version):
+    """The run hears it at its first step, and saves what it has."""
+    dataset(version.version)
+    use._held.popitem()[1].release()
+    ask_to_stop(job)
+    assert tree(dataset(version.version)) == {"x": b"1"}
+    assert not job.verdict_file.exists()
+
+
+def test_the_verdict_names_the_step_that_the_next_attempt_begins_with(job, version):
+    root = RunDir(job.run_dir).checkpoints
+    Checkpointer(root, Solo(), codec=JsonCodec()).save({"model": Part()}, step=40, facts={})
+    ask_to_stop(job)
+    with pytest.raises(Stopped):
+        dataset(version.version)
+    assert verdict.read(job.verdict_file).step == 40
+
+
+def test_without_a_run_folder_there_is_only_the_exit_code(job, version, tmp_path, monkeypatch):
+    monkeypatch.setenv("TOOLKIT_RUN_DIR", str(tmp_path / "none"))
+    ask_to_stop(job)
+    with pytest.raises(Stopped) as left:
+        dataset(version.version)
+    assert (left.value.code, Path(tmp_path / "none").exists()) == (85, False)
