@@ -23,7 +23,7 @@ from toolkit.local.store import Running, StateFiles
 if TYPE_CHECKING:
     from toolkit.local.options import Options
 
-_START_PATIENCE = 60.0  # seconds for the daemon to import moto and listen, on a busy machine
+_START_PATIENCE = 120.0  # seconds for the daemon to import moto and listen, on a busy machine
 _END_PATIENCE = 90.0  # seconds for the daemon to end its machines
 _POLL = 0.1
 _LOG_SHOWN = 2000  # characters of the daemon's log worth showing
