@@ -244,6 +244,33 @@ def test_another_trainers_run_asks_to_be_brought_back(cluster, trainer):
     assert found.attempts[0]["step_end"] == found.steps > 0
 
 
+SCONTROL = """#!/bin/bash
+[[ $* == *--json* ]] && echo '{}'
+echo "$*" >>"${0%/*}/../asked"
+"""
+LOST = {
+    "attempt": 0, "job_id": "11", "restart_count": 0, "started_at": 0.0, "ended_at": 3600.0,
+    "seconds": 3600.0, "cause": "lost", "step_start": 0, "step_end": 9, "world_size": 1,
+    "nodes": ["gpu-001"], "instances": [], "cost_usd": "2.00",
+}  # fmt: skip
+
+
+def test_a_job_whose_node_died_with_its_dollars_spent_trains_again_when_it_is_released(cluster):
+    scontrol = cluster.root / "bin" / "scontrol"
+    scontrol.write_text(SCONTROL)
+    scontrol.chmod(0o755)
+    (cluster.root / "ok.py").write_text("print('TRAINED')")
+    cluster.run_dir(11).mkdir(parents=True)
+    (cluster.run_dir(11) / "attempts.jsonl").write_text(json.dumps(LOST) + "\n")
+    job = {"script": "ok.py", "ranks": 1, "TOOLKIT_MAX_USD": "2"}
+    assert cluster.run(11, 1, **job) == 93, cluster.log(11)
+    assert "[toolkit] held: $2.00 spent, $2.00 allowed" in cluster.log(11)
+    assert "TRAINED" not in cluster.log(11)
+    assert "requeuehold 11" in (cluster.root / "asked").read_text()
+    cluster.run(11, 2, **job)
+    assert "TRAINED" in cluster.log(11)
+
+
 @pytest.mark.parametrize("name", ["it's $(touch pwned);é.py", "-x.py"])
 def test_a_script_of_any_name_runs_and_nothing_else_does(cluster, name):
     """A script without the library exits with torchrun's own code; its arguments arrive whole."""

@@ -9,8 +9,10 @@ import pytest
 from toolkit.training import SampleOrder, pace, stops
 from toolkit.training.audit import audit
 from toolkit.training.checkpoint import Checkpointer
+from toolkit.training.ending import unattended
 from toolkit.training.ledger import Ledger
 from toolkit.training.session import Run, Stopped
+from toolkit.training.slurm_job import JobFacts
 from toolkit.training.termination import Terminated
 from toolkit.training.verdict import read
 from toolkit.training.world import Solo
@@ -225,6 +227,20 @@ def test_a_run_that_has_saved_nothing_may_begin_again_with_another_global_batch(
     memory_tracker.closed = False
     training.run(restart_count=1, order=SampleOrder(30, 6, 1))
     assert read(attempt_of(1).verdict_file).verdict == "done"
+
+
+def test_the_workers_take_up_the_attempt_that_their_batch_script_began(training, attempt_of):
+    attempt_of().run_dir.mkdir()
+    books = Ledger(attempt_of().run_dir / "attempts.jsonl")
+    for restart in range(2):  # the first died before its workers came
+        books.begin(unattended(attempt_of(restart), restart, JobFacts(), 0.0))
+        if restart == 0:
+            books.close_lost(last_seen=0.0, step_end=0)
+    training.run(restart_count=1)
+    found = [(one.cause, one.world_size, one.key) for one in books.attempts()]
+    assert found == [("lost", 0, "12.0"), ("finished", 1, "12.1")]
+    told = [dict(record.params) for record in training.tracker.records if record.params]
+    assert told == [{"rate": "0.1"}], "the first attempt that has workers tells them"
 
 
 def test_a_loop_that_forgets_to_end_its_steps_is_told(training):
