@@ -85,9 +85,11 @@ look_back() {
 }
 
 # Run the training script on every node, in the container that preflight found if there is one, and
-# wait until it is over. Sets step_code.
+# wait until it is over. Sets step_code. The workers are told that exit_with_verdict comes after them:
+# what they fail of may be worth another attempt, and the run's record is not ended before that is known.
 run_workers() {
-  srun --export=ALL --kill-on-bad-exit=1 ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
+  TOOLKIT_JUDGED_ATTEMPT=$(_attempt_key) \
+    srun --export=ALL --kill-on-bad-exit=1 ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
     "${CONTAINER[@]}" bash "$TOOLKIT_JOBSCRIPTS/lib/node.sh" "$@" &
   wait_for_step "$!"
 }

@@ -22,13 +22,12 @@ from toolkit.training.budget import decide, dollars, exhausted
 from toolkit.training.cause import Cause, Diagnosis
 from toolkit.training.cause_rules import VERSION
 from toolkit.training.earlier import Told
-from toolkit.training.ending import Outcome, unattended
+from toolkit.training.ending import Outcome, held, unattended
 from toolkit.training.job_name import task_name
 from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.run import RunDir
 from toolkit.training.slurm_job import SlurmJob
 from toolkit.training.tiers import last_step
-from toolkit.training.verdict import DO_NOT_REQUEUE
 
 _RULE = f"held-at-beginning@{VERSION}"
 
@@ -68,8 +67,7 @@ class Beginning:
         step = self._step(last)
         over = record.ended(at=self._clock(), cause=ledger.HELD, step_end=step, detail=reason)
         self._ledger.amend(replace(over, rule=_RULE, held=True))
-        _, why = self._job.hold(facts, reason)
-        return Outcome(DO_NOT_REQUEUE, (*said, *why))
+        return held(self._job, facts, reason, said)
 
     def _reason(
         self, before: Sequence[AttemptRecord], last: AttemptRecord | None, found: Diagnosis | None
@@ -112,10 +110,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     attempt = current()
     job = SlurmJob(attempt.job_id, slurm_job.run, task_name(attempt.job_id))
-    outcome = Beginning(attempt, job, os.environ).look()
-    for line in outcome.said:
-        sys.stderr.write(f"[toolkit] {line}\n")
-    sys.stdout.write(f"{outcome.code}\n")
+    Beginning(attempt, job, os.environ).look().conclude(attempt)
     return 0
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from toolkit.training import earlier, job_log, ledger, slurm_job, tiers, verdict
+from toolkit.training import earlier, job_log, ledger, mlflow_server, slurm_job, tiers, verdict
 from toolkit.training.attempt import Attempt, current, instance_facts
 from toolkit.training.budget import Decision, decide, dollars
 from toolkit.training.cause import Cause, Diagnosis, Evidence, tail
@@ -30,15 +30,28 @@ from toolkit.training.job_name import task_name
 from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.run import RunDir
 from toolkit.training.slurm_job import JobFacts, SlurmJob
+from toolkit.training.tracking import Status
 from toolkit.training.verdict import DO_NOT_REQUEUE, RESUME_ME, Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The exit code for the batch script, and the lines that explain it."""
+    """The exit code for the batch script, and the lines that explain it.
+
+    `status`: for the tracking server; None where the workers told it, or the job may come back.
+    """
 
     code: int
     said: tuple[str, ...]
+    status: Status | None = None
+
+    def conclude(self, attempt: Attempt) -> None:
+        """Tell everybody: the log, the tracking server, the batch script."""
+        for line in self.said:
+            sys.stderr.write(f"[toolkit] {line}\n")
+        if self.status:
+            mlflow_server.end_run(attempt, self.status, time.time())
+        sys.stdout.write(f"{self.code}\n")
 
 
 class Ending:
@@ -79,7 +92,8 @@ class Ending:
         if decision.action == "hold":
             self._ledger.amend(replace(record, held=True))
         said = f"{found.cause} by rule {found.rule} of edition {found.version}: {found.seen}"
-        outcome = self._act(decision, facts, word, code, said)
+        failed: Status = "KILLED" if found.cause is Cause.CANCELLED else "FAILED"
+        outcome = self._act(decision, facts, _failed(code, word), failed, said)
         return replace(outcome, said=(*outcome.said, *self._no_cap()))
 
     def _no_cap(self) -> list[str]:
@@ -132,22 +146,28 @@ class Ending:
         return record.step_start or 0 if saved is None else saved
 
     def _act(
-        self, decision: Decision, facts: JobFacts, word: Verdict | None, code: int, said: str
+        self, decision: Decision, facts: JobFacts, code: int, failed: Status, said: str
     ) -> Outcome:
+        """`code`, `failed`: of the job and its run, where this is the end of them."""
         lines = [said]
         if decision.action == "done":
             return Outcome(0, (*lines,))
         if decision.action == "fail":
             lines.append(f"not brought back: {decision.reason}")
             self._job.note(facts, f"toolkit: {decision.reason}")
-            return Outcome(_failed(code, word), tuple(lines))
+            return Outcome(code, tuple(lines), failed)
         if decision.action == "hold":
-            _, why = self._job.hold(facts, decision.reason)
-            return Outcome(DO_NOT_REQUEUE, (*lines, *why))
+            return held(self._job, facts, decision.reason, lines)
         self._job.note(facts, f"toolkit: {decision.reason}")
         if decision.wait and self._job.requeue_at(self._clock() + decision.wait):
             lines.append(f"brought back in {decision.wait:.0f} s")
         return Outcome(RESUME_ME, tuple(lines))
+
+
+def held(job: SlurmJob, facts: JobFacts, reason: str, said: Sequence[str] = ()) -> Outcome:
+    """Hold the job. Where Slurm does not, it ends here."""
+    done, why = job.hold(facts, reason)
+    return Outcome(DO_NOT_REQUEUE, (*said, *why), None if done else "FAILED")
 
 
 def _failed(code: int, word: Verdict | None) -> int:
@@ -184,10 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     attempt = current()
     job = SlurmJob(attempt.job_id, slurm_job.run, task_name(attempt.job_id))
-    outcome = Ending(attempt, job, os.environ).settle(options.code)
-    for line in outcome.said:
-        sys.stderr.write(f"[toolkit] {line}\n")
-    sys.stdout.write(f"{outcome.code}\n")
+    Ending(attempt, job, os.environ).settle(options.code).conclude(attempt)
     return 0
 
 

@@ -133,7 +133,7 @@ class Run:
             what = f"resumed from {loaded.name}" if loaded else "from the beginning"
             say(f"attempt {self._books.record.attempt}: step {self.step_count}, {what}")
         if stuck := self.world.broadcast(stuck):
-            self._end(verdict.hold(self.step_count, "no-progress", stuck), "FAILED")
+            self._end(verdict.hold(self.step_count, "no-progress", stuck), self.attempt.failed)
         return self.step_count
 
     def batches(self, order: SampleOrder, epochs: int) -> Iterator[Batch]:
@@ -283,7 +283,7 @@ class Run:
             return
         word = read_verdict(self.attempt) or word
         killed = isinstance(error, Terminated) and cancelling.cancelled(self.attempt.job_id)
-        status: Status | None = "FAILED" if word.verdict == "failed" else None
+        status = self.attempt.failed if word.verdict == "failed" else None
         self._close(word, "KILLED" if killed else status, [], _PATIENCE_STOP)
 
     def _close(

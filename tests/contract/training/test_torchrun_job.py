@@ -41,8 +41,7 @@ class Cluster:
         srun = self.root / "bin" / "srun"
         srun.write_text(SRUN)
         srun.chmod(0o755)
-        (self.root / "env").mkdir()
-        (self.root / "env" / "bin").symlink_to(Path(sys.executable).parent)
+        (self.root / "env").symlink_to(Path(sys.executable).parents[1])
         (self.root / "stop").mkdir()
 
     def submit(self, job, restart, *arguments, script=None, ranks=None, batch="torchrun", **more):
@@ -289,6 +288,37 @@ def test_a_script_that_fails_is_not_brought_back(cluster):
     )
     assert cluster.run(5, 0, script="bad.py") == 1
     assert "[toolkit] not brought back: error (exception: " in cluster.log(5)
+
+
+FAILS = """
+import os
+from toolkit.training import Run
+with Run(params={}, seed=0) as run:
+    raise RuntimeError(os.environ["FAILURE"])
+"""
+
+
+def test_a_run_that_waits_for_its_next_attempt_has_not_failed_and_one_that_fails_has(
+    cluster, monkeypatch
+):
+    (cluster.root / "fails.py").write_text(FAILS)
+    uri, allowed = f"file://{cluster.root}/mlflow", ("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv(*allowed)
+    for restart, failure, code, status in (
+        (0, "NCCL error in: ncclRemoteError", 85, "RUNNING"),
+        (1, "no such column", 1, "FAILED"),
+    ):
+        job = {"script": "fails.py", "ranks": 1, "FAILURE": failure, "MLFLOW_TRACKING_URI": uri}
+        assert cluster.run(12, restart, **job, **dict([allowed])) == code, cluster.log(12)
+        assert statuses(uri) == [status], cluster.log(12)
+
+
+def statuses(uri):
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(tracking_uri=uri)
+    experiments = [found.experiment_id for found in client.search_experiments()]
+    return [run.info.status for run in client.search_runs(experiments)]
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,34 @@ def test_a_transient_failure_waits_in_slurms_queue(ended):
     assert scontrol.job["comment"].startswith("mine | toolkit: transient (nccl: ")
 
 
+@pytest.mark.parametrize(
+    ("code", "log", "word", "status"),
+    [
+        (1, KEYERROR, None, "FAILED"),
+        (1, KEYERROR, verdict.failed(9, "KeyError: 'x'"), "FAILED"),
+        (1, NCCL, verdict.failed(9, "RuntimeError"), None),  # waits
+        (1, "MemoryError\n", verdict.failed(9, "MemoryError"), None),  # once more
+        (1, "", verdict.hold(9, "no-progress", "stuck"), None),  # held: in the queue
+        (1, "", verdict.resume(9, "spot-interruption"), None),
+        (0, "", verdict.done(9), None),  # the workers said so
+    ],
+)
+def test_the_run_is_over_only_where_its_job_does_not_come_back(ended, code, log, word, status):
+    assert ended(code, log=log, word=word).status == status
+
+
+def test_the_run_of_a_cancelled_job_is_killed_and_not_failed(ended):
+    scontrol = FakeScontrol()
+    scontrol.job["job_state"] = ["CANCELLED", "COMPLETING"]
+    assert ended(143, log=KEYERROR, scontrol=scontrol).status == "KILLED"
+
+
+def test_the_run_of_a_job_that_slurm_does_not_hold_is_over(ended):
+    word = verdict.hold(9, "no-progress", "stuck")
+    outcome = ended(1, word=word, scontrol=FakeScontrol(deaf=True))
+    assert (outcome.code, outcome.status) == (93, "FAILED")
+
+
 def test_a_spot_notice_brings_the_job_back_by_its_exit_code_alone(ended):
     scontrol = FakeScontrol()
     outcome = ended(1, word=verdict.resume(7, "spot-interruption"), scontrol=scontrol)

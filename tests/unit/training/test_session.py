@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 
 import pytest
@@ -157,6 +158,17 @@ def test_a_script_that_fails_says_so_and_is_not_brought_back(training, attempt_o
     word = read(attempt_of().verdict_file)
     assert (word.verdict, word.exit_code, word.detail) == ("failed", 1, "ValueError: bad shape")
     assert training.tracker.statuses == ["FAILED"]
+
+
+def test_where_the_batch_script_judges_a_failure_the_run_is_not_over_before_it_has(
+    training, attempt_of
+):
+    """It may be worth another attempt: a run that waits for one has not failed."""
+    training.attempt_of = partial(attempt_of, judged=True)
+    with pytest.raises(ValueError, match="bad shape"):
+        training.run(events={6: [script_fails]})
+    assert read(attempt_of().verdict_file).verdict == "failed"
+    assert training.tracker.statuses == []
 
 
 def is_sent_sigterm(_):
