@@ -111,6 +111,8 @@ class Ending:
         detail = f"\n{word.detail}\n" if word and word.verdict == "failed" else ""
         log = job_log.end(self._environment, facts.log)
         own = job_log.since(log, self._attempt.job_id, self._attempt.restart_count)
+        if code == 0 and word is None:  # ended well: what it complained of was overcome
+            own = ""
         return Evidence(
             code=code,
             state=facts.state.replace("RUNNING", ""),

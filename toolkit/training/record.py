@@ -77,7 +77,7 @@ class Books:
         if lost := earlier.close(self._ledger, history, attempt.key):
             say(lost.without_a_word)
         self._steps = StepLog(run_dir.steps)
-        before = self._begin(hosts, world_size)
+        self.record, before = self._begin(hosts, world_size)
         self._first = not any(one.world_size for one in before)
         machines = hardware.of((h.instance for h in hosts), (gpu for h in hosts for gpu in h.gpus))
         self._speed = Throughput(flops_per_sample=flops_per_sample, peak_flops=machines.peak_flops)
@@ -190,12 +190,14 @@ class Books:
         else:
             word.write(self._attempt.verdict_file)
 
-    def _begin(self, hosts: Sequence[Host], world_size: int) -> Sequence[AttemptRecord]:
-        """Begin the attempt, or take up the one that the batch script began; those before it."""
+    def _begin(
+        self, hosts: Sequence[Host], world_size: int
+    ) -> tuple[AttemptRecord, Sequence[AttemptRecord]]:
+        """Begin the attempt, or take up the one its batch script began; it and those before it."""
         every = self._ledger.attempts()
         ours = bool(every) and every[-1].awaits(self._attempt.key)
         before = every[:-1] if ours else every
-        self.record = AttemptRecord.begun(
+        record = AttemptRecord.begun(
             self._attempt,
             len(before),
             self._clock(),
@@ -204,10 +206,10 @@ class Books:
             instances=tuple(host.instance for host in hosts if host.instance),
         )
         if ours:
-            self._ledger.update(self.record)
+            self._ledger.update(record)
         else:
-            self._ledger.begin(self.record)
-        return before
+            self._ledger.begin(record)
+        return record, before
 
     def _totals(self) -> dict[str, str]:
         attempts = self._ledger.attempts()

@@ -155,6 +155,10 @@ def test_without_slurms_answer_the_exit_code_still_says_it(ended, log, word, cod
     assert scontrol.asked == 1, "a notice leaves no time to wait for it again"
 
 
+def test_a_script_without_a_verdict_that_ends_well_is_done_whatever_it_complained_of(ended):
+    assert ended(0, log=NCCL).code == 0
+
+
 @pytest.mark.parametrize("code", [85, 93])
 def test_a_scripts_own_85_asks_slurm_for_nothing(ended, code):
     assert ended(code, log=KEYERROR).code == 1

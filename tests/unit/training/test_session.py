@@ -1,7 +1,7 @@
 """A run goes on at exactly the next step, whatever ended the attempt before."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 
@@ -216,6 +216,19 @@ def test_three_attempts_that_begin_at_the_same_step_are_the_last(
         training.run(restart_count=3)
     word = read(attempt_of(3).verdict_file)
     assert (word.exit_code, word.cause) == (93, "no-progress")
+
+
+def test_a_job_that_was_held_before_its_workers_began_trains_when_it_is_let_go(
+    training, attempt_of, memory_tracker
+):
+    for restart in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            training.run(restart_count=restart, events={2: [machine_dies]})
+        memory_tracker.closed = False
+    books = Ledger(attempt_of().run_dir / "attempts.jsonl")
+    books.begin(replace(unattended(attempt_of(3), 3, JobFacts(), 0.0), cause="held", held=True))
+    training.run(restart_count=4)
+    assert read(attempt_of(4).verdict_file).verdict == "done"
 
 
 @pytest.mark.parametrize(
