@@ -72,10 +72,24 @@ wait_for_step() {
   ((code == 127)) || step_code=$code # 127: it was the step's own
 }
 
+# Before an attempt that is not the job's first: hold the job where it has spent its dollars or gets
+# no further, or nodes die under it (toolkit.training.beginning). Attempts whose script was killed
+# could not do this as they ended. Where it can't be told, training goes on.
+look_back() {
+  ((${SLURM_RESTART_COUNT:-0} > 0)) || return 0
+  local code
+  trap '' TERM # holding a job ends it, this script included
+  code=$("$TOOLKIT_ENV/bin/python" -m toolkit.training.beginning)
+  trap - TERM
+  [[ $code != 93 ]] || exit 93
+}
+
 # Run the training script on every node, in the container that preflight found if there is one, and
-# wait until it is over. Sets step_code.
+# wait until it is over. Sets step_code. The workers are told that exit_with_verdict comes after them:
+# what they fail of may be worth another attempt, and the run's record is not ended before that is known.
 run_workers() {
-  srun --export=ALL --kill-on-bad-exit=1 ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
+  TOOLKIT_JUDGED_ATTEMPT=$(_attempt_key) \
+    srun --export=ALL --kill-on-bad-exit=1 ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
     "${CONTAINER[@]}" bash "$TOOLKIT_JOBSCRIPTS/lib/node.sh" "$@" &
   wait_for_step "$!"
 }

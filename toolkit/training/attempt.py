@@ -5,7 +5,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from toolkit.training.files import read_json
 
@@ -27,11 +27,19 @@ class Attempt:
     user: str
     account: str
     started_at: float | None  # when the batch script began, where one did
+    judged: bool = False  # its batch script will say what its end is worth
 
     @property
     def key(self) -> str:
         """What the files of this attempt are named by: unlike any other attempt's in the run."""
         return f"{self.job_id}.{self.restart_count}"
+
+    @property
+    def failed(self) -> Literal["FAILED"] | None:
+        """What its failure makes of the run's record; None where that is the batch script's to say,
+        which may bring the job back.
+        """
+        return None if self.judged else "FAILED"
 
     @property
     def stop_files(self) -> tuple[Path, Path]:
@@ -49,10 +57,11 @@ def current(environment: Mapping[str, str] = os.environ) -> Attempt:
     job_id = environment.get("SLURM_JOB_ID", "local")
     if not job_id.isalnum():
         raise ValueError(f"SLURM_JOB_ID is not a job id: {job_id!r}")
+    # Slurm leaves it unset, not 0, on the first start.
+    restart_count = int(environment.get("SLURM_RESTART_COUNT") or 0)
     return Attempt(
         job_id=job_id,
-        # Slurm leaves it unset, not 0, on the first start.
-        restart_count=int(environment.get("SLURM_RESTART_COUNT") or 0),
+        restart_count=restart_count,
         run_dir=Path(environment.get("TOOLKIT_RUN_DIR") or "run").resolve(),
         stop_dir=Path(environment.get("TOOLKIT_STOP_DIR", STOP_DIR)),
         node=environment.get("SLURMD_NODENAME") or socket.gethostname(),
@@ -60,6 +69,8 @@ def current(environment: Mapping[str, str] = os.environ) -> Attempt:
         user=environment.get("SLURM_JOB_USER") or environment.get("USER", "unknown"),
         account=environment.get("SLURM_JOB_ACCOUNT", ""),
         started_at=_seconds(environment.get("TOOLKIT_ATTEMPT_STARTED")),
+        # By name: what a job submits from within inherits its environment.
+        judged=environment.get("TOOLKIT_JUDGED_ATTEMPT") == f"{job_id}.{restart_count}",
     )
 
 

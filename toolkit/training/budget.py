@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Literal
 
 from toolkit.training import ledger
@@ -13,7 +13,6 @@ WINDOW = 24 * 3600.0
 """Failures further back than this no longer count: a month's training may have one a week."""
 
 LONGEST_WAIT = 1800.0
-NO_PROGRESS = 3
 
 Action = Literal["done", "requeue", "hold", "fail"]
 
@@ -67,7 +66,6 @@ def decide(
     if found.cause is Cause.FINISHED:
         return Decision("done", 0.0, "finished")
     budget = POLICY[found.cause]
-    spent = ledger.total_cost(attempts)
     ours = [one for one in ledger.since_release(attempts) if one.job_id == job_id]
     same = sum(
         1 for one in ours if _cause(one) is found.cause and now - (one.ended_at or now) <= WINDOW
@@ -76,12 +74,30 @@ def decide(
     if budget.retries is not None and same > budget.retries:
         many = f"{same} in 24 h, {budget.retries} allowed: " if budget.retries else ""
         return Decision(budget.beyond, 0.0, f"{many}{why}")
-    if cap_usd is not None and spent is not None and spent >= cap_usd:
-        return Decision("hold", 0.0, f"${spent:.2f} spent, ${cap_usd:.2f} allowed: {why}")
-    if ledger.stalled(ours, job_id, step, NO_PROGRESS):
-        text = f"{NO_PROGRESS} attempts began at step {step} and got no further: {why}"
-        return Decision("hold", 0.0, text)
+    if reason := exhausted(attempts, job_id=job_id, step=step, cap_usd=cap_usd):
+        return Decision("hold", 0.0, f"{reason}: {why}")
     return Decision("requeue", _wait(budget, same, chance), why)
+
+
+def exhausted(
+    attempts: Sequence[AttemptRecord], *, job_id: str, step: int, cap_usd: Decimal | None
+) -> str:
+    """Why no attempt may follow these, whatever ended the last; "" where one may."""
+    spent = ledger.total_cost(attempts)
+    if cap_usd is not None and spent is not None and spent >= cap_usd:
+        return f"${spent:.2f} spent, ${cap_usd:.2f} allowed"
+    if ledger.stalled(attempts, job_id, step):
+        return f"{ledger.NO_PROGRESS} attempts began at step {step} and got no further"
+    return ""
+
+
+def dollars(text: str | None) -> Decimal | None:
+    """What a cap says, a dollar sign before it or not. None: no cap, or nothing that is one."""
+    try:
+        found = Decimal((text or "").strip().removeprefix("$"))
+    except InvalidOperation:
+        return None
+    return found if found.is_finite() else None
 
 
 def _wait(budget: Budget, same: int, chance: float) -> float:

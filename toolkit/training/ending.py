@@ -19,31 +19,39 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
-from toolkit.training import ledger, slurm_job, tiers, verdict
+from toolkit.training import earlier, job_log, ledger, mlflow_server, slurm_job, tiers, verdict
 from toolkit.training.attempt import Attempt, current, instance_facts
-from toolkit.training.budget import Decision, decide
-from toolkit.training.cause import LOG_BYTES, Cause, Diagnosis, Evidence, tail
+from toolkit.training.budget import Decision, decide, dollars
+from toolkit.training.cause import Cause, Diagnosis, Evidence, tail
 from toolkit.training.cause_rules import classify
-from toolkit.training.files import read_json
 from toolkit.training.job_name import task_name
 from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.run import RunDir
 from toolkit.training.slurm_job import JobFacts, SlurmJob
+from toolkit.training.tracking import Status
 from toolkit.training.verdict import DO_NOT_REQUEUE, RESUME_ME, Verdict
-
-BEGINS = "[toolkit] job {job}, restart {restart},"
-"""What preflight.sh says first: the log has earlier attempts before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The exit code for the batch script, and the lines that explain it."""
+    """The exit code for the batch script, and the lines that explain it.
+
+    `status`: for the tracking server; None where the workers told it, or the job may come back.
+    """
 
     code: int
     said: tuple[str, ...]
+    status: Status | None = None
+
+    def conclude(self, attempt: Attempt) -> None:
+        """Tell everybody: the log, the tracking server, the batch script."""
+        for line in self.said:
+            sys.stderr.write(f"[toolkit] {line}\n")
+        if self.status:
+            mlflow_server.end_run(attempt, self.status, time.time())
+        sys.stdout.write(f"{self.code}\n")
 
 
 class Ending:
@@ -64,7 +72,7 @@ class Ending:
 
     def settle(self, code: int) -> Outcome:
         """Find the cause, decide, act, and say what came of it."""
-        self._settle_earlier()
+        earlier.tell(self._ledger, self._attempt, self._job, self._environment)
         word = verdict.read(self._attempt.verdict_file)
         facts = self._job.facts()
         found = classify(self._evidence(code, word, facts))
@@ -77,14 +85,15 @@ class Ending:
                 self._ledger.attempts(),
                 job_id=self._attempt.job_id,
                 step=record.step_end or 0,
-                cap_usd=_dollars(self._environment.get("TOOLKIT_MAX_USD")),
+                cap_usd=dollars(self._environment.get("TOOLKIT_MAX_USD")),
                 now=self._clock(),
                 chance=self._chance(),
             )
         if decision.action == "hold":
             self._ledger.amend(replace(record, held=True))
         said = f"{found.cause} by rule {found.rule} of edition {found.version}: {found.seen}"
-        outcome = self._act(decision, facts, word, code, said)
+        failed: Status = "KILLED" if found.cause is Cause.CANCELLED else "FAILED"
+        outcome = self._act(decision, facts, _failed(code, word), failed, said)
         return replace(outcome, said=(*outcome.said, *self._no_cap()))
 
     def _no_cap(self) -> list[str]:
@@ -92,47 +101,25 @@ class Ending:
         asked = self._environment.get("TOOLKIT_MAX_USD")
         if not asked:
             return []
-        if _dollars(asked) is None:
+        if dollars(asked) is None:
             return [f"TOOLKIT_MAX_USD={asked!r} is no number of dollars: there is no cap"]
         if ledger.total_cost(self._ledger.attempts()) is None:
             return ["TOOLKIT_MAX_USD: no price of this run's machines is known, so there is no cap"]
         return []
 
-    def _settle_earlier(self) -> None:
-        """Attempts whose script was ended before it came here are told by what they left."""
-        untold = [
-            record
-            for record in self._ledger.attempts()
-            if not record.rule
-            and record.cause not in (ledger.RUNNING, Cause.FINISHED)
-            and record.key != self._attempt.key
-        ]
-        log = self._environment.get("TOOLKIT_LOG") or _own_log() if untold else ""
-        text = _end_of(Path(log)) if log else ""
-        states = self._job.ends() if untold else {}
-        for record in untold:
-            found = classify(self._left_by(record, text, states.get(record.key, "")))
-            if found.cause is not Cause.ERROR:
-                rule = f"{found.rule}@{found.version}"
-                self._ledger.amend(replace(record, cause=str(found.cause), rule=rule))
-
-    def _left_by(self, record: AttemptRecord, log: str, state: str) -> Evidence:
-        place = self._attempt.run_dir
-        stops = (self._attempt.stop_dir / f"{record.key}.json", place / f"stop.{record.key}.json")
-        word = verdict.read(place / f"verdict.{record.key}.json")
-        own = tail(_of_attempt(log, record))
-        return Evidence(state=state, stop=_asked(stops), verdict=_words(word), log=own)
-
     def _evidence(self, code: int, word: Verdict | None, facts: JobFacts) -> Evidence:
         detail = f"\n{word.detail}\n" if word and word.verdict == "failed" else ""
-        log = self._environment.get("TOOLKIT_LOG") or _own_log() or facts.log
+        log = job_log.end(self._environment, facts.log)
+        own = job_log.since(log, self._attempt.job_id, self._attempt.restart_count)
+        if code == 0 and word is None:  # ended well: what it complained of was overcome
+            own = ""
         return Evidence(
             code=code,
             state=facts.state.replace("RUNNING", ""),
-            stop=_asked(self._attempt.stop_files),
+            stop=earlier.asked(self._attempt.stop_files),
             nodes=facts.nodes,
-            verdict=_words(word),
-            log=tail(_this_attempt(_end_of(Path(log)), self._attempt) + detail) if log else detail,
+            verdict=earlier.words(word),
+            log=tail(own + detail),
         )
 
     def _record(self, found: Diagnosis, word: Verdict | None, facts: JobFacts) -> AttemptRecord:
@@ -140,7 +127,7 @@ class Ending:
         every = self._ledger.attempts()
         ours = [one for one in every if one.key == self._attempt.key]
         now = self._clock()
-        record = ours[-1] if ours else _unbegun(self._attempt, len(every), facts, now)
+        record = ours[-1] if ours else unattended(self._attempt, len(every), facts, now)
         if record.ended_at is None:
             reached = word.step if word else self._reached(record)
             record = record.ended(at=now, cause=found.cause, step_end=reached)
@@ -161,26 +148,28 @@ class Ending:
         return record.step_start or 0 if saved is None else saved
 
     def _act(
-        self, decision: Decision, facts: JobFacts, word: Verdict | None, code: int, said: str
+        self, decision: Decision, facts: JobFacts, code: int, failed: Status, said: str
     ) -> Outcome:
+        """`code`, `failed`: of the job and its run, where this is the end of them."""
         lines = [said]
         if decision.action == "done":
             return Outcome(0, (*lines,))
         if decision.action == "fail":
             lines.append(f"not brought back: {decision.reason}")
             self._job.note(facts, f"toolkit: {decision.reason}")
-            return Outcome(_failed(code, word), tuple(lines))
+            return Outcome(code, tuple(lines), failed)
         if decision.action == "hold":
-            lines.append(f"held: {decision.reason}")
-            release = f"scontrol release {self._job.name}"
-            self._job.note(facts, f"toolkit: held: {decision.reason}; to go on: {release}")
-            held = self._job.requeue_held()
-            lines.append(f"to go on: {release}" if held else "Slurm did not hold it: it ends here")
-            return Outcome(DO_NOT_REQUEUE, tuple(lines))
+            return held(self._job, facts, decision.reason, lines)
         self._job.note(facts, f"toolkit: {decision.reason}")
         if decision.wait and self._job.requeue_at(self._clock() + decision.wait):
             lines.append(f"brought back in {decision.wait:.0f} s")
         return Outcome(RESUME_ME, tuple(lines))
+
+
+def held(job: SlurmJob, facts: JobFacts, reason: str, said: Sequence[str] = ()) -> Outcome:
+    """Hold the job. Where Slurm does not, it ends here."""
+    done, why = job.hold(facts, reason)
+    return Outcome(DO_NOT_REQUEUE, (*said, *why), None if done else "FAILED")
 
 
 def _failed(code: int, word: Verdict | None) -> int:
@@ -189,74 +178,13 @@ def _failed(code: int, word: Verdict | None) -> int:
     return own if own not in (0, RESUME_ME, DO_NOT_REQUEUE) else 1
 
 
-def _unbegun(attempt: Attempt, number: int, facts: JobFacts, now: float) -> AttemptRecord:
+def unattended(attempt: Attempt, number: int, facts: JobFacts, now: float) -> AttemptRecord:
+    """An attempt to which no worker has come, as its batch script knows it."""
     instance = instance_facts()
-    names = tuple(line.split()[0] for line in facts.nodes.splitlines()) or (attempt.node,)
-    return AttemptRecord(
-        attempt=number,
-        job_id=attempt.job_id,
-        restart_count=attempt.restart_count,
-        started_at=attempt.started_at or now,
-        ended_at=None,
-        seconds=None,
-        cause=ledger.RUNNING,
-        step_start=None,
-        step_end=None,
-        world_size=0,
-        nodes=names,
-        # The machines of one job are of one pool: this one's price stands for each.
-        instances=(instance,) * len(names) if instance else (),
-        cost_usd=None,
-    )
-
-
-def _own_log() -> str:
-    """The file that the batch script's errors go to, and its steps' with them."""
-    try:
-        path = Path("/proc/self/fd/2").readlink()
-    except OSError:
-        return ""
-    return str(path) if path.is_file() else ""
-
-
-def _end_of(path: Path) -> str:
-    try:
-        with path.open("rb") as stream:
-            stream.seek(0, os.SEEK_END)
-            stream.seek(max(0, stream.tell() - LOG_BYTES))
-            return stream.read().decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def _asked(stop_files: Sequence[Path]) -> str:
-    stops = [read_json(path, limit=65536) for path in stop_files]
-    return " ".join(str(found.get("cause") or "") for found in stops if found)
-
-
-def _words(word: Verdict | None) -> str:
-    return f"{word.verdict} {word.cause} {word.detail}" if word else ""
-
-
-def _of_attempt(text: str, record: AttemptRecord) -> str:
-    """What an earlier attempt wrote, if the log has its beginning; "" otherwise."""
-    begins = BEGINS.format(job=record.job_id, restart=record.restart_count)
-    own = text.rpartition(begins)[2] if begins in text else ""
-    return own.partition("\n[toolkit] job ")[0]
-
-
-def _this_attempt(text: str, attempt: Attempt) -> str:
-    begins = BEGINS.format(job=attempt.job_id, restart=attempt.restart_count)
-    return text[max(0, text.rfind(begins)) :]
-
-
-def _dollars(text: str | None) -> Decimal | None:
-    """What a cap says, a dollar sign before it or not. None: no cap, or nothing that is one."""
-    try:
-        found = Decimal((text or "").strip().removeprefix("$"))
-    except InvalidOperation:
-        return None
-    return found if found.is_finite() else None
+    nodes = tuple(line.split()[0] for line in facts.nodes.splitlines()) or (attempt.node,)
+    # The machines of one job are of one pool: this one's price stands for each.
+    instances = (instance,) * len(nodes) if instance else ()
+    return AttemptRecord.begun(attempt, number, now, world_size=0, nodes=nodes, instances=instances)
 
 
 def _explain(log: Path) -> int:
@@ -278,10 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     attempt = current()
     job = SlurmJob(attempt.job_id, slurm_job.run, task_name(attempt.job_id))
-    outcome = Ending(attempt, job, os.environ).settle(options.code)
-    for line in outcome.said:
-        sys.stderr.write(f"[toolkit] {line}\n")
-    sys.stdout.write(f"{outcome.code}\n")
+    Ending(attempt, job, os.environ).settle(options.code).conclude(attempt)
     return 0
 
 

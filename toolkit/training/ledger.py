@@ -10,10 +10,15 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Self
 
+from toolkit.training.attempt import Attempt
 from toolkit.training.files import encode, read_lines, write_atomic
 
 RUNNING = "running"
 LOST = "lost"  # ended without a word: its machines went, or it was killed
+HELD = "held"  # its job was held before its workers began
+
+NO_PROGRESS = 3
+"""So many attempts that begin at one step are the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +31,10 @@ class AttemptRecord:
     started_at: float
     ended_at: float | None
     seconds: float | None
-    cause: str  # running | finished | lost | error | what the stop request said
+    cause: str  # running | finished | lost | held | error | what the stop request said
     step_start: int | None
     step_end: int | None
-    world_size: int
+    world_size: int  # 0 where no worker has come so far
     nodes: tuple[str, ...]
     instances: tuple[Mapping[str, Any], ...]
     cost_usd: str | None  # estimate: price x seconds x machines; None where no price is known
@@ -41,6 +46,43 @@ class AttemptRecord:
     def key(self) -> str:
         """The attempt's name, as `Attempt.key` has it."""
         return f"{self.job_id}.{self.restart_count}"
+
+    @classmethod
+    def begun(
+        cls,
+        attempt: Attempt,
+        number: int,
+        now: float,
+        *,
+        world_size: int,
+        nodes: tuple[str, ...],
+        instances: tuple[Mapping[str, Any], ...],
+    ) -> Self:
+        """An attempt that runs. It has cost money since its batch script began."""
+        return cls(
+            attempt=number,
+            job_id=attempt.job_id,
+            restart_count=attempt.restart_count,
+            started_at=attempt.started_at or now,
+            ended_at=None,
+            seconds=None,
+            cause=RUNNING,
+            step_start=None,
+            step_end=None,
+            world_size=world_size,
+            nodes=nodes,
+            instances=instances,
+            cost_usd=None,
+        )
+
+    @property
+    def without_a_word(self) -> str:
+        """What is said of it when it is found lost."""
+        return f"attempt {self.attempt} (job {self.job_id}) ended without a word"
+
+    def awaits(self, key: str) -> bool:
+        """Whether it is the attempt of this name, begun by its script and without workers yet."""
+        return self.key == key and self.cause == RUNNING and self.world_size == 0
 
     def ended(self, *, at: float, cause: str, step_end: int, detail: str = "") -> Self:
         """The same attempt, over."""
@@ -97,15 +139,15 @@ def since_release(attempts: Sequence[AttemptRecord]) -> Sequence[AttemptRecord]:
     return attempts[held[-1] + 1 :] if held else attempts
 
 
-def stalled(earlier: Sequence[AttemptRecord], job_id: str, step: int, budget: int = 3) -> bool:
-    """Whether the last `budget` attempts of this job all began where the next one would begin.
+def stalled(earlier: Sequence[AttemptRecord], job_id: str, step: int) -> bool:
+    """Whether the last NO_PROGRESS attempts of this job all began where the next one would begin.
 
     Where attempts *begin* is what counts: an attempt that is killed before its first checkpoint
     trains steps and still gets the run no further. A new job, and one that was held and let go,
     starts with a new budget.
     """
-    last = [one for one in since_release(earlier) if one.job_id == job_id][-budget:]
-    return len(last) == budget and all(attempt.step_start in (None, step) for attempt in last)
+    last = [one for one in since_release(earlier) if one.job_id == job_id][-NO_PROGRESS:]
+    return len(last) == NO_PROGRESS and all(attempt.step_start in (None, step) for attempt in last)
 
 
 def total_cost(attempts: Sequence[AttemptRecord]) -> Decimal | None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from toolkit.training.attempt import Attempt, site_facts
 from toolkit.training.run import RunDir
-from toolkit.training.tracking import NoTracker, Record, Rejected, Tracker
+from toolkit.training.tracking import NoTracker, Record, Rejected, Status, Tracker, noted_run
 
 T = TypeVar("T")
 
@@ -97,22 +97,45 @@ def tracker_for(
     environment: Mapping[str, str] = os.environ,
 ) -> Tracker | NoTracker:
     """The cluster's MLflow, or the one MLFLOW_TRACKING_URI names; none where there is neither."""
-    uri = environment.get("MLFLOW_TRACKING_URI") or site_facts(environment).get(
-        "mlflow_tracking_uri"
-    )
+    uri = _uri(environment)
     if not uri:
         return NoTracker()
+    return Tracker(lambda: _connect(uri, attempt, run_dir, environment), run_dir.path, warn)
 
-    def connect() -> MlflowServer:
-        return MlflowServer(
-            str(uri),
-            experiment=environment.get("TOOLKIT_EXPERIMENT") or attempt.account or "default",
-            name=f"{attempt.job_name} {attempt.job_id}",
-            key=run_dir.key,
-            user=attempt.user,
-        )
 
-    return Tracker(connect, run_dir.path, warn)
+def end_run(
+    attempt: Attempt, status: Status, at: float, environment: Mapping[str, str] = os.environ
+) -> bool:
+    """Give the attempt's run its end when no worker is there to do so; whether the server heard it.
+
+    Importing the client takes seconds: for ends that nothing waits for.
+    """
+    run_dir, uri = RunDir(attempt.run_dir), _uri(environment)
+    run_id = noted_run(run_dir.path)
+    if not run_id or not uri:
+        return False
+    try:
+        _connect(uri, attempt, run_dir, environment).send(run_id, [Record(at, status=status)])
+    except Exception:  # noqa: BLE001  # no failure of the record may change the job's end
+        return False
+    return True
+
+
+def _uri(environment: Mapping[str, str]) -> str:
+    named = environment.get("MLFLOW_TRACKING_URI")
+    return str(named or site_facts(environment).get("mlflow_tracking_uri") or "")
+
+
+def _connect(
+    uri: str, attempt: Attempt, run_dir: RunDir, environment: Mapping[str, str]
+) -> MlflowServer:
+    return MlflowServer(
+        uri,
+        experiment=environment.get("TOOLKIT_EXPERIMENT") or attempt.account or "default",
+        name=f"{attempt.job_name} {attempt.job_id}",
+        key=run_dir.key,
+        user=attempt.user,
+    )
 
 
 def flat(params: Mapping[str, Any]) -> dict[str, str]:

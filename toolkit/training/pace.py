@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolkit.training.cause import Cause
-from toolkit.training.ledger import RUNNING, AttemptRecord
+from toolkit.training.ledger import HELD, RUNNING, AttemptRecord
 
 NOTICE = 120.0  # what EC2 gives before it takes a spot machine
 NOTICED = 5.2  # until the workers know: the node agent looks every 5 s, they look every 0.2
@@ -22,6 +22,7 @@ _OWN_WILL = frozenset(
     {
         *(Cause.FINISHED, Cause.ERROR, Cause.MEMORY, Cause.TIME_LIMIT, Cause.CANCELLED),
         "no-progress",
+        HELD,
         RUNNING,
     }
 )

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from toolkit.training import (
+    budget,
+    earlier,
     goodput,
     gpus,
     hardware,
@@ -72,37 +74,23 @@ class Books:
         self._remark = job_remark.for_job(attempt.job_id)
         self._ledger = Ledger(run_dir.attempts)
         history = steplog.read(run_dir.steps)
-        self._close_earlier(history)
+        if lost := earlier.close(self._ledger, history, attempt.key):
+            say(lost.without_a_word)
         self._steps = StepLog(run_dir.steps)
-        earlier = self._ledger.attempts()
-        self.record = AttemptRecord(
-            attempt=len(earlier),
-            job_id=attempt.job_id,
-            restart_count=attempt.restart_count,
-            started_at=attempt.started_at or clock(),
-            ended_at=None,
-            seconds=None,
-            cause=ledger.RUNNING,
-            step_start=None,
-            step_end=None,
-            world_size=world_size,
-            nodes=tuple(host.node for host in hosts),
-            instances=tuple(host.instance for host in hosts if host.instance),
-            cost_usd=None,
-        )
-        self._ledger.begin(self.record)
+        self.record, before = self._begin(hosts, world_size)
+        self._first = not any(one.world_size for one in before)
         machines = hardware.of((h.instance for h in hosts), (gpu for h in hosts for gpu in h.gpus))
         self._speed = Throughput(flops_per_sample=flops_per_sample, peak_flops=machines.peak_flops)
         self._tag(_facts(attempt, hosts, world_size) | {"toolkit.hardware": str(machines)})
         self._unlisten = use.listen(self.opened)
-        if earlier:  # those that were asked to stop had no time for it
-            self._measure(goodput.split(earlier, history, timings.read(run_dir.times), clock()))
+        if before:  # those that were asked to stop had no time for it
+            self._measure(goodput.split(before, history, timings.read(run_dir.times), clock()))
 
     def describe(
         self, params: Mapping[str, str], tags: Mapping[str, str], artifacts: Sequence[Path] = ()
     ) -> None:
         """Parameters (of the first attempt: a tracker's parameters never change), tags, files."""
-        if self.record.attempt == 0:
+        if self._first:
             self._tracker.add(Record(self._clock(), params=params))
         self._tag(tags)
         for path in artifacts:
@@ -117,18 +105,18 @@ class Books:
         for asked in sorted(taken.keys() & opened.moved(found)):
             say(f"dataset {asked} is not what it was in an earlier attempt: name a version")
 
-    def resumed(self, step: int, seconds: float = 0.0) -> bool:
+    def resumed(self, step: int, seconds: float = 0.0) -> str:
         """Note where the attempt begins, and how long loading that took.
 
-        False: it makes no sense to begin, nothing gets any further.
+        Why it makes no sense to begin, where nothing gets any further.
         """
-        earlier = self._ledger.attempts()[:-1]
+        before = self._ledger.attempts()[:-1]
         self._pause("restore", step, seconds)
         self.record = replace(self.record, step_start=step)
         self._ledger.update(self.record)
         self._steps.resume(Resumption(self.record.attempt, step, self._clock()))
         self._tag(self._totals())
-        return not ledger.stalled(earlier, self._attempt.job_id, step)
+        return budget.exhausted(before, job_id=self._attempt.job_id, step=step, cap_usd=None)
 
     def step(
         self, batch: Batch, samples: int, prints: int, at: float, metrics: Mapping[str, float]
@@ -202,12 +190,26 @@ class Books:
         else:
             word.write(self._attempt.verdict_file)
 
-    def _close_earlier(self, history: steplog.History) -> None:
-        seen = [*(step.at for step in history.steps), *(mark.at for mark in history.resumptions)]
-        last_seen = max(seen, default=0.0)
-        lost = self._ledger.close_lost(last_seen=last_seen, step_end=len(history.steps))
-        if lost:
-            say(f"attempt {lost.attempt} (job {lost.job_id}) ended without a word")
+    def _begin(
+        self, hosts: Sequence[Host], world_size: int
+    ) -> tuple[AttemptRecord, Sequence[AttemptRecord]]:
+        """Begin the attempt, or take up the one its batch script began; it and those before it."""
+        every = self._ledger.attempts()
+        ours = bool(every) and every[-1].awaits(self._attempt.key)
+        before = every[:-1] if ours else every
+        record = AttemptRecord.begun(
+            self._attempt,
+            len(before),
+            self._clock(),
+            world_size=world_size,
+            nodes=tuple(host.node for host in hosts),
+            instances=tuple(host.instance for host in hosts if host.instance),
+        )
+        if ours:
+            self._ledger.update(record)
+        else:
+            self._ledger.begin(record)
+        return record, before
 
     def _totals(self) -> dict[str, str]:
         attempts = self._ledger.attempts()

@@ -128,13 +128,12 @@ class Run:
                 say(f"checkpoint not used: {problem}")
         mtti = self._books.mtti(site_facts()) if self._books else 0.0
         self._saver.resumed(self.step_count if loaded else None, mtti=mtti)
-        useful = self._books.resumed(self.step_count, seconds) if self._books else True
+        stuck = self._books.resumed(self.step_count, seconds) if self._books else ""
         if self._books:
             what = f"resumed from {loaded.name}" if loaded else "from the beginning"
             say(f"attempt {self._books.record.attempt}: step {self.step_count}, {what}")
-        if not self.world.broadcast(useful):
-            detail = f"three attempts began at step {self.step_count} and got no further"
-            self._end(verdict.hold(self.step_count, "no-progress", detail), "FAILED")
+        if stuck := self.world.broadcast(stuck):
+            self._end(verdict.hold(self.step_count, "no-progress", stuck), self.attempt.failed)
         return self.step_count
 
     def batches(self, order: SampleOrder, epochs: int) -> Iterator[Batch]:
@@ -284,7 +283,7 @@ class Run:
             return
         word = read_verdict(self.attempt) or word
         killed = isinstance(error, Terminated) and cancelling.cancelled(self.attempt.job_id)
-        status: Status | None = "FAILED" if word.verdict == "failed" else None
+        status = self.attempt.failed if word.verdict == "failed" else None
         self._close(word, "KILLED" if killed else status, [], _PATIENCE_STOP)
 
     def _close(

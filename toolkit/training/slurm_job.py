@@ -87,6 +87,17 @@ class SlurmJob:
         """Requeue the running job, held by its user: `scontrol release` brings it back."""
         return self._does("requeuehold", self.name)
 
+    def hold(self, facts: JobFacts, reason: str) -> tuple[bool, tuple[str, ...]]:
+        """Requeue the running job held, its comment saying why and how to go on.
+
+        Whether Slurm did it, and what to say in the job's log.
+        """
+        release = f"scontrol release {self.name}"
+        self.note(facts, f"toolkit: held: {reason}; to go on: {release}")
+        held = self.requeue_held()
+        next_step = f"to go on: {release}" if held else "Slurm did not hold it: it ends here"
+        return held, (f"held: {reason}", next_step)
+
     def _nodes(self, hostlist: str) -> str:
         if not hostlist:
             return ""

@@ -18,6 +18,7 @@ Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 
 _ROOM = 200_000  # records held while the server is away: about 100 MB
 _BATCH = 500  # records a call; MLflow takes 1000 metrics
+_NOTED = "mlflow.json"
 
 
 class Rejected(Exception):  # noqa: N818  # says what happened
@@ -130,11 +131,10 @@ class Tracker:
                     self._deliver(server, run_id, [record])
 
     def _open(self, server: Server) -> str:
-        path = self._folder / "mlflow.json"
-        known = (read_json(path) or {}).get("run_id")
+        known = noted_run(self._folder)
         run_id = server.open(known)
         if run_id != known:
-            write_json(path, {"run_id": run_id})
+            write_json(self._folder / _NOTED, {"run_id": run_id})
         return run_id
 
     def _next(self) -> list[Record]:
@@ -165,6 +165,12 @@ class NoTracker:
 
     def close(self, timeout: float) -> bool:  # noqa: ARG002  # the tracker's shape
         return True
+
+
+def noted_run(folder: Path) -> str | None:
+    """The id that the server gave the run in this folder; None where there is none so far."""
+    found = (read_json(folder / _NOTED) or {}).get("run_id")
+    return str(found) if found else None
 
 
 def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -46,8 +46,7 @@ class Cluster:
         srun = self.root / "bin" / "srun"
         srun.write_text(SRUN)
         srun.chmod(0o755)
-        (self.root / "env").mkdir()
-        (self.root / "env" / "bin").symlink_to(Path(sys.executable).parent)
+        (self.root / "env").symlink_to(Path(sys.executable).parents[1])
         (self.root / "stop").mkdir()
 
     def submit(self, job, restart, *arguments, script=None, ranks=None, batch="torchrun", **more):
@@ -277,6 +276,33 @@ def test_another_trainers_run_asks_to_be_brought_back(cluster, trainer):
     assert found.attempts[0]["step_end"] == found.steps > 0
 
 
+SCONTROL = """#!/bin/bash
+[[ $* == *--json* ]] && echo '{}'
+echo "$*" >>"${0%/*}/../asked"
+"""
+LOST = {
+    "attempt": 0, "job_id": "11", "restart_count": 0, "started_at": 0.0, "ended_at": 3600.0,
+    "seconds": 3600.0, "cause": "lost", "step_start": 0, "step_end": 9, "world_size": 1,
+    "nodes": ["gpu-001"], "instances": [], "cost_usd": "2.00",
+}  # fmt: skip
+
+
+def test_a_job_whose_node_died_with_its_dollars_spent_trains_again_when_it_is_released(cluster):
+    scontrol = cluster.root / "bin" / "scontrol"
+    scontrol.write_text(SCONTROL)
+    scontrol.chmod(0o755)
+    (cluster.root / "ok.py").write_text("print('TRAINED')")
+    cluster.run_dir(11).mkdir(parents=True)
+    (cluster.run_dir(11) / "attempts.jsonl").write_text(json.dumps(LOST) + "\n")
+    job = {"script": "ok.py", "ranks": 1, "TOOLKIT_MAX_USD": "2"}
+    assert cluster.run(11, 1, **job) == 93, cluster.log(11)
+    assert "[toolkit] held: $2.00 spent, $2.00 allowed" in cluster.log(11)
+    assert "TRAINED" not in cluster.log(11)
+    assert "requeuehold 11" in (cluster.root / "asked").read_text()
+    cluster.run(11, 2, **job)
+    assert "TRAINED" in cluster.log(11)
+
+
 @pytest.mark.parametrize("name", ["it's $(touch pwned);é.py", "-x.py"])
 def test_a_script_of_any_name_runs_and_nothing_else_does(cluster, name):
     """A script without the library exits with torchrun's own code; its arguments arrive whole."""
@@ -295,6 +321,37 @@ def test_a_script_that_fails_is_not_brought_back(cluster):
     )
     assert cluster.run(5, 0, script="bad.py") == 1
     assert "[toolkit] not brought back: error (exception: " in cluster.log(5)
+
+
+FAILS = """
+import os
+from toolkit.training import Run
+with Run(params={}, seed=0) as run:
+    raise RuntimeError(os.environ["FAILURE"])
+"""
+
+
+def test_a_run_that_waits_for_its_next_attempt_has_not_failed_and_one_that_fails_has(
+    cluster, monkeypatch
+):
+    (cluster.root / "fails.py").write_text(FAILS)
+    uri, allowed = f"file://{cluster.root}/mlflow", ("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv(*allowed)
+    for restart, failure, code, status in (
+        (0, "NCCL error in: ncclRemoteError", 85, "RUNNING"),
+        (1, "no such column", 1, "FAILED"),
+    ):
+        job = {"script": "fails.py", "ranks": 1, "FAILURE": failure, "MLFLOW_TRACKING_URI": uri}
+        assert cluster.run(12, restart, **job, **dict([allowed])) == code, cluster.log(12)
+        assert statuses(uri) == [status], cluster.log(12)
+
+
+def statuses(uri):
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(tracking_uri=uri)
+    experiments = [found.experiment_id for found in client.search_experiments()]
+    return [run.info.status for run in client.search_runs(experiments)]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def memory_tracker():
 def attempt_of(tmp_path):
     """An attempt of job 12 in a run folder of its own."""
 
-    def make(restart_count: int = 0, job_id: str = "12") -> Attempt:
+    def make(restart_count: int = 0, job_id: str = "12", *, judged: bool = False) -> Attempt:
         return Attempt(
             job_id=job_id,
             restart_count=restart_count,
@@ -28,6 +28,7 @@ def attempt_of(tmp_path):
             user="ada",
             account="vision",
             started_at=None,
+            judged=judged,
         )
 
     return make

@@ -1,11 +1,10 @@
 """The end of an attempt: what the ledger, Slurm and the batch script are told."""
 
-import json
-import subprocess
 from dataclasses import replace
 
 import pytest
 
+from tests.fakes.own_job import FakeScontrol
 from toolkit.training import manifest, verdict
 from toolkit.training.ending import Ending
 from toolkit.training.files import write_json
@@ -15,36 +14,6 @@ from toolkit.training.slurm_job import SlurmJob
 NOW = 2_000_000_000.0
 KEYERROR = "[rank0]: KeyError: 'x'\n"
 NCCL = "[rank0]: ncclRemoteError: A call failed possibly due to a network error\n"
-
-
-class FakeScontrol:
-    """A slurmctld with one job, that does what scontrol asks."""
-
-    def __init__(self, *, comment="", nodes=(), deaf=False, accounting="") -> None:
-        self.job = {
-            "job_id": 12, "comment": comment, "job_state": ["RUNNING"], "nodes": "gpu-[001-002]"
-        }  # fmt: skip
-        self.nodes, self.deaf = list(nodes), deaf
-        self.done: list[str] = []
-        self.accounting = accounting
-        self.asked = 0
-
-    def __call__(self, argv) -> str:
-        verb = argv[1:]
-        if argv[0] == "sacct":
-            return self.accounting
-        self.asked += 1
-        if self.deaf:
-            raise subprocess.TimeoutExpired(list(argv), 10)
-        if verb[:2] == ["show", "job"]:
-            return json.dumps({"jobs": [self.job]})
-        if verb[:2] == ["show", "nodes"]:
-            return json.dumps({"nodes": self.nodes})
-        if verb[0] == "update" and verb[-1].startswith("comment="):
-            self.job["comment"] = verb[-1].removeprefix("comment=")
-        else:
-            self.done.append(" ".join(verb))
-        return ""
 
 
 @pytest.fixture
@@ -94,6 +63,34 @@ def test_a_transient_failure_waits_in_slurms_queue(ended):
     assert scontrol.done[0] == "requeue 12"
     assert scontrol.done[1].startswith("update jobid=12 StartTime=2033-05-1")
     assert scontrol.job["comment"].startswith("mine | toolkit: transient (nccl: ")
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "word", "status"),
+    [
+        (1, KEYERROR, None, "FAILED"),
+        (1, KEYERROR, verdict.failed(9, "KeyError: 'x'"), "FAILED"),
+        (1, NCCL, verdict.failed(9, "RuntimeError"), None),  # waits
+        (1, "MemoryError\n", verdict.failed(9, "MemoryError"), None),  # once more
+        (1, "", verdict.hold(9, "no-progress", "stuck"), None),  # held: in the queue
+        (1, "", verdict.resume(9, "spot-interruption"), None),
+        (0, "", verdict.done(9), None),  # the workers said so
+    ],
+)
+def test_the_run_is_over_only_where_its_job_does_not_come_back(ended, code, log, word, status):
+    assert ended(code, log=log, word=word).status == status
+
+
+def test_the_run_of_a_cancelled_job_is_killed_and_not_failed(ended):
+    scontrol = FakeScontrol()
+    scontrol.job["job_state"] = ["CANCELLED", "COMPLETING"]
+    assert ended(143, log=KEYERROR, scontrol=scontrol).status == "KILLED"
+
+
+def test_the_run_of_a_job_that_slurm_does_not_hold_is_over(ended):
+    word = verdict.hold(9, "no-progress", "stuck")
+    outcome = ended(1, word=word, scontrol=FakeScontrol(deaf=True))
+    assert (outcome.code, outcome.status) == (93, "FAILED")
 
 
 def test_a_spot_notice_brings_the_job_back_by_its_exit_code_alone(ended):
@@ -156,6 +153,10 @@ def test_without_slurms_answer_the_exit_code_still_says_it(ended, log, word, cod
     scontrol = FakeScontrol(deaf=True)
     assert ended(1, log=log, word=word, scontrol=scontrol).code == code
     assert scontrol.asked == 1, "a notice leaves no time to wait for it again"
+
+
+def test_a_script_without_a_verdict_that_ends_well_is_done_whatever_it_complained_of(ended):
+    assert ended(0, log=NCCL).code == 0
 
 
 @pytest.mark.parametrize("code", [85, 93])

@@ -1,7 +1,8 @@
 """A run goes on at exactly the next step, whatever ended the attempt before."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from toolkit.training import SampleOrder, pace, stops
 from toolkit.training.audit import audit
 from toolkit.training.checkpoint import Checkpointer
+from toolkit.training.ending import unattended
 from toolkit.training.ledger import Ledger
 from toolkit.training.session import Run, Stopped
+from toolkit.training.slurm_job import JobFacts
 from toolkit.training.termination import Terminated
 from toolkit.training.verdict import read
 from toolkit.training.world import Solo
@@ -157,6 +160,17 @@ def test_a_script_that_fails_says_so_and_is_not_brought_back(training, attempt_o
     assert training.tracker.statuses == ["FAILED"]
 
 
+def test_where_the_batch_script_judges_a_failure_the_run_is_not_over_before_it_has(
+    training, attempt_of
+):
+    """It may be worth another attempt: a run that waits for one has not failed."""
+    training.attempt_of = partial(attempt_of, judged=True)
+    with pytest.raises(ValueError, match="bad shape"):
+        training.run(events={6: [script_fails]})
+    assert read(attempt_of().verdict_file).verdict == "failed"
+    assert training.tracker.statuses == []
+
+
 def is_sent_sigterm(_):
     raise Terminated(143)
 
@@ -204,6 +218,19 @@ def test_three_attempts_that_begin_at_the_same_step_are_the_last(
     assert (word.exit_code, word.cause) == (93, "no-progress")
 
 
+def test_a_job_that_was_held_before_its_workers_began_trains_when_it_is_let_go(
+    training, attempt_of, memory_tracker
+):
+    for restart in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            training.run(restart_count=restart, events={2: [machine_dies]})
+        memory_tracker.closed = False
+    books = Ledger(attempt_of().run_dir / "attempts.jsonl")
+    books.begin(replace(unattended(attempt_of(3), 3, JobFacts(), 0.0), cause="held", held=True))
+    training.run(restart_count=4)
+    assert read(attempt_of(4).verdict_file).verdict == "done"
+
+
 @pytest.mark.parametrize(
     "other", [SampleOrder(31, 8, 1), SampleOrder(30, 8, 2), SampleOrder(30, 6, 1)]
 )
@@ -225,6 +252,20 @@ def test_a_run_that_has_saved_nothing_may_begin_again_with_another_global_batch(
     memory_tracker.closed = False
     training.run(restart_count=1, order=SampleOrder(30, 6, 1))
     assert read(attempt_of(1).verdict_file).verdict == "done"
+
+
+def test_the_workers_take_up_the_attempt_that_their_batch_script_began(training, attempt_of):
+    attempt_of().run_dir.mkdir()
+    books = Ledger(attempt_of().run_dir / "attempts.jsonl")
+    for restart in range(2):  # the first died before its workers came
+        books.begin(unattended(attempt_of(restart), restart, JobFacts(), 0.0))
+        if restart == 0:
+            books.close_lost(last_seen=0.0, step_end=0)
+    training.run(restart_count=1)
+    found = [(one.cause, one.world_size, one.key) for one in books.attempts()]
+    assert found == [("lost", 0, "12.0"), ("finished", 1, "12.1")]
+    told = [dict(record.params) for record in training.tracker.records if record.params]
+    assert told == [{"rate": "0.1"}], "the first attempt that has workers tells them"
 
 
 def test_a_loop_that_forgets_to_end_its_steps_is_told(training):

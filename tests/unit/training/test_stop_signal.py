@@ -1,4 +1,4 @@
-"""What the batch script makes of USR1 (jobscripts/lib/signals.sh), as bash runs it."""
+"""What the batch script makes of USR1 and of a restart (jobscripts/lib/signals.sh), in bash."""
 
 import os
 import subprocess
@@ -10,13 +10,17 @@ import pytest
 REPO = Path(__file__).resolve().parents[3]
 
 
-def said(folder, lines, **environment):
+def said(folder, lines, *, may_fail=False, **environment):
     """What a batch script with these lines prints."""
     batch = folder / "slurm_script"
     batch.write_text(f'{lines[0]}\nsource "{REPO}/jobscripts/lib/signals.sh"\n{lines[1]}\n')
     given = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": "12", "TOOLKIT_RUN_DIR": str(folder)}
     done = subprocess.run(
-        ["bash", str(batch)], env=given | environment, stdout=subprocess.PIPE, text=True, check=True
+        ["bash", str(batch)],
+        env=given | environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=not may_fail,
     )
     return done.stdout.strip()
 
@@ -76,3 +80,26 @@ TYPED = "{} torchrun.sbatch train.py --signal=A@9999"
 def test_a_signal_is_the_time_limits_as_far_ahead_as_the_job_asked_for_it(tmp_path, lead, given):
     assert why(tmp_path, lead + 100, **given) == "time-limit"
     assert why(tmp_path, lead + 300, **given) == "preemption"
+
+
+@pytest.mark.parametrize(
+    ("answers", "restart", "says"),
+    [
+        ("echo 0", "1", "goes on"),
+        ("echo 93", "1", "held"),
+        ("echo 93; kill -TERM $PPID", "1", "held"),  # as Slurm does to a job that is requeued
+        ("echo 93", "0", "goes on"),
+        ("exit 1", "1", "goes on"),
+        ("echo Traceback", "1", "goes on"),
+    ],
+)
+def test_a_restart_goes_on_unless_its_budgets_are_known_to_be_used_up(
+    tmp_path, answers, restart, says
+):
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f"#!/bin/bash\n{answers}\n")
+    python.chmod(0o755)
+    lines = ("trap '[[ $? != 93 ]] || echo held' EXIT", "look_back; echo goes on")
+    told = {"TOOLKIT_ENV": str(tmp_path), "SLURM_RESTART_COUNT": restart}
+    assert said(tmp_path, lines, may_fail=True, **told) == says

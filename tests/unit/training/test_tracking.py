@@ -7,8 +7,9 @@ from types import ModuleType
 
 import pytest
 
-from toolkit.training.files import read_json
-from toolkit.training.mlflow_server import MlflowServer, tracker_for
+from toolkit.training.files import read_json, write_json
+from toolkit.training.mlflow_server import MlflowServer, end_run, tracker_for
+from toolkit.training.run import RunDir
 from toolkit.training.tracking import NoTracker, Record, Rejected, Tracker, numbers
 
 
@@ -153,3 +154,20 @@ def test_a_run_that_ends_gets_the_time_of_its_end(monkeypatch):
     server._client = Client()
     server.send("r1", [Record(at=12.5, status="KILLED")])
     assert ended == [("r1", "KILLED", 12500)]
+
+
+def test_a_batch_script_ends_the_run_that_its_workers_had_and_no_other(
+    attempt_of, tmp_path, monkeypatch
+):
+    server = Server()
+    monkeypatch.setattr("toolkit.training.mlflow_server.MlflowServer", lambda *_, **__: server)
+    at = {"MLFLOW_TRACKING_URI": "http://head", "TOOLKIT_SITE_FILE": str(tmp_path / "none")}
+    attempt = attempt_of()
+    assert not end_run(attempt, "FAILED", 1.0, at)
+    RunDir(attempt.run_dir).create()
+    write_json(attempt.run_dir / "mlflow.json", {"run_id": "run-7"})
+    assert not end_run(attempt, "FAILED", 1.0, at | {"MLFLOW_TRACKING_URI": ""})
+    assert end_run(attempt, "FAILED", 1.0, at)
+    assert (server.got, server.states, server.runs) == ([("run-7", 0)], ["FAILED"], 0)
+    server.away = True
+    assert not end_run(attempt, "FAILED", 1.0, at)

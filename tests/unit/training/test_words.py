@@ -52,6 +52,13 @@ def test_a_stop_file_that_says_nonsense_is_still_a_stop_request(tmp_path, conten
     assert (stop.request.cause, stop.request.deadline) == ("unreadable-request", None)
 
 
+def test_an_attempt_is_judged_by_the_batch_script_that_says_so_and_no_other():
+    at = {"SLURM_JOB_ID": "12", "SLURM_RESTART_COUNT": "3"}
+    assert not current(at).judged
+    assert not current(at | {"TOOLKIT_JUDGED_ATTEMPT": "11.3"}).judged, "the job it was sent from"
+    assert current(at | {"TOOLKIT_JUDGED_ATTEMPT": "12.3"}).judged
+
+
 def test_a_first_start_has_restart_count_0_though_slurm_leaves_it_unset(tmp_path):
     found = current({"SLURM_JOB_ID": "12", "TOOLKIT_RUN_DIR": str(tmp_path)})
     assert found.restart_count == 0

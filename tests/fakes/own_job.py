@@ -1,0 +1,34 @@
+"""A slurmctld as one job sees it through scontrol and sacct."""
+
+import json
+import subprocess
+
+
+class FakeScontrol:
+    """A slurmctld with one job, that does what scontrol asks."""
+
+    def __init__(self, *, comment="", nodes=(), deaf=False, accounting="") -> None:
+        self.job = {
+            "job_id": 12, "comment": comment, "job_state": ["RUNNING"], "nodes": "gpu-[001-002]"
+        }  # fmt: skip
+        self.nodes, self.deaf = list(nodes), deaf
+        self.done: list[str] = []
+        self.accounting = accounting
+        self.asked = 0
+
+    def __call__(self, argv) -> str:
+        verb = argv[1:]
+        if argv[0] == "sacct":
+            return self.accounting
+        self.asked += 1
+        if self.deaf:
+            raise subprocess.TimeoutExpired(list(argv), 10)
+        if verb[:2] == ["show", "job"]:
+            return json.dumps({"jobs": [self.job]})
+        if verb[:2] == ["show", "nodes"]:
+            return json.dumps({"nodes": self.nodes})
+        if verb[0] == "update" and verb[-1].startswith("comment="):
+            self.job["comment"] = verb[-1].removeprefix("comment=")
+        else:
+            self.done.append(" ".join(verb))
+        return ""

@@ -1,0 +1,185 @@
+"""Whether an attempt that is not its job's first may begin, and what the ledger says of it."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.own_job import FakeScontrol
+from toolkit.training import manifest
+from toolkit.training.beginning import Beginning
+from toolkit.training.ledger import AttemptRecord, Ledger
+from toolkit.training.slurm_job import SlurmJob
+from toolkit.training.steplog import StepLog, StepRecord
+
+NOW = 2_000_000_000.0
+HOUR = 3600.0
+
+
+def record(number, cause="running", **more):
+    """An attempt of an hour that trained one step; "running" is how a death leaves it."""
+    over = cause != "running"
+    begun = AttemptRecord(
+        attempt=number, job_id="12", restart_count=number, started_at=NOW - HOUR, ended_at=None,
+        seconds=None, cause="running", step_start=number, step_end=None, world_size=1,
+        nodes=("gpu-001",), instances=({"instance_id": "i-1", "price": "2.00"},), cost_usd=None,
+    )  # fmt: skip
+    begun = begun.ended(at=NOW, cause=cause, step_end=number + 1) if over else begun
+    return replace(begun, **{"rule": "told@5" if over else "", **more})
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def books(run_dir):
+    return Ledger(run_dir / "attempts.jsonl")
+
+
+@pytest.fixture
+def begun(attempt_of, run_dir, books):
+    """Begin the attempt after these, which saved what they trained."""
+
+    def begin(*records, scontrol=None, saved=None, cap="", log=""):
+        for one in records:
+            books.begin(one)
+        every = books.attempts()
+        restart = every[-1].restart_count + 1 if every else 1
+        steps = StepLog(run_dir / "steps.jsonl")
+        steps.step(StepRecord(restart - 1, restart, 0, 0, 8, 8, 0, NOW))
+        steps.close()
+        saved = restart if saved is None else saved
+        folder = run_dir / "checkpoints" / f"step-{saved:08d}.{restart:06d}"
+        folder.mkdir(parents=True)
+        manifest.commit(folder, [], {"step": saved})
+        (run_dir / "job.log").write_text(log)
+        said = {"TOOLKIT_LOG": str(run_dir / "job.log"), "TOOLKIT_MAX_USD": cap}
+        job = SlurmJob("12", scontrol or FakeScontrol())
+        return Beginning(attempt_of(restart), job, said, clock=lambda: NOW + 60).look()
+
+    return begin
+
+
+def test_a_job_whose_node_died_with_its_dollars_spent_is_held_before_its_workers_begin(
+    begun, books
+):
+    scontrol = FakeScontrol(comment="mine")
+    outcome = begun(record(0), cap="1.99", scontrol=scontrol)
+    assert (outcome.code, scontrol.done) == (93, ["requeuehold 12"])
+    assert "held: $2.00 spent, $1.99 allowed" in outcome.said[1]
+    assert scontrol.job["comment"].startswith("mine | toolkit: held: $2.00 spent, $1.99 allowed")
+    assert scontrol.job["comment"].endswith("to go on: scontrol release 12")
+    assert [(one.cause, one.held) for one in books.attempts()] == [("lost", False), ("held", True)]
+
+
+@pytest.mark.parametrize("cap", ["2.01", "", "two"])
+def test_a_job_whose_node_died_goes_on_while_there_is_money_or_no_cap(begun, books, cap):
+    outcome = begun(record(0), cap=cap)
+    assert (outcome.code, outcome.said) == (0, ("attempt 0 (job 12) ended without a word",))
+    assert [one.cause for one in books.attempts()] == ["lost", "running"]
+
+
+def test_a_job_that_its_owner_lets_go_runs_its_next_attempt_and_no_more(begun, books):
+    assert begun(record(0), cap="1").code == 93
+    assert begun(cap="1").code == 0
+    books.update(replace(books.attempts()[-1], world_size=1))  # its workers came, and died
+    assert begun(cap="1").code == 93
+
+
+def test_a_job_under_which_twenty_one_nodes_died_in_a_day_is_held(begun):
+    died = [record(number, "lost", rule="") for number in range(20)]
+    outcome = begun(*died, record(20))
+    assert outcome.code == 93
+    assert "21 in 24 h, 20 allowed: node-failure" in outcome.said[1]
+
+
+def test_a_job_under_which_twenty_nodes_died_goes_on(begun):
+    died = [record(number, "lost", rule="") for number in range(19)]
+    assert begun(*died, record(19)).code == 0
+
+
+def test_nodes_that_die_before_the_workers_come_are_counted(begun, books):
+    codes = [begun(record(0), saved=0).code, *(begun(saved=0).code for _ in range(3))]
+    assert codes == [0, 0, 93, 0]
+    assert [one.cause for one in books.attempts()] == ["lost", "lost", "lost", "held", "running"]
+
+
+def test_a_job_that_got_nowhere_three_times_is_held_whoever_brought_it_back(begun):
+    stuck = [record(number, "error", step_start=7) for number in range(3)]
+    outcome = begun(*stuck, saved=7)
+    assert outcome.code == 93
+    assert (
+        "3 attempts began at step 7 and got no further: the last ended by error"
+        in (outcome.said[0])
+    )
+
+
+def test_a_job_that_failed_with_its_dollars_spent_is_held_when_the_head_brings_it_back(begun):
+    assert begun(record(0, "error"), cap="1").code == 93
+
+
+@pytest.mark.parametrize("cause", ["error", "cancelled", "out-of-memory"])
+def test_a_person_may_bring_a_failed_job_back(begun, cause):
+    assert begun(record(0, cause), record(1, cause), cap="100").code == 0
+
+
+@pytest.mark.parametrize("state", ["CANCELLED by 1001", "OUT_OF_MEMORY", "FAILED"])
+def test_a_person_may_bring_back_a_job_whose_script_slurm_ended(begun, state):
+    ended = [record(number, "lost", rule="") for number in range(2)]
+    scontrol = FakeScontrol(accounting="".join(f"12|{n}|{state}\n" for n in range(3)))
+    assert begun(*ended, record(2), scontrol=scontrol).code == 0
+
+
+def test_requeueing_a_running_job_by_hand_is_no_failure_of_it(begun):
+    gone = [record(number, "terminated", rule="") for number in range(9)]
+    states = "".join(f"12|{number}|{{}}\n" for number in range(9))
+    log = "".join(
+        f"[toolkit] job 12, restart {number}, run\nconnection reset\n" for number in range(9)
+    )
+    requeued = FakeScontrol(accounting=states.format(*["REQUEUED"] * 9))
+    assert begun(*gone, scontrol=requeued, log=log).code == 0
+
+
+def test_peers_that_were_lost_again_and_again_are_a_reason_to_hold(begun):
+    gone = [record(number, "terminated", rule="") for number in range(9)]
+    log = "".join(
+        f"[toolkit] job 12, restart {number}, run\nconnection reset\n" for number in range(9)
+    )
+    outcome = begun(*gone, log=log)
+    assert outcome.code == 93
+    assert "9 in 24 h, 5 allowed: transient" in outcome.said[0]
+
+
+def test_a_finished_run_may_begin_whatever_it_cost(begun):
+    assert begun(record(0, "finished"), cap="1").code == 0
+
+
+def test_a_job_that_left_nothing_begins(begun, books):
+    assert begun(cap="1").code == 0
+    (only,) = books.attempts()
+    assert (only.key, only.cause, only.world_size) == ("12.1", "running", 0)
+
+
+def test_the_dollars_of_a_run_are_those_of_all_its_jobs(begun):
+    scontrol = FakeScontrol()
+    assert begun(record(0, "time-limit", job_id="11"), cap="1", scontrol=scontrol).code == 93
+    assert begun(cap="1", scontrol=scontrol).code == 0
+
+
+def test_where_slurm_does_not_answer_the_budgets_hold_all_the_same(begun):
+    assert begun(record(0), cap="9", scontrol=FakeScontrol(deaf=True)).code == 0
+    outcome = begun(record(2), cap="1", scontrol=FakeScontrol(deaf=True))
+    assert (outcome.code, outcome.said[-1]) == (93, "Slurm did not hold it: it ends here")
+
+
+def test_what_the_batch_script_waits_for_loads_no_torch():
+    loaded = "import sys, toolkit.training.beginning; print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,118 @@
+"""The beginning of an attempt that is not its job's first: may it begin?
+
+    python -m toolkit.training.beginning
+
+is what the batch script runs before the workers. An attempt is judged as it ends, by its own script
+(ending); one whose first node died, or whose script was killed, is judged here, before the next one
+costs anything. And whoever brought the job back (Slurm, the head, a person): its dollars and three
+attempts without progress are a limit. It prints 93 where the job is held, 0 where training goes on,
+and says why on standard error.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from toolkit.training import earlier, ledger, slurm_job, steplog
+from toolkit.training.attempt import Attempt, current
+from toolkit.training.budget import decide, dollars, exhausted
+from toolkit.training.cause import Cause, Diagnosis
+from toolkit.training.cause_rules import VERSION
+from toolkit.training.earlier import Told
+from toolkit.training.ending import Outcome, held, unattended
+from toolkit.training.job_name import task_name
+from toolkit.training.ledger import AttemptRecord, Ledger
+from toolkit.training.run import RunDir
+from toolkit.training.slurm_job import SlurmJob
+from toolkit.training.tiers import last_step
+
+_RULE = f"held-at-beginning@{VERSION}"
+
+
+class Beginning:
+    """One attempt's beginning, looked at and acted upon."""
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        job: SlurmJob,
+        environment: Mapping[str, str],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._attempt, self._job, self._environment = attempt, job, environment
+        self._clock = clock
+        self._run_dir = RunDir(attempt.run_dir)
+        self._ledger = Ledger(self._run_dir.attempts)
+
+    def look(self) -> Outcome:
+        """Judge what nobody has judged, note that this attempt begins, hold it where it must."""
+        lost = earlier.close(self._ledger, steplog.read(self._run_dir.steps), self._attempt.key)
+        said = (lost.without_a_word,) if lost else ()
+        judged = {one.key for one in self._ledger.attempts() if one.rule}
+        told = earlier.tell(self._ledger, self._attempt, self._job, self._environment)
+        before = self._ledger.attempts()
+        facts = self._job.facts()
+        record = unattended(self._attempt, len(before), facts, self._clock())
+        # From here on an attempt that dies before its workers come is in the ledger.
+        self._ledger.begin(record)
+        last = next((one for one in reversed(before) if one.job_id == record.job_id), None)
+        found = None if last is None or last.key in judged else _nobody_judged(last, told)
+        reason = self._reason(before, last, found)
+        if not reason:
+            return Outcome(0, said)
+        step = self._step(last)
+        over = record.ended(at=self._clock(), cause=ledger.HELD, step_end=step, detail=reason)
+        self._ledger.amend(replace(over, rule=_RULE, held=True))
+        return held(self._job, facts, reason, said)
+
+    def _reason(
+        self, before: Sequence[AttemptRecord], last: AttemptRecord | None, found: Diagnosis | None
+    ) -> str:
+        """Why a person has to decide; "" where the attempt may begin."""
+        if last and (last.held or last.cause == Cause.FINISHED):
+            return ""  # whoever let the job go knew; what is finished costs no more
+        job_id, step = self._attempt.job_id, self._step(last)
+        cap = dollars(self._environment.get("TOOLKIT_MAX_USD"))
+        if found:
+            now = self._clock()
+            decision = decide(
+                found, before, job_id=job_id, step=step, cap_usd=cap, now=now, chance=0.0
+            )
+            if decision.action == "hold":
+                return decision.reason
+        # "fail" is for ends: Slurm does not bring such a job back, so somebody wanted it to run.
+        reason = exhausted(before, job_id=job_id, step=step, cap_usd=cap)
+        return f"{reason}: the last ended by {last.cause}" if reason and last else reason
+
+    def _step(self, last: AttemptRecord | None) -> int:
+        """Where the attempt would begin."""
+        saved = last_step(self._run_dir.checkpoints)
+        return (last and last.step_start) or 0 if saved is None else saved
+
+
+def _nobody_judged(last: AttemptRecord, told: Mapping[str, Told]) -> Diagnosis | None:
+    """What ended an attempt whose script did not say; None where a person asked for the next."""
+    one = told.get(last.key)
+    if one and "REQUEUED" in one.state:
+        return None
+    if last.cause == ledger.LOST:
+        return Diagnosis(Cause.NODE, "no-word", VERSION, last.without_a_word)
+    return one.found if one else None
+
+
+def main() -> int:
+    """The command. Prints the exit code and returns 0; anything else means it could not tell."""
+    # Holding a job sends it SIGTERM; scontrol inherits this.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    attempt = current()
+    job = SlurmJob(attempt.job_id, slurm_job.run, task_name(attempt.job_id))
+    Beginning(attempt, job, os.environ).look().conclude(attempt)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

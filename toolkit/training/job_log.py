@@ -1,0 +1,44 @@
+"""The job's log: every attempt appends to it, and says first which one it is."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from toolkit.training.cause import LOG_BYTES
+
+_BEGINS = "[toolkit] job {job}, restart {restart},"
+"""What preflight.sh says first: the log has earlier attempts before it."""
+
+
+def end(environment: Mapping[str, str], otherwise: str = "") -> str:
+    """The end of this job's log; "" where none is found. `otherwise`: where it may be as well."""
+    path = environment.get("TOOLKIT_LOG") or _own() or otherwise
+    try:
+        with Path(path).open("rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, stream.tell() - LOG_BYTES))
+            return stream.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def of(text: str, job_id: str, restart_count: int) -> str:
+    """What one attempt wrote, if the log has its beginning; "" otherwise."""
+    begins = _BEGINS.format(job=job_id, restart=restart_count)
+    own = text.rpartition(begins)[2] if begins in text else ""
+    return own.partition("\n[toolkit] job ")[0]
+
+
+def since(text: str, job_id: str, restart_count: int) -> str:
+    """What was written since an attempt began; all of it where its beginning is cut off."""
+    begins = _BEGINS.format(job=job_id, restart=restart_count)
+    return text[max(0, text.rfind(begins)) :]
+
+
+def _own() -> str:
+    """The file that the batch script's errors go to, and its steps' with them."""
+    try:
+        path = Path("/proc/self/fd/2").readlink()
+    except OSError:
+        return ""
+    return str(path) if path.is_file() else ""
