@@ -62,6 +62,10 @@ def prepare(
     own = {
         name: environment[name] for name in ("PATH", "HOME", "USER", "LANG") if name in environment
     }
+    theirs = dict(submission.environment(run_dir, recorded))
+    if folder and "PYTHONPATH" in theirs:
+        places = theirs["PYTHONPATH"].split(os.pathsep)
+        theirs["PYTHONPATH"] = os.pathsep.join(_moved(recorded, place, folder) for place in places)
     key = str((read_json(run_dir / "run.json") or {}).get("key", ""))
     options = [f"--{name}={value}" for name, value in sorted(recorded.options.items())]
     typed = submission.typed(run_dir, recorded)
@@ -72,11 +76,7 @@ def prepare(
     code = _not_rebuilt(recorded) if folder else _code_missing(recorded)
     return Replay(
         argv=("sbatch", *(typed or ()), *fixed, *script, *recorded.arguments[1:]),
-        environment={
-            **own,
-            **submission.environment(run_dir, recorded),
-            "TOOLKIT_REPLAY_OF": key,
-        },
+        environment={**own, **theirs, "TOOLKIT_REPLAY_OF": key},
         directory=directory,
         missing=(*code, *_script_missing(run_dir, recorded)),
         differs=(
@@ -139,8 +139,8 @@ def _untracked_differ(recorded: Submission, folder: Path | None) -> list[str]:
 def _unknown(recorded: Submission) -> Iterator[str]:
     """What nobody wrote down, so that no comparison can tell."""
     if not recorded.untracked_whole:
-        all_of = "not every file that git does not know was recorded"
-        yield all_of if recorded.git_root else "of what is in no git checkout, little was recorded"
+        modules = "the code is in no git checkout: only modules it had imported at first are known"
+        yield "not every file that git does not know was recorded" if recorded.git_root else modules
     unread = [name for name, mark in recorded.untracked.items() if not mark.startswith("sha256:")]
     if unread:
         yield from untracked.said([f"the content of {name} was not recorded" for name in unread])

@@ -1,12 +1,13 @@
 """Files that a run's code may read and git does not know: by name and hash, so that a change shows.
 
-Only of the kinds that are code or settings. A checkout's other files, as logs and results, are
-another at every look.
+Of a checkout all that are code or settings by their names: its other files, as logs and results,
+are others at every look. Where there is no checkout, the modules that were imported.
 """
 
 import hashlib
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,7 +44,7 @@ def base(root: str, script: str) -> Path:
 def look(code: Code, run_dir: Path) -> Untracked:
     """The files now, those nearest to the script first; without what runs have written."""
     place = base(code.root, code.script)
-    names = _in_git(place) if code.root else _beside(place)
+    names = _in_git(place) if code.root else _imported(place)
     if names is None:
         return Untracked()
     near = Path(os.path.relpath(code.script, place)).parent
@@ -100,8 +101,15 @@ def _in_git(root: Path) -> list[str] | None:
     return None if listed is None else [os.fsdecode(name) for name in listed.split(b"\0")[:-1]]
 
 
-def _beside(folder: Path) -> list[str] | None:
-    try:
-        return [path.name for path in folder.iterdir() if path.suffix in (*CODE, *SETTINGS)]
-    except OSError:
-        return None
+def _imported(folder: Path) -> list[str]:
+    """The folder's modules that this process has by now: what else lies there may be anything."""
+    library = str(Path(os.__file__).parent)
+    found = set()
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__dict__", {}).get("__file__")  # a lazy module loads for getattr
+        if not isinstance(file, str) or "site-packages" in file or file.startswith(library):
+            continue
+        path = Path(os.path.realpath(file))
+        if path.suffix in CODE and path.is_relative_to(folder):
+            found.add(str(path.relative_to(folder)))
+    return list(found)

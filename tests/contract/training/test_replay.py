@@ -199,6 +199,17 @@ def test_the_code_of_then_is_made_again_in_a_folder_of_its_own(case, capsys, dry
         assert case.submitted[0][2] == str(there)
 
 
+def test_the_code_of_then_is_imported_and_not_that_of_now(case, capsys):
+    environment = case.run_dir / "submission" / "environment"
+    environment.write_bytes(
+        environment.read_bytes() + f"PYTHONPATH=/shared/lib:{case.code}/src\0".encode()
+    )
+    for words, expected in (((), case.code), (("--rebuild", case.root / "a"), case.root / "a")):
+        assert case.replay("--dry-run", *words) == 0
+        found = answer(capsys)["environment"]["PYTHONPATH"]
+        assert found == f"/shared/lib:{expected}/src"
+
+
 @pytest.mark.parametrize("change", [change_helper, lose_helper])
 def test_what_the_folder_would_lack_of_the_code_of_then_is_said(case, capsys, change):
     change(case)

@@ -3,7 +3,9 @@
 import json
 import os
 import subprocess
+import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -208,11 +210,19 @@ def test_a_checkout_whose_files_can_not_be_listed_in_time_is_not_known_whole(che
     assert look(checkout) == untracked.Untracked()
 
 
-def test_beside_a_script_that_is_in_no_checkout_its_neighbours_are_recorded(tmp_path):
-    for name in ("train.py", "model.py", "weights.bin"):
+def test_of_a_script_that_is_in_no_checkout_the_modules_it_imported_are_recorded(
+    tmp_path, monkeypatch
+):
+    files = ("train.py", "model.py", "another.py", "venv/site-packages/torch.py", "pkg/layers.py")
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
+    for name in (*files[:2], *files[3:]):
+        module = types.SimpleNamespace(__file__=str(tmp_path / name))
+        monkeypatch.setitem(sys.modules, f"_of_this_test.{name}", module)
     found = untracked.look(provenance.Code(str(tmp_path / "train.py"), ""), Path("/runs/12"))
-    assert (sorted(found.marks), found.whole) == (["model.py", "train.py"], False)
+    assert list(found.marks) == ["model.py", "train.py", "pkg/layers.py"]
+    assert not found.whole
 
 
 def test_variables_that_are_not_kept_are_known_by_name_alone(tmp_path, checkout):
