@@ -44,6 +44,8 @@ class MachineFact:
 
 @dataclass(frozen=True, slots=True)
 class JobFact:
+    """One record of slurmctld's. `waiting`: the array's tasks that it stands for, as `0-3,7%2`."""
+
     id: int
     name: str = ""
     user: str = ""
@@ -60,6 +62,16 @@ class JobFact:
     admin_comment: str = ""
     comment: str = ""
     held: bool = False
+    array: int = 0
+    task: int | None = None
+    waiting: str = ""
+
+    @property
+    def label(self) -> str:
+        """As squeue has it: a task is ARRAY_TASK, the tasks that wait together ARRAY_[TASKS]."""
+        if self.task is not None:
+            return f"{self.array}_{self.task}"
+        return f"{self.array}_[{self.waiting}]" if self.waiting else str(self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +83,7 @@ class AttemptFact:
     nodes: str = ""
     started_at: float | None = None
     ended_at: float | None = None
+    job: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The program that tells people's commands what the head knows, as one JSON object.
 
 python3 -m slurmplugins.facts              everything that is true now
-python3 -m slurmplugins.facts job 4711     and what was decided about a job
+python3 -m slurmplugins.facts job 4711     and what was decided about a job, or a task: 4711_3
 python3 -m slurmplugins.facts node gpu-001
 python3 -m slurmplugins.facts pass         reconcile's last pass and the pools' standing alone
 
@@ -16,7 +16,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from slurmplugins import consoles, decisions, names, paths, protection, runtime
+from slurmplugins import consoles, decisions, job_name, names, paths, protection, runtime
 from slurmplugins.errors import BadName, EngineError
 from slurmplugins.fact_sheet import (
     FactSheet,
@@ -28,6 +28,7 @@ from slurmplugins.fact_sheet import (
     to_json,
 )
 from slurmplugins.job_facts import JobReader
+from slurmplugins.job_name import JobName
 from slurmplugins.log import Log, to_stderr
 from slurmplugins.memory import LastPass
 from slurmplugins.runner import SystemRunner
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from slurmplugins.fact_sheet import AttemptFact
+    from slurmplugins.fact_sheet import AttemptFact, JobFact
     from slurmplugins.health import Health
     from slurmplugins.model import Instance
     from slurmplugins.runtime import Engine
@@ -49,9 +50,10 @@ AROUND: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What the question is about; neither is set for everything at once."""
+    """What the question is about; neither is set for everything at once. `task`: of array `job`."""
 
     job: int | None = None
+    task: int | None = None
     node: str = ""
     state_only: bool = False
 
@@ -79,8 +81,9 @@ def parse(words: list[str]) -> Subject:
             return Subject()
         case ["pass"]:
             return Subject(state_only=True)
-        case ["job", number] if number.isdecimal() and len(number) < 12:  # noqa: PLR2004 - digits
-            return Subject(job=int(number))
+        case ["job", name]:
+            job = job_name.parse(name)
+            return Subject(job=job.number, task=job.task)
         case ["node", name]:
             return Subject(node=names.parse(name))
     raise BadName(f"not a question: {' '.join(words)[:80]!r}")
@@ -104,18 +107,16 @@ def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> Fact
     last = LastPass.load(engine.state)
     machines = attempt(engine.cloud.instances)
     number = subject.job
-    attempts = () if number is None else attempt(lambda: jobs.attempts(number))
-    decided: tuple[Mapping[str, Any], ...] = ()
-    if number is not None or subject.node:
-        decided = decisions.about(
-            log, lambda item: concerns(item, subject) or befell(item, attempts)
-        )
+    known = attempt(lambda: jobs.jobs(number))
+    attempts: tuple[AttemptFact, ...] = ()
+    if number is not None:
+        attempts = attempt(lambda: jobs.attempts(JobName(number, subject.task)))
     return FactSheet(
         at=engine.clock.now(),
         cluster=engine.config.cluster,
         nodes=attempt(lambda: _nodes(engine)),
         machines=tuple(_machine(item, health.get(item.id)) for item in machines),
-        jobs=attempt(lambda: jobs.jobs(number)),
+        jobs=known,
         attempts=attempts,
         setbacks=tuple(
             SetbackFact(key, item.code, item.until)
@@ -132,10 +133,24 @@ def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> Fact
             for pool, item in record.pools.items()
         ),
         last_pass=PassFact(last.at, last.note, last.remarks),
-        decisions=decided,
+        decisions=_decided(log, subject, known, attempts),
         consoles=_consoles(engine, record, subject),
         unread=tuple(unread),
     )
+
+
+def _decided(
+    log: Path, subject: Subject, known: Sequence[JobFact], attempts: Sequence[AttemptFact]
+) -> tuple[Mapping[str, Any], ...]:
+    """What was decided about the subject, or befell its attempts."""
+    if subject.task is not None:
+        # The log has a task by the number of its own that it gets when it starts.
+        own = [one.id for one in known if (one.array, one.task) == (subject.job, subject.task)]
+        number = next(iter([*own, *(run.job for run in reversed(attempts))]), None)
+        subject = Subject(job=number)
+    if subject.job is None and not subject.node:
+        return ()
+    return decisions.about(log, lambda item: concerns(item, subject) or befell(item, attempts))
 
 
 def concerns(decision: Mapping[str, Any], subject: Subject) -> bool:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmplugins import names
+from slurmplugins import job_name, names
 from slurmplugins.errors import BadName, SlurmRefused, SlurmUnreachable
 from slurmplugins.fact_sheet import AttemptFact, JobFact
 
 if TYPE_CHECKING:
+    from slurmplugins.job_name import JobName
     from slurmplugins.runner import Completed, Runner
 
 TIMEOUT: Final = 30.0
 
-_SACCT: Final = ("JobIDRaw", "State", "ExitCode", "NodeList", "Start", "End")
+_SACCT: Final = ("JobID", "JobIDRaw", "State", "ExitCode", "NodeList", "Start", "End")
 
 
 class JobReader:
@@ -25,7 +26,10 @@ class JobReader:
         self._bin = bin_dir
 
     def jobs(self, job: int | None = None) -> tuple[JobFact, ...]:
-        """Jobs that slurmctld knows: pending, running, and those that ended minutes ago."""
+        """Jobs that slurmctld knows: pending, running, and those that ended minutes ago.
+
+        Of a number: that job, or every task of that array.
+        """
         argv = [f"{self._bin}/squeue", "--json"]
         if job is not None:
             argv = [f"{self._bin}/scontrol", "show", "job", str(job), "--json"]
@@ -38,22 +42,21 @@ class JobReader:
         except (ValueError, KeyError, TypeError) as error:
             raise SlurmUnreachable(f"{argv[0]}: {error}") from error
 
-    def attempts(self, job: int) -> tuple[AttemptFact, ...]:
+    def attempts(self, name: JobName) -> tuple[AttemptFact, ...]:
         """Every run of the job, oldest first, requeued ones too."""
         argv = [
             "/usr/bin/env",
             "SLURM_TIME_FORMAT=%s",
             f"{self._bin}/sacct",
             *("--duplicates", "--allocations", "--noheader", "--parsable2"),
-            f"--jobs={job}",
+            f"--jobs={name}",
             f"--format={','.join(_SACCT)}",
         ]
         lines = _said(self._runner.run(argv, timeout=TIMEOUT)).splitlines()
-        rows = [line.split("|") for line in lines]
-        # The number of an array's last task is also the array's: sacct tells of every task.
-        return tuple(
-            _attempt(row) for row in rows if len(row) == len(_SACCT) and row[0] == str(job)
-        )
+        rows = [row for line in lines if len(row := line.split("|")) == len(_SACCT)]
+        # Of an array's number, which is its last task's too, sacct tells of every task.
+        column = 1 if name.task is None else 0
+        return tuple(_attempt(row) for row in rows if row[column] == str(name))
 
 
 def _said(done: Completed) -> str:
@@ -63,13 +66,14 @@ def _said(done: Completed) -> str:
 
 
 def _attempt(row: list[str]) -> AttemptFact:
-    _, state, exit_code, nodes, start, end = row
+    _, number, state, exit_code, nodes, start, end = row
     return AttemptFact(
         state=state,
         exit_code=exit_code,
         nodes="" if nodes == "None assigned" else nodes,
         started_at=float(start) if start.isdecimal() else None,
         ended_at=float(end) if end.isdecimal() else None,
+        job=int(number) if number.isdecimal() else 0,
     )
 
 
@@ -92,6 +96,9 @@ def _job(item: dict[str, Any]) -> JobFact:
         started_at=_number(item.get("start_time")),
         admin_comment=str(item.get("admin_comment") or ""),
         comment=str(item.get("comment") or ""),
+        array=job_name.array_of(item),
+        task=job_name.of(item).task,
+        waiting=job_name.waiting(item),
     )
 
 

@@ -22,7 +22,7 @@ PAGE: Final = 200
 EXPERIMENTS_IN_QUERY: Final = 100
 
 JOB_TAG: Final = "toolkit.job_id"
-"""What toolkit.training writes on every run that is a job's."""
+"""What toolkit.training writes on every run that is a job's; a job has nothing of this package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,13 @@ class MlflowRest:
 
     def __init__(self, url: str = URL) -> None:
         self._url = f"{url}/api/2.0/mlflow"
+        self._experiments: list[str] | None = None
 
     def search(self, query: str, *, limit: int | None = None) -> Iterator[Run]:
-        found = self._pages("experiments/search", {"max_results": 1000}, "experiments")
-        ids = [str(one["experiment_id"]) for one in found]
+        if self._experiments is None:  # the same for all that one program asks
+            found = self._pages("experiments/search", {"max_results": 1000}, "experiments")
+            self._experiments = [str(one["experiment_id"]) for one in found]
+        ids = self._experiments
         left = limit
         for start in range(0, len(ids), EXPERIMENTS_IN_QUERY):
             body = {

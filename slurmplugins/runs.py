@@ -3,6 +3,7 @@
 slurm-runs settle [--dry-run]   give runs whose jobs are over the end that these had (a timer does)
 slurm-runs list [--limit N]     the newest runs
 slurm-runs find REF             the runs of a job's number, an MLflow run id, or a run's name
+slurm-runs tag JSON             of {job: {tag: value}}, set the tags on every run of these jobs
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from slurmplugins.runner import SystemRunner
 from slurmplugins.settle import settle
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from slurmplugins.mlflow import Mlflow, Run
     from slurmplugins.runner import Runner
@@ -54,12 +55,38 @@ def find(mlflow: Mlflow, reference: str) -> list[Run]:
     if not _PLAIN.fullmatch(reference):
         return []
     if reference.isdigit():
-        query = f"tags.`{JOB_TAG}` = '{int(reference)}'"
+        query = _of_job(int(reference))
     elif reference.startswith("/"):
         query = f"tags.`toolkit.run_dir` = '{reference.rstrip('/')}'"
     else:
         query = f"attributes.run_name = '{reference}'"
     return list(mlflow.search(query, limit=FOUND))
+
+
+def tag(mlflow: Mlflow, jobs: Mapping[int, Mapping[str, str]]) -> list[dict[str, Any]]:
+    """Set the tags of each job on its runs; which runs these were."""
+    done: list[dict[str, Any]] = []
+    for job, tags in jobs.items():
+        for run in list(mlflow.search(_of_job(job))):
+            for key, value in tags.items():
+                mlflow.tag(run.run_id, key, value)
+            done.append({"job": job, "run_id": run.run_id})
+    return done
+
+
+def _of_job(job: int) -> str:
+    return f"tags.`{JOB_TAG}` = '{job}'"
+
+
+def _tags(text: str) -> Mapping[int, Mapping[str, str]]:
+    """Raises ValueError for anything else."""
+    try:
+        return {
+            int(job): {str(key): str(value) for key, value in tags.items()}
+            for job, tags in json.loads(text).items()
+        }
+    except AttributeError as error:
+        raise ValueError(text) from error
 
 
 def _answer(
@@ -68,6 +95,8 @@ def _answer(
     if options.what == "settle":
         done = settle(mlflow, runner, now, dry_run=options.dry_run)
         return [asdict(one) for one in done]
+    if options.what == "tag":
+        return tag(mlflow, options.jobs)
     if options.what == "find":
         return [asdict(run) for run in find(mlflow, options.reference)]
     query = "attributes.status = 'RUNNING'" if options.running else ""
@@ -83,4 +112,5 @@ def _parser() -> argparse.ArgumentParser:
     listing.add_argument("--limit", type=int, default=20)
     listing.add_argument("--running", action="store_true")
     words.add_parser("find").add_argument("reference")
+    words.add_parser("tag").add_argument("jobs", type=_tags)
     return parser

@@ -4,8 +4,7 @@ Facts about 24.11 that shape it, seen on a real controller: `nodeaddr` takes a l
 `nodename`, `instanceid` does not (every node would get the whole list), hence one scontrol process
 fed many commands; power_down on a node that is powered down already leaves a POWER_DOWN flag that
 sticks, and power_down alone on a node that is powering up waits for ResumeTimeout, so such a node
-is set down first. The last task of a job array has the array's own number, by which scontrol shows,
-updates, holds and requeues every task: a task is named ARRAY_TASK.
+is set down first.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from slurmplugins import job_name
 from slurmplugins.errors import SlurmError, SlurmRefused, SlurmUnreachable
 from slurmplugins.model import REASON_PREFIX, Job, Node
 
@@ -159,11 +159,11 @@ class ScontrolSlurm:
         after = appended(before, plain(text, COMMENT_LENGTH // 2))
         if after != before:
             self._write(
-                [self._scontrol, "update", f"jobid={_name(record)}", f"admincomment={after}"]
+                [self._scontrol, "update", f"jobid={job_name.of(record)}", f"admincomment={after}"]
             )
 
     def hold(self, job: int) -> None:
-        self._write([self._scontrol, "hold", _name(self._record(job))])
+        self._write([self._scontrol, "hold", str(job_name.of(self._record(job)))])
 
     def ended(self) -> tuple[EndedJob, ...]:
         from slurmplugins import comeback
@@ -172,7 +172,7 @@ class ScontrolSlurm:
         return tuple(job for item in jobs if (job := comeback.parse(item)) is not None)
 
     def requeue(self, job: int) -> None:
-        self._write([self._scontrol, "requeue", _name(self._record(job))])
+        self._write([self._scontrol, "requeue", str(job_name.of(self._record(job)))])
 
     def _record(self, job: int) -> dict[str, Any]:
         """This job's record among those of its array. SlurmRefused where slurmctld has none."""
@@ -281,13 +281,6 @@ def _job(item: dict[str, Any]) -> Job:
         admin_comment=str(item.get("admin_comment") or ""),
         submitted_at=_number(item.get("submit_time")),
     )
-
-
-def _name(record: dict[str, Any]) -> str:
-    """What scontrol takes for this job and no other."""
-    array, task = int(_number(record.get("array_job_id"))), record.get("array_task_id")
-    is_task = task.get("set", True) if isinstance(task, dict) else task is not None
-    return f"{array}_{int(_number(task))}" if array and is_task else str(record["job_id"])
 
 
 def _number(value: object) -> float:

@@ -2,13 +2,14 @@
 # What was submitted, kept in the run's folder for `toolkit runs replay`: Slurm itself forgets a
 # job's script minutes after its end.
 #
-# record_submission   the first attempt writes submission/{job.sbatch,arguments,environment,directory,
-#                     submit-line} of the batch script, which was called with the words in SUBMITTED
+# record_submission   the first attempt writes submission/{job.sbatch,arguments,environment,names,
+#                     directory,submit-line} of the batch script, which was called with the words in
+#                     SUBMITTED
 
 SUBMITTED=()
 
 # What a job's own settings are named like. Of these, names that look like a secret's are left out.
-_RECORDED='^(SLURM_|SBATCH_|TOOLKIT_|NCCL_|GLOO_|TORCH|PYTORCH_|CUDA_|OMP_|MKL_|HF_|TOKENIZERS_|MLFLOW_|PYTHONHASHSEED=|FI_)'
+_RECORDED='^(SLURM_|SBATCH_|TOOLKIT_|NCCL_|GLOO_|TORCH|PYTORCH_|CUDA_|OMP_|MKL_|HF_|TOKENIZERS_|MLFLOW_|PYTHONHASHSEED=|PYTHONPATH=|FI_)'
 # TOKENIZERS_PARALLELISM is none.
 _SECRET='^[^=]*(TOKEN([^I]|I[^Z])|SECRET|PASSW|CREDENTIAL|KEY)'
 
@@ -22,6 +23,7 @@ record_submission() {
       cp -- "$0" "$made/job.sbatch" && # sbatch runs a copy of the script, and $0 is that
       if ((${#SUBMITTED[@]})); then printf '%s\0' "${SUBMITTED[@]}"; fi >"$made/arguments" &&
       env -0 | grep -zE "$_RECORDED" | grep -zviE "$_SECRET" >"$made/environment" &&
+      compgen -e >"$made/names" && # of variables, never their values
       printf '%s' "$PWD" >"$made/directory" &&
       _submit_line "$made/submit-line" &&
       mv -T -- "$made" "$folder"

@@ -38,6 +38,11 @@ class Load:
     def names(self, pool: str) -> list[str]:
         return [f"{pool}-{number}" for number in range(1, self.nodes + 1)]
 
+    def allocated(self, pool: str) -> dict[int, list[str]]:
+        """The nodes of each job."""
+        names, each = self.names(pool), self.nodes_each
+        return {1000 + job: names[job * each : (job + 1) * each] for job in range(self.jobs)}
+
     def resume_file(self, pool: str) -> str:
         jobs = []
         for job in range(self.jobs):

@@ -38,7 +38,7 @@ def program(name: str, root: Path, found: Arena, stub: Stub, limit: float, *more
 def launched(root: Path, found: Arena, load: ask.Load, limit: float) -> Stub:
     """So many machines running, started by resume itself."""
     subnet = arena.prepare(found, launching.client(found))
-    stub = scontrol.write(root / "slurm", load.names(ask.OUR_POOL), launching.UP)
+    stub = launching.slurm(root, load, ask.OUR_POOL)
     ask.write_ours(root, load, subnet, stub.bin)
     launching.our_resume(load, root, found, stub, limit)
     return stub
@@ -47,7 +47,7 @@ def launched(root: Path, found: Arena, load: ask.Load, limit: float) -> Stub:
 def again(root: Path, names: list[str], state: tuple[str, ...]) -> Stub:
     """Slurm as it is some time later; its earlier calls are not counted."""
     shutil.rmtree(root / "slurm")
-    return scontrol.write(root / "slurm", names, state)
+    return scontrol.write(root / "slurm", names, state, {})
 
 
 def suspend(nodes: int, limit: float) -> Figures:

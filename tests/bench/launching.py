@@ -29,11 +29,16 @@ def client(found: Arena) -> Any:
     )
 
 
+def slurm(root: Path, load: Load, pool: str) -> scontrol.Stub:
+    """slurmctld as it is when it asks for the nodes of these jobs."""
+    return scontrol.write(root / "slurm", load.names(pool), UP, load.allocated(pool))
+
+
 def ours(load: Load, limit: float) -> Figures:
     with tempfile.TemporaryDirectory() as place, arena.opened(Path(place) / "cloud") as (found, _):
         root = Path(place)
         subnet = arena.prepare(found, client(found))
-        stub = scontrol.write(root / "slurm", load.names(ask.OUR_POOL), UP)
+        stub = slurm(root, load, ask.OUR_POOL)
         ask.write_ours(root, load, subnet, stub.bin)
         return our_resume(load, root, found, stub, limit)
 
@@ -61,7 +66,7 @@ def peer(load: Load, limit: float, *, capacity: bool = True) -> Figures:
         arena.prepare(found, client(found))
         if not capacity:
             found.cloud.faults.limit(Pattern(), 0)
-        stub = scontrol.write(root / "slurm", load.names(ask.PEER_POOL), UP)
+        stub = slurm(root, load, ask.PEER_POOL)
         ask.write_peer(root, load)
         environment = contest.environment(
             found.endpoint,
@@ -84,7 +89,7 @@ def hop(limit: float) -> tuple[float, Figures]:
         root = Path(place)
         subnet = arena.prepare(found, client(found))
         found.cloud.faults.limit(Pattern.parse("spot"), 0)
-        stub = scontrol.write(root / "slurm", load.names(ask.OUR_POOL), UP)
+        stub = slurm(root, load, ask.OUR_POOL)
         ask.write_ours(root, load, subnet, stub.bin, ask.SPOT, ask.ON_DEMAND)
         figures = our_resume(load, root, found, stub, limit)
         tried = [one for one in found.served if one.action in arena.LAUNCHES]

@@ -1,7 +1,9 @@
 """scontrol and squeue for the contestants: same answers, same price, every call logged.
 
 A call costs 10 ms, as one against an idle slurmctld does; a command fed on standard input costs
-1 ms more each, as it is a request of its own.
+1 ms more each, as it is a request of its own. Asked by name, for a job, a node's jobs or a list of
+nodes, they answer with those records alone, and refuse what there is not; a bracketed hostlist is
+taken for all nodes, which is what the contestants ask by one.
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
+
+    Record = dict[str, object]
 
 CALL_SECONDS = 0.01
 FED_SECONDS = 0.001
@@ -24,16 +28,43 @@ fed=0
 if [ $# -eq 0 ]; then fed=$(wc -l); fi
 echo "$1 $2 fed=$fed" | cut -c1-80 >> "$here/calls.log"
 sleep $(awk "BEGIN {{print {call} + $fed * {each}}}")
+pick() {{
+  awk -f "$here/pick.awk" -v kind="$1" -v asked="$2" -v needed=1 "$here/$1.tsv" && exit 0
+}}
 case "$*" in
-  *"show job"*|*squeue*) cat "$here/jobs.json" ;;
-  "show node"*--json*) cat "$here/nodes.json" ;;
+  "show jobs"*) cat "$here/jobs.json" ;;
+  "show job "*)
+    pick jobs "$3"
+    echo "slurm_load_jobs error: Invalid job id specified" >&2
+    exit 1 ;;
+  "show nodes --json"|"show nodes "*"["*--json) cat "$here/nodes.json" ;;
+  "show nodes "*--json)
+    pick nodes "$3"
+    echo "Node $3 not found" >&2
+    exit 1 ;;
   "show node"*) cat "$here/nodes.txt" ;;
 esac
 exit 0
 """
+_PICK = """\
+BEGIN { FS = "\\t"; split(asked, keys, ","); for (at in keys) wanted[keys[at]] }
+$1 in wanted { found = found comma $2; comma = "," }
+END {
+  if (needed && !comma) exit 1
+  print "{\\"" kind "\\": [" found "], \\"errors\\": [], \\"warnings\\": []}"
+}
+"""
 
 _SUDO = '#!/bin/sh\nexec "$@"\n'
-_SQUEUE = '#!/bin/sh\necho "squeue" >> {root}/calls.log\nsleep {call}\ncat {root}/jobs.json\n'
+_SQUEUE = """#!/bin/sh
+here={root}
+echo "squeue" >> "$here/calls.log"
+sleep {call}
+case "$2" in
+  --nodelist=*) awk -f "$here/pick.awk" -v kind=jobs -v asked="${{2#*=}}" "$here/on.tsv" ;;
+  *) cat "$here/jobs.json" ;;
+esac
+"""
 
 
 @dataclass(frozen=True)
@@ -51,20 +82,37 @@ class Stub:
         return len(log.read_text().splitlines()) if log.exists() else 0
 
 
-def write(root: Path, nodes: Sequence[str], state: Sequence[str]) -> Stub:
-    """Programs that say that these nodes are all in this state."""
+def write(
+    root: Path, nodes: Sequence[str], state: Sequence[str], jobs: Mapping[int, Sequence[str]]
+) -> Stub:
+    """Programs that say that these nodes are all in this state, and have these jobs on them."""
     stub = Stub(root)
     stub.bin.mkdir(parents=True)
-    records = [node_record(name, state) for name in nodes]
-    (root / "nodes.json").write_text(json.dumps({"nodes": records, "errors": [], "warnings": []}))
+    machines = {name: node_record(name, state) for name in nodes}
+    queue = {str(number): job_record(number, on) for number, on in jobs.items()}
+    (root / "nodes.json").write_text(_envelope("nodes", machines.values()))
+    (root / "nodes.tsv").write_text(_table(machines.items()))
     (root / "nodes.txt").write_text("".join(_text(name, state) for name in nodes))
-    (root / "jobs.json").write_text(json.dumps({"jobs": [], "errors": [], "warnings": []}))
+    (root / "jobs.json").write_text(_envelope("jobs", queue.values()))
+    (root / "jobs.tsv").write_text(_table(queue.items()))
+    on = [(name, queue[str(number)]) for number, names in jobs.items() for name in names]
+    (root / "on.tsv").write_text(_table(on))
+    (root / "pick.awk").write_text(_PICK)
     values = {"root": root, "call": CALL_SECONDS, "each": FED_SECONDS}
     for name, text in {"scontrol": _SCRIPT, "sudo": _SUDO, "squeue": _SQUEUE}.items():
         program = stub.bin / name
         program.write_text(text if name == "sudo" else text.format(**values))
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
     return stub
+
+
+def _envelope(kind: str, records: Iterable[Record]) -> str:
+    return json.dumps({kind: list(records), "errors": [], "warnings": []})
+
+
+def _table(records: Iterable[tuple[str, Record]]) -> str:
+    """A record a line after the key that it is picked by."""
+    return "".join(f"{key}\t{json.dumps(record)}\n" for key, record in records)
 
 
 def _text(name: str, state: Sequence[str]) -> str:
@@ -77,11 +125,27 @@ def _text(name: str, state: Sequence[str]) -> str:
     )
 
 
+def job_record(number: int, nodes: Sequence[str]) -> Record:
+    """A job that waits for its nodes to come up, by the keys of 24.11 that either side may read."""
+    return {
+        "account": "vision", "admin_comment": "", "array_job_id": _number(0),
+        "array_task_id": {**_number(0), "set": False}, "array_task_string": "",
+        "batch_flag": True, "comment": "", "eligible_time": _number(1_795_000_000),
+        "end_time": _number(1_795_086_400), "exit_code": {"status": ["SUCCESS"],
+        "return_code": _number(0), "signal": {"id": {**_number(0), "set": False}, "name": ""}},
+        "hold": False, "job_id": number, "job_state": ["RUNNING", "CONFIGURING"],
+        "name": "train", "node_count": _number(len(nodes)), "nodes": ",".join(nodes),
+        "partition": "spot", "requeue": True, "restart_cnt": 0,
+        "start_time": _number(1_795_000_000), "state_reason": "None",
+        "submit_time": _number(1_795_000_000), "user_name": "ada",
+    }  # fmt: skip
+
+
 def _number(value: int) -> dict[str, object]:
     return {"set": True, "infinite": False, "number": value}
 
 
-def node_record(name: str, state: Sequence[str]) -> dict[str, object]:
+def node_record(name: str, state: Sequence[str]) -> Record:
     """One node as 24.11 prints it, every key it has: parsing them is part of the price."""
     energy = {
         "average_watts": 0, "base_consumed_energy": 0, "consumed_energy": 0,

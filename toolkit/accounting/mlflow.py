@@ -1,20 +1,16 @@
 """Write what jobs cost onto their MLflow runs.
 
-The tracking server listens on the head node only, so the call is made there: `mlflow_tags` is
-sent as text and run by the head's own Python. A run belongs to a job by its tag
-`toolkit.job_id`; the job's cost is that of all its attempts, with the boot and idle time it caused.
+A job's cost is that of all its attempts, with the boot and idle time it caused.
 """
 
 from __future__ import annotations
 
-import json
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.charges import Component
-from toolkit.accounting.errors import AccountingError
 from toolkit.accounting.money import usd
 from toolkit.accounting.report import Key
+from toolkit.runs import reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,9 +18,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.report import Report
     from toolkit.slurm_api import Runner
 
-URL = "http://127.0.0.1:5000"
 _BATCH = 100
-_TIMEOUT = 120.0
 _SEPARATE = {
     "cost_usd_lost_work": (Component.LOST,),
     "cost_usd_boot": (Component.BOOT,),
@@ -47,16 +41,7 @@ def job_tags(report: Report) -> dict[str, dict[str, str]]:
 
 def record(runner: Runner, report: Report) -> int:
     """Set the tags; returns how many runs were tagged. Jobs without a run are passed over."""
-    program = files("toolkit.accounting").joinpath("mlflow_tags.py").read_text(encoding="utf-8")
-    tagged = 0
-    for batch in _batches(job_tags(report)):
-        argv = ["/usr/bin/python3", "-I", "-c", program, URL, json.dumps(batch)]
-        answer = runner.run(argv, timeout=_TIMEOUT)
-        try:
-            tagged += len(json.loads(answer))
-        except ValueError as error:
-            raise AccountingError(f"MLflow's answer makes no sense: {answer[:200]!r}") from error
-    return tagged
+    return sum(reading.tag(runner, batch) for batch in _batches(job_tags(report)))
 
 
 def _batches(tags: Mapping[str, Mapping[str, str]]) -> Iterator[dict[str, Mapping[str, str]]]:

@@ -130,6 +130,8 @@ def replay(
         return
     for reason in answer["differs"]:
         click.echo(plain(f"differs: {reason}"), err=True)
+    for reason in answer.get("unknown", ()):
+        click.echo(plain(f"not known: {reason}"), err=True)
     click.echo(plain(_call(answer) if dry_run else f"submitted: job {answer['job_id']}"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +12,7 @@ from toolkit.commands.options import config_option, json_option, load
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from slurmplugins.job_name import JobName
     from toolkit.explain.answer import Answer
 
 CONSOLE_SHOWN = 12
@@ -31,26 +33,31 @@ def command(*, config_path: Path | None, as_json: bool, log: bool, target: str) 
     from toolkit.explain import head_facts, job, node
     from toolkit.output import print_json
 
-    number = _job_number(target)
+    name = _job(target)
     config = load(config_path)
     with connected(config) as clients:
-        question = ("node", target) if number is None else ("job", str(number))
+        question = ("node", target) if name is None else ("job", str(name))
         sheet = head_facts.ask(Head(clients, config), *question)
-    answer = node.explain(sheet, target) if number is None else job.explain(sheet, number)
+    if name is None:
+        answer = node.explain(sheet, target)
+    else:
+        answer = job.explain(sheet, name.number, name.task)
     if as_json:
         print_json(answer)
     else:
         _print(answer, log=log)
 
 
-def _job_number(target: str) -> int | None:
-    """A job's number; of `4711_3` and `4711.batch`, the number before. None for a node's name."""
-    head = target.replace("_", ".").partition(".")[0]
-    if head.isdecimal():
-        return int(head)
-    from slurmplugins import names
+def _job(target: str) -> JobName | None:
+    """`4711`, the task `4711_3`; of `4711.batch` and squeue's `4711_[4-9]` the job and the array.
+
+    None for a node's name.
+    """
+    from slurmplugins import job_name, names
     from slurmplugins.errors import BadName
 
+    with suppress(BadName):
+        return job_name.parse(target.partition(".")[0].partition("_[")[0])
     try:
         names.parse(target)
     except BadName as error:

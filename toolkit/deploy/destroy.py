@@ -43,12 +43,13 @@ class Inventory:
     images: tuple[Image, ...]
     builders: tuple[str, ...] = ()
     kept: tuple[Image, ...] = ()
+    images_stack: str = ""
 
     @property
     def nothing(self) -> bool:
         """Whether there is nothing left to do."""
         own = self.stack or self.instances or self.bucket or self.others
-        return not (own or self.images or self.builders)
+        return not (own or self.images or self.builders or self.images_stack)
 
     def text(self) -> str:
         """The inventory as people read it."""
@@ -58,6 +59,9 @@ class Inventory:
         lines += [f"- {item}" for item in self.others if not self._told(item)]
         lines += [f"- image {image.name}" for image in self.images]
         lines += [f"- image builder {builder}" for builder in self.builders]
+        lines += (
+            [f"- stack {names.IMAGES_STACK} ({self.images_stack})"] if self.images_stack else []
+        )
         return "\n".join(lines) or "nothing to destroy"
 
     @property
@@ -96,14 +100,17 @@ class Destroyer:
     def inventory(self, *, with_images: bool) -> Inventory:
         """Look what there is."""
         found = tuple(images.find(self._clients.client("ec2"), _image_names()).values())
+        cloudformation = self._clients.client("cloudformation")
         return Inventory(
-            stack=stack_status(self._clients.client("cloudformation"), names.stack(self._config)),
+            stack=stack_status(cloudformation, names.stack(self._config)),
             instances=tuple(self._instances()),
             bucket=self._bucket.exists(),
             others=leftovers(self._clients, self._config),
             images=found if with_images else (),
             builders=self._builders(with_images=with_images),
             kept=() if with_images else found,
+            # A build that failed, or a destroy that was cut off, leaves it without an image.
+            images_stack=stack_status(cloudformation, names.IMAGES_STACK) if with_images else "",
         )
 
     def destroy(self, *, with_images: bool) -> None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from slurmplugins.job_name import JobName, holds
 from toolkit.explain.answer import Answer, moment, span, told
 from toolkit.explain.reasons import MEANINGS, meaning
 from toolkit.explain.tries import last_loss, last_refusal, tries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from slurmplugins.fact_sheet import AttemptFact, FactSheet, JobFact
 
 BRING_BACK: Final = 85
 DO_NOT: Final = 93
+
+TASKS_SHOWN: Final = 20
 
 # Slurm's word for why a job is pending → what it means here, and what to do about it.
 REASONS: Final = {
@@ -57,17 +62,24 @@ ENDS: Final = {
 }
 
 
-def explain(sheet: FactSheet, number: int) -> Answer:
-    """The answer for one job; also when Slurm knows none of that number."""
-    job = next((item for item in sheet.jobs if item.id == number), None)
+def explain(sheet: FactSheet, number: int, task: int | None = None) -> Answer:
+    """The answer for one job, or task of an array; also when Slurm knows none of that number.
+
+    Of an array that has several records: what its tasks are.
+    """
+    asked = tuple(_asked(sheet.jobs, number, task))
+    if len(asked) > 1:
+        return _array(sheet, number, asked)
+    job = asked[0] if asked else None
+    name = str(JobName(number, task)) if job is None else job.label
     if job is None or not {"PENDING", "RUNNING", "SUSPENDED"} & set(job.states):
-        verdict, because, then = _past(sheet, number, job)
+        verdict, because, then = _past(sheet, name, job)
     elif "PENDING" in job.states:
         verdict, because, then = _pending(sheet, job)
     else:
         verdict, because, then = _running(sheet, job)
     return Answer(
-        subject=f"job {number}" + (f" ({job.name}, {job.user})" if job is not None else ""),
+        subject=f"job {name}" + (f" ({job.name}, {job.user})" if job is not None else ""),
         verdict=verdict,
         because=because,
         tried=tries(sheet.decisions),
@@ -75,6 +87,40 @@ def explain(sheet: FactSheet, number: int) -> Answer:
         decisions=tuple(told(item) for item in sheet.decisions),
         unread=sheet.unread,
     )
+
+
+def _asked(jobs: Iterable[JobFact], number: int, task: int | None) -> Iterator[JobFact]:
+    """The records that the question is about."""
+    if task is None:
+        yield from (job for job in jobs if number in (job.id, job.array))
+        return
+    tasks = [job for job in jobs if job.array == number]
+    own = [job for job in tasks if job.task == task]
+    together = (replace(job, task=task) for job in tasks if holds(job.waiting, task))
+    yield from own or together
+
+
+def _array(sheet: FactSheet, number: int, jobs: Sequence[JobFact]) -> Answer:
+    listed = sorted(jobs, key=lambda job: (bool(job.waiting), job.task or 0))
+    states = Counter("+".join(job.states).lower() for job in jobs if not job.waiting)
+    counts = [f"{count} {state}" for state, count in states.items()]
+    counts += [f"waiting: {job.waiting}" for job in jobs if job.waiting]
+    because = [_of_array(job) for job in listed[:TASKS_SHOWN]]
+    if len(listed) > TASKS_SHOWN:
+        because.append(f"and {len(listed) - TASKS_SHOWN} more: `toolkit jobs` lists them")
+    return Answer(
+        subject=f"job array {number} ({jobs[0].name}, {jobs[0].user})",
+        verdict=", ".join(counts),
+        because=tuple(because),
+        next=f"`toolkit why {number}_TASK` tells of one task",
+        decisions=tuple(told(item) for item in sheet.decisions),
+        unread=sheet.unread,
+    )
+
+
+def _of_array(job: JobFact) -> str:
+    why = f": {REASONS.get(job.reason, job.reason)}" if "PENDING" in job.states else ""
+    return f"{job.label}: {'+'.join(job.states).lower()}{why}"
 
 
 def _pending(sheet: FactSheet, job: JobFact) -> tuple[str, tuple[str, ...], str]:
@@ -125,7 +171,9 @@ def _comments(job: JobFact) -> list[str]:
 def _next_try(sheet: FactSheet, job: JobFact) -> str:
     """When something will be launched for it, as far as anyone can know."""
     if _held(job):
-        return f"nothing until somebody runs: scontrol release {job.id}"
+        # The array's number would let every task go.
+        name = job.id if job.task is None else job.label
+        return f"nothing until somebody runs: scontrol release {name}"
     waits = []
     asks = ""
     if job.eligible_at is not None and job.eligible_at > sheet.at:
@@ -180,11 +228,11 @@ def _on(sheet: FactSheet, name: str) -> str:
     )
 
 
-def _past(sheet: FactSheet, number: int, job: JobFact | None) -> tuple[str, tuple[str, ...], str]:
+def _past(sheet: FactSheet, name: str, job: JobFact | None) -> tuple[str, tuple[str, ...], str]:
     if job is None and not sheet.attempts:
         if sheet.unread:
             return "not known: Slurm could not be asked", (), ""
-        return f"Slurm knows no job {number}", (), "`toolkit jobs` lists those there are"
+        return f"Slurm knows no job {name}", (), "`toolkit jobs` lists those there are"
     state = sheet.attempts[-1].state if sheet.attempts else "+".join(job.states if job else ())
     word = state.split()[0] if state else "?"
     lines = tuple(_attempts(sheet.attempts))

@@ -42,9 +42,13 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job and the machines it has. `usd_per_hour` is their sum, shared nodes whole."""
+    """A job and the machines it has. `usd_per_hour` is their sum, shared nodes whole.
+
+    `label` is what squeue calls it: the number of a task that started says nothing of its array.
+    """
 
     job: int
+    label: str
     name: str
     user: str
     partition: str
@@ -84,8 +88,13 @@ def job_rows(sheet: FactSheet) -> tuple[JobRow, ...]:
     machines = _by_node(sheet.machines)
     return tuple(
         _job_row(job, [machines[name] for name in job.nodes if name in machines], sheet.at)
-        for job in sorted(sheet.jobs, key=lambda item: item.id)
+        for job in sorted(sheet.jobs, key=_place)
     )
+
+
+def _place(job: JobFact) -> tuple[int, bool, int]:
+    """By number; an array's tasks together, those that wait last."""
+    return job.array or job.id, bool(job.waiting), job.id if job.task is None else job.task
 
 
 def node_cells(rows: Iterable[NodeRow]) -> list[Sequence[object]]:
@@ -100,7 +109,7 @@ def node_cells(rows: Iterable[NodeRow]) -> list[Sequence[object]]:
 def job_cells(rows: Iterable[JobRow]) -> list[Sequence[object]]:
     """The rows as a table has them."""
     return [
-        (row.job, row.name, row.user, row.partition, row.state, row.nodes or "-",
+        (row.label, row.name, row.user, row.partition, row.state, row.nodes or "-",
          ",".join(row.types) or "-", ",".join(row.zones) or "-", row.lifecycle or "-",
          row.usd_per_hour or "-", _age(row.age_seconds), row.reason)
         for row in rows
@@ -136,6 +145,7 @@ def _job_row(job: JobFact, machines: Sequence[MachineFact], now: float) -> JobRo
     since = job.started_at if "RUNNING" in job.states else job.submitted_at
     return JobRow(
         job=job.id,
+        label=job.label,
         name=job.name,
         user=job.user,
         partition=job.partition,

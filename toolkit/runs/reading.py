@@ -15,7 +15,7 @@ from toolkit.errors import HeadCommandFailed
 from toolkit.runs.errors import FolderOfRoot, ReplayRefused, RunNotFound, RunsError, TrackingAway
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from toolkit.slurm_api import Runner
 
@@ -68,6 +68,11 @@ def find(runner: Runner, reference: str) -> Found:
 def settle(runner: Runner, *, dry_run: bool = False) -> list[dict[str, Any]]:
     """Have the head end the runs whose jobs are over (its timer does so too); what it ended."""
     return _items(_ask(runner, "settle", *(["--dry-run"] if dry_run else [])))
+
+
+def tag(runner: Runner, jobs: Mapping[str, Mapping[str, str]]) -> int:
+    """Set tags on every run of each job; on how many runs. A job without a run is passed over."""
+    return len(_items(_ask(runner, "tag", json.dumps(jobs))))
 
 
 def replay(runner: Runner, found: Found, flags: Sequence[str]) -> dict[str, Any]:

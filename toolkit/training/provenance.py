@@ -58,13 +58,13 @@ def code_of(script: Path, environment: Mapping[str, str] = os.environ) -> Code:
 
 def _checkout(script: Path, digest: str) -> Code | None:
     folder = script.parent
-    root = _git(folder, "rev-parse", "--show-toplevel")
-    commit = _git(folder, "rev-parse", "HEAD")
+    root = git(folder, "rev-parse", "--show-toplevel")
+    commit = git(folder, "rev-parse", "HEAD")
     if root is None or commit is None:
         return None
     where = root.decode(errors="replace").strip()
     # Of the whole checkout: a script imports what lies beside and above it.
-    patch = _git(Path(where), "diff", "--binary", "--no-color", "--no-ext-diff", "HEAD")
+    patch = git(Path(where), "diff", "--binary", "--no-color", "--no-ext-diff", "HEAD")
     return Code(
         script=str(script),
         script_sha256=digest,
@@ -77,11 +77,12 @@ def _checkout(script: Path, digest: str) -> Code | None:
     )
 
 
-def _git(folder: Path, *arguments: str) -> bytes | None:
+def git(folder: Path, *arguments: str, timeout: float = _TIMEOUT) -> bytes | None:
+    """What git says in a checkout that is only looked at; None where it says nothing good."""
     # Another user's checkout is only read here; git would refuse to look at it.
     argv = ["git", "-c", "safe.directory=*", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(argv, capture_output=True, timeout=_TIMEOUT, check=True)
+        done = subprocess.run(argv, capture_output=True, timeout=timeout, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout

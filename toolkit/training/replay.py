@@ -4,8 +4,9 @@
 
 The job script is the copy that was kept, with the arguments, options and environment of then; it
 gets a run folder of its own. What is missing or no longer the same is said, and then nothing is
-submitted. `--rebuild` makes the code of then (the commit and the dirty diff) in a new folder;
-`--anyway` accepts what differs.
+submitted. `--rebuild` makes the code of then (the commit, the dirty diff, and what git does not
+know where that is still the same) in a new folder; `--anyway` accepts what differs. What can't be
+known, as the values of variables that are not kept, is `unknown`, and stops nothing.
 
 Prints one JSON object; exits 0 submitted (or could be), 1 refused, 2 no run.
 """
@@ -14,13 +15,14 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from toolkit.training import lockfile, opened, provenance, submission
+from toolkit.training import lockfile, opened, provenance, submission, untracked
 from toolkit.training.datasets.catalog import Catalog
 from toolkit.training.datasets.errors import DataError, DatasetUnknown
 from toolkit.training.datasets.places import places
@@ -43,83 +45,107 @@ class Replay:
     directory: str
     missing: tuple[str, ...] = ()  # it can't be submitted
     differs: tuple[str, ...] = ()  # it can, and would be another run
+    unknown: tuple[str, ...] = ()  # it can, and whether it would is not known
     job_id: str = ""
 
 
-def prepare(run_dir: Path, recorded: Submission, environment: Mapping[str, str]) -> Replay:
-    """The call that would make the run again. `environment` is the caller's own."""
+def prepare(
+    run_dir: Path,
+    recorded: Submission,
+    environment: Mapping[str, str],
+    folder: Path | None = None,
+) -> Replay:
+    """The call that would make the run again. `environment` is the caller's own.
+
+    With `folder` the call is for the code of then, which `build` makes there.
+    """
     own = {
         name: environment[name] for name in ("PATH", "HOME", "USER", "LANG") if name in environment
     }
+    theirs = dict(submission.environment(run_dir, recorded))
+    if folder and "PYTHONPATH" in theirs:
+        places = theirs["PYTHONPATH"].split(os.pathsep)
+        theirs["PYTHONPATH"] = os.pathsep.join(_moved(recorded, place, folder) for place in places)
     key = str((read_json(run_dir / "run.json") or {}).get("key", ""))
     options = [f"--{name}={value}" for name, value in sorted(recorded.options.items())]
-    script = submission.job_script(run_dir)
     typed = submission.typed(run_dir, recorded)
-    fixed = ("--parsable", f"--chdir={recorded.directory}", *options)
+    directory = _moved(recorded, recorded.directory, folder)
+    fixed = ("--parsable", f"--chdir={directory}", *options, str(submission.job_script(run_dir)))
+    # The training script is the job script's first argument.
+    script = [_moved(recorded, word, folder) for word in recorded.arguments[:1]]
+    code = _not_rebuilt(recorded) if folder else _code_missing(recorded)
     return Replay(
-        argv=("sbatch", *(typed or ()), *fixed, str(script), *recorded.arguments),
-        environment={
-            **own,
-            **submission.environment(run_dir, recorded),
-            "TOOLKIT_REPLAY_OF": key,
-        },
-        directory=recorded.directory,
-        missing=tuple(_missing(run_dir, recorded)),
+        argv=("sbatch", *(typed or ()), *fixed, *script, *recorded.arguments[1:]),
+        environment={**own, **theirs, "TOOLKIT_REPLAY_OF": key},
+        directory=directory,
+        missing=(*code, *_script_missing(run_dir, recorded)),
         differs=(
-            *_code_differs(recorded),
+            *([] if folder else _code_differs(recorded)),
+            *_untracked_differ(recorded, folder),
             *_surroundings_differ(recorded, typed),
             *_data_differs(run_dir),
         ),
-    )
-
-
-def rebuilt(replay: Replay, run_dir: Path, recorded: Submission, folder: Path) -> Replay:
-    """The same call with the code in `folder`, where `build` makes it. ValueError: it can't be."""
-    if not recorded.git_root:
-        raise ValueError("the code was in no git checkout, so it can't be made again")
-    if recorded.git_dirty and not recorded.patch:
-        raise ValueError("the checkout was dirty, and its diff was too large to be kept")
-    root = Path(recorded.git_root)
-
-    def moved(path: str) -> str:
-        absolute = Path(recorded.directory, path)
-        inside = absolute.is_relative_to(root)
-        return str(folder / absolute.relative_to(root)) if inside else path
-
-    script = replay.argv.index(str(submission.job_script(run_dir)))
-    directory = moved(recorded.directory)
-    words = [
-        f"--chdir={directory}" if word == f"--chdir={recorded.directory}" else word
-        for word in replay.argv[: script + 1]
-    ]
-    # The training script is the job script's first argument.
-    arguments = [moved(word) for word in recorded.arguments[:1]] + [*recorded.arguments[1:]]
-    return replace(
-        replay,
-        argv=(*words, *arguments),
-        directory=directory,
-        missing=tuple(_script_missing(run_dir, recorded)),
-        differs=(
-            *_surroundings_differ(recorded, submission.typed(run_dir, recorded)),
-            *_data_differs(run_dir),
-        ),
+        unknown=tuple(_unknown(recorded)),
     )
 
 
 def build(run_dir: Path, recorded: Submission, folder: Path) -> None:
-    """Make the code of then in `folder`, as a worktree of its checkout. CalledProcessError."""
-    _git(Path(recorded.git_root), "worktree", "add", "--detach", str(folder), recorded.git_commit)
+    """Make the code of then in `folder`, as a worktree of its checkout.
+
+    What git does not know comes along where it is still what it was. CalledProcessError, OSError.
+    """
+    root = Path(recorded.git_root)
+    _git(root, "worktree", "add", "--detach", str(folder), recorded.git_commit)
     if recorded.patch:
         _git(folder, "apply", "--binary", str(run_dir / recorded.patch))
+    lost = dict(untracked.changed(root, recorded.untracked))
+    for name in recorded.untracked.keys() - lost.keys():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(root / name, folder / name)
 
 
-def _missing(run_dir: Path, recorded: Submission) -> list[str]:
-    found = _script_missing(run_dir, recorded)
+def _moved(recorded: Submission, path: str, folder: Path | None) -> str:
+    """Where in the rebuilt checkout a path of the old one is."""
+    absolute, root = Path(recorded.directory, path), recorded.git_root
+    if not folder or not root or not absolute.is_relative_to(root):
+        return path
+    return str(folder / absolute.relative_to(root))
+
+
+def _not_rebuilt(recorded: Submission) -> Iterator[str]:
+    if not recorded.git_root:
+        yield "the code was in no git checkout, so it can't be made again"
+    elif recorded.git_dirty and not recorded.patch:
+        yield "the checkout was dirty, and its diff was too large to be kept"
+
+
+def _code_missing(recorded: Submission) -> Iterator[str]:
     if not Path(recorded.directory).is_dir():
-        found.append(f"the folder it was submitted from is gone: {recorded.directory}")
+        yield f"the folder it was submitted from is gone: {recorded.directory}"
     if not Path(recorded.training_script).is_file():
-        found.append(f"the training script is gone: {recorded.training_script}")
-    return found
+        yield f"the training script is gone: {recorded.training_script}"
+
+
+def _untracked_differ(recorded: Submission, folder: Path | None) -> list[str]:
+    place = untracked.base(recorded.git_root, recorded.training_script)
+    lacks = f"{folder} would lack what it was: " if folder else ""
+    return untracked.said(
+        f"{lacks}{place / name}, which is not in git, {what}"
+        for name, what in untracked.changed(place, recorded.untracked)
+        if folder or place / name != Path(recorded.training_script)  # told of as such
+    )
+
+
+def _unknown(recorded: Submission) -> Iterator[str]:
+    """What nobody wrote down, so that no comparison can tell."""
+    if not recorded.untracked_whole:
+        modules = "the code is in no git checkout: only modules it had imported at first are known"
+        yield "not every file that git does not know was recorded" if recorded.git_root else modules
+    unread = [name for name, mark in recorded.untracked.items() if not mark.startswith("sha256:")]
+    if unread:
+        yield from untracked.said([f"the content of {name} was not recorded" for name in unread])
+    if recorded.unkept:
+        yield f"the job had variables that were not kept: {', '.join(recorded.unkept)}"
 
 
 def _script_missing(run_dir: Path, recorded: Submission) -> list[str]:
@@ -168,13 +194,13 @@ def _data_differs(run_dir: Path) -> list[str]:
     try:
         catalog = Catalog(open_store(places().store_url()))
         return [
-            said for name, versions in asked.items() for said in _moved(catalog, name, versions)
+            said for name, versions in asked.items() for said in _renamed(catalog, name, versions)
         ]
     except DataError as error:
         return [f"its datasets can't be looked up: {error.message}"]
 
 
-def _moved(catalog: Catalog, asked: str, versions: Sequence[str]) -> list[str]:
+def _renamed(catalog: Catalog, asked: str, versions: Sequence[str]) -> list[str]:
     try:
         now = catalog.resolve(asked)
         catalog.manifest(now)
@@ -229,18 +255,17 @@ def run(options: argparse.Namespace, call: Call = _call) -> tuple[int, Replay | 
         reason = "no submission.json: made before runs were kept for this, or not by a batch job"
         mine = f"{others} is not yours: only who ran a job can replay it"
         return 2, f"{run_dir}: {mine if others else reason}"
-    replay = prepare(run_dir, recorded, os.environ)
+    folder = options.rebuild.resolve() if options.rebuild else None
+    replay = prepare(run_dir, recorded, os.environ, folder)
+    if replay.missing or (replay.differs and not options.anyway):
+        return 1, replay
+    if options.dry_run:
+        return 0, replay
     try:
-        if options.rebuild:
-            replay = rebuilt(replay, run_dir, recorded, options.rebuild.resolve())
-        if replay.missing or (replay.differs and not options.anyway):
-            return 1, replay
-        if options.dry_run:
-            return 0, replay
-        if options.rebuild:
-            build(run_dir, recorded, options.rebuild.resolve())
+        if folder:
+            build(run_dir, recorded, folder)
         answer = call(replay.argv, replay.environment, replay.directory)
-    except ValueError as error:
+    except OSError as error:
         return 1, replace(replay, missing=(*replay.missing, str(error)))
     except subprocess.CalledProcessError as error:
         said = f"{error.cmd[0]}: exit code {error.returncode}: {str(error.stderr).strip()[-500:]}"

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from toolkit.training import sbatch
+from toolkit.training import sbatch, untracked
 from toolkit.training.files import fsync_directory, read_json, write_json
 from toolkit.training.provenance import Code
 
@@ -40,6 +40,17 @@ _DERIVED = {
 }
 # A URL's user and password. An image that is pinned (docker://name@sha256:…) has neither.
 _USER_INFO = re.compile(r"(?<=://)[^/\s]*@(?!sha256:)")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
+# What every shell and every job has, whatever its user set.
+_OF_ANY_SHELL = re.compile(
+    r"(_|PATH|HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|TERM|COLORTERM|LANG|LANGUAGE|SHLVL|HOST(NAME)?|MAIL"
+    r"|TMPDIR|EDITOR|VISUAL|PAGER|DISPLAY|LS_COLORS|LESS(OPEN|CLOSE)?|PS1|TZ|ENVIRONMENT|TMUX"
+    r"|HIST(SIZE|FILE|FILESIZE|CONTROL|TIMEFORMAT)|PYTHONUNBUFFERED"
+    r"|GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|ZE_AFFINITY_MASK"
+    r"|(LC|SSH|XDG|DBUS|BASH|SLURM|SLURMD|SUDO|PMI|PMIX)_.*)\Z",
+    re.ASCII,
+)
+_UNKEPT = 100
 _A_YEAR_OF_MINUTES = 366 * 24 * 60
 
 
@@ -67,6 +78,9 @@ class Submission:
     lock: str = ""  # sha256:… of the packages that `python` found
     python: str = ""
     array_task: str = ""
+    untracked: Mapping[str, str] = field(default_factory=dict)  # see toolkit.training.untracked
+    untracked_whole: bool = False
+    unkept: tuple[str, ...] = ()  # variables that were set as well: their names
     version: int = VERSION
     more: Mapping[str, Any] = field(default_factory=dict)
 
@@ -91,6 +105,7 @@ def capture(run_dir: Path, code: Code, *, lock: str, patch: str) -> Submission |
         directory = (folder / "directory").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return None
+    beside = untracked.look(code, run_dir)
     made = Submission(
         job_id=raw.get("SLURM_JOB_ID", ""),
         directory=directory,
@@ -108,6 +123,9 @@ def capture(run_dir: Path, code: Code, *, lock: str, patch: str) -> Submission |
         lock=lock,
         python=sys.executable,
         array_task=raw.get("SLURM_ARRAY_TASK_ID", ""),
+        untracked=beside.marks,
+        untracked_whole=beside.whole,
+        unkept=_unkept(folder, raw),
     )
     _write_private(run_dir / FILE, asdict(made), folder)
     return made
@@ -117,7 +135,11 @@ def read(run_dir: Path) -> Submission | None:
     """What `capture` wrote; None when there is none that this version can read."""
     found = read_json(run_dir / FILE)
     try:
-        return Submission(**{**found, "arguments": tuple(found["arguments"])}) if found else None
+        if not found:
+            return None
+        lists = {"arguments": (), "unkept": (), **found}
+        tuples = {name: tuple(lists[name]) for name in ("arguments", "unkept")}
+        return Submission(**{**found, **tuples})
     except (TypeError, KeyError):
         return None
 
@@ -161,6 +183,16 @@ def _public(raw: Mapping[str, str]) -> dict[str, str]:
         for name, value in raw.items()
         if _is_own(name) and name != "SBATCH_EXPORT"
     }
+
+
+def _unkept(folder: Path, raw: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of the variables that the job had of its user's, and that no replay will have."""
+    try:
+        names = (folder / "names").read_text(encoding="ascii", errors="replace").split()
+    except OSError:
+        return ()
+    theirs = [one for one in names if _VARIABLE.fullmatch(one) and not _OF_ANY_SHELL.match(one)]
+    return tuple(sorted({*theirs} - {*raw} - _DERIVED)[:_UNKEPT])
 
 
 def _write_private(path: Path, value: Mapping[str, Any], folder: Path) -> None:

@@ -81,11 +81,16 @@ def test_a_preview_of_a_first_deploy_leaves_nothing(config, capsys):
 
 
 def test_a_failed_image_build_ends_the_deploy_and_its_builders(config, capsys):
-    """Nothing that costs money is left, and the failed task is named."""
+    """Nothing that costs money is left, the failed task is named, and destroy takes the rest."""
     config.actor.failing_task = "Install slurmd"
     assert toolkit(config, "deploy") == 1
     assert "Install slurmd" in capsys.readouterr().err
     assert config.actor.running() == []
+
+    assert toolkit(config, "destroy", "--images") == 3, "the builds' stack is left"
+    assert toolkit(config, "destroy", "--images", "--yes") == 0, capsys.readouterr().err
+    cloudformation = config.actor.clients.client("cloudformation")
+    assert cloudformation.describe_stacks()["Stacks"] == []
 
 
 def test_without_an_endpoint_the_next_step_is_told(config, capsys):

@@ -34,6 +34,7 @@ class Case:
         git(self.code, "add", ".")
         git(self.code, "commit", "-qm", "Begin")
         (self.code / "model.py").write_text("WIDTH = 2\n")
+        (self.code / "helper.py").write_text("HELP = 1\n")  # which git does not know
         RunDir(self.run_dir).create()
         parts = self.run_dir / "submission"
         (parts / "job.sbatch").write_text("#!/bin/bash\n#SBATCH --requeue\n")
@@ -42,6 +43,7 @@ class Case:
             b"SLURM_JOB_ID=12\0SLURM_JOB_PARTITION=spot\0NCCL_DEBUG=INFO\0TOOLKIT_ENV=/nowhere\0"
             b"SBATCH_EXPORT=ALL,WIDTH=2\0"
         )
+        (parts / "names").write_text("PATH\nWIDTH\nNCCL_DEBUG\n")
         (parts / "directory").write_text(str(self.code))
         (parts / "submit-line").write_text(
             "sbatch --exclusive -C h100 job.sbatch train.py --name two words\n"
@@ -149,6 +151,14 @@ def commit(case):
     git(case.code, "commit", "-qam", "Go on")
 
 
+def change_helper(case):
+    (case.code / "helper.py").write_text("HELP = 2\n")
+
+
+def lose_helper(case):
+    (case.code / "helper.py").unlink()
+
+
 def discard(case):
     git(case.code, "checkout", "model.py")
 
@@ -159,6 +169,8 @@ def discard(case):
         (change_script, "train.py has another content"),
         (commit, "is at "),
         (discard, "what is not committed in"),
+        (change_helper, "helper.py, which is not in git, has another content"),
+        (lose_helper, "helper.py, which is not in git, is gone"),
     ],
 )
 def test_code_that_is_not_what_it_was_is_refused_unless_accepted(case, capsys, change, says):
@@ -183,7 +195,41 @@ def test_the_code_of_then_is_made_again_in_a_folder_of_its_own(case, capsys, dry
     if not dry:
         assert (there / "model.py").read_text() == "WIDTH = 2\n"
         assert (there / "train.py").read_text() == "print(1)\n"
+        assert (there / "helper.py").read_text() == "HELP = 1\n"
         assert case.submitted[0][2] == str(there)
+
+
+def test_the_code_of_then_is_imported_and_not_that_of_now(case, capsys):
+    environment = case.run_dir / "submission" / "environment"
+    environment.write_bytes(
+        environment.read_bytes() + f"PYTHONPATH=/shared/lib:{case.code}/src\0".encode()
+    )
+    for words, expected in (((), case.code), (("--rebuild", case.root / "a"), case.root / "a")):
+        assert case.replay("--dry-run", *words) == 0
+        found = answer(capsys)["environment"]["PYTHONPATH"]
+        assert found == f"/shared/lib:{expected}/src"
+
+
+@pytest.mark.parametrize("change", [change_helper, lose_helper])
+def test_what_the_folder_would_lack_of_the_code_of_then_is_said(case, capsys, change):
+    change(case)
+    there = case.root / "again"
+    assert case.replay("--rebuild", there) == 1
+    (reason,) = answer(capsys)["differs"]
+    assert reason.startswith(f"{there} would lack what it was: {case.code}/helper.py")
+    assert case.replay("--rebuild", there, "--anyway") == 0
+    assert not (there / "helper.py").exists()
+
+
+def test_what_was_not_recorded_is_said_and_stops_nothing(case, capsys):
+    assert case.replay() == 0
+    assert answer(capsys)["unknown"] == ["the job had variables that were not kept: WIDTH"]
+    path = case.run_dir / "submission.json"
+    later = {"untracked", "untracked_whole", "unkept"}
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({name: record[name] for name in record.keys() - later}))
+    assert case.replay() == 0
+    assert answer(capsys)["unknown"] == ["not every file that git does not know was recorded"]
 
 
 def test_code_whose_diff_was_not_kept_cannot_be_made_again(case, capsys):

@@ -24,6 +24,8 @@ from toolkit.output import table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from slurmplugins.job_name import JobName
+
 HERE = Path(__file__).parent / "expected"
 G = names.expand("gpu-[001-008]")
 
@@ -56,9 +58,9 @@ class Jobs:
             for number, item in self._bench.slurm.queue.items()
         )
 
-    def attempts(self, job: int) -> tuple[AttemptFact, ...]:
+    def attempts(self, name: JobName) -> tuple[AttemptFact, ...]:
         """All over the golden cases' nodes, for as long as anything happened."""
-        restarts = self._bench.slurm.queue[job].restarts
+        restarts = self._bench.slurm.queue[name.number].restarts
         now = self._bench.clock.now()
         return (AttemptFact("NODE_FAIL", "0:0", "gpu-[001-002]", now - 3600, now),) * restarts
 

@@ -1,16 +1,15 @@
 """Each job's cost goes onto its MLflow runs."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from tests.unit.accounting.samples import G5, T0, a_book, an_attempt, an_instance
-from toolkit.accounting import mlflow, mlflow_tags
+from toolkit.accounting import mlflow
 from toolkit.accounting.allocation import Window
 from toolkit.accounting.build import build
-from toolkit.accounting.errors import AccountingError
+from toolkit.runs import reading
+from toolkit.runs.errors import RunsError
 
 
 def a_report(attempts):
@@ -25,34 +24,6 @@ def a_report(attempts):
     )
 
 
-class FakeServer(mlflow_tags.Server):
-    """Two experiments, listed one a page; three runs, two of job 7."""
-
-    def __init__(self) -> None:
-        super().__init__("http://127.0.0.1:5000")
-        self.runs = {"r1": "7", "r2": "7", "r3": "8"}
-        self.tags = {}
-
-    def call(self, path, body):
-        if path == "experiments/search":
-            if body.get("page_token"):
-                return {"experiments": [{"experiment_id": "1"}]}
-            return {"experiments": [{"experiment_id": "0"}], "next_page_token": "more"}
-        if path == "runs/search":
-            assert body["experiment_ids"] == ["0", "1"]
-            job = body["filter"].split("'")[1]
-            return {"runs": [{"info": {"run_id": r}} for r, of in self.runs.items() if of == job]}
-        assert path == "runs/set-tag"
-        self.tags.setdefault(body["run_id"], {})[body["key"]] = body["value"]
-        return {}
-
-
-def test_every_run_of_a_job_is_tagged_and_no_other():
-    server = FakeServer()
-    assert mlflow_tags.tag(server, {"7": {"cost_usd": "0.5"}}) == ["r1", "r2"]
-    assert server.tags == {"r1": {"cost_usd": "0.5"}, "r2": {"cost_usd": "0.5"}}
-
-
 def test_a_job_costs_what_all_its_attempts_boots_and_idle_times_cost():
     tags = mlflow.job_tags(a_report([an_attempt(1), an_attempt(2, started=T0 + 5000)]))
     assert tags["7"]["cost_usd"] == "0.720000"
@@ -64,17 +35,17 @@ def test_only_plain_job_numbers_reach_a_query():
     assert mlflow.job_tags(a_report([an_attempt(job_id="7' OR 1=1")])) == {}
 
 
-def test_the_head_runs_the_program_with_its_own_python():
+def test_the_head_is_given_the_tags_of_each_job():
     class Head:
         def run(self, argv, *, timeout=60):
             self.argv = argv
-            return '["r1"]\n'
+            return '[{"job": 7, "run_id": "r1"}]\n'
 
     head = Head()
     assert mlflow.record(head, a_report([an_attempt()])) == 1
-    assert head.argv[:3] == ["/usr/bin/python3", "-I", "-c"]
-    assert json.loads(head.argv[5])["7"]["cost_usd"] == "0.720000"
-    compile(head.argv[3], "program", "exec")
+    program, what, tags = head.argv
+    assert (program, what) == (reading.PROGRAM, "tag")
+    assert json.loads(tags)["7"]["cost_usd"] == "0.720000"
 
 
 def test_an_answer_that_is_no_json_is_an_error():
@@ -82,15 +53,5 @@ def test_an_answer_that_is_no_json_is_an_error():
         def run(self, argv, *, timeout=60):
             return "Traceback"
 
-    with pytest.raises(AccountingError):
+    with pytest.raises(RunsError):
         mlflow.record(Head(), a_report([an_attempt()]))
-
-
-def test_the_program_needs_nothing_but_the_standard_library():
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", mlflow_tags.__file__, "ftp://x", "{}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "not an HTTP address" in done.stderr

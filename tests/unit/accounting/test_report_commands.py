@@ -88,10 +88,8 @@ class FakeHead:
         if argv[0] == "scontrol":
             node = {"name": "gpu-001", "state": ["IDLE"], "cpus": 4, "real_memory": 15000}
             return json.dumps({"nodes": [node]})
-        if argv[0].endswith("/slurm-runs"):
-            return '[{"run_id": "r2", "status": "KILLED"}]\n'
-        assert argv[0] == "/usr/bin/python3"
-        return '["r1"]\n'
+        assert argv[0].endswith("/slurm-runs")
+        return '[{"run_id": "r2", "status": "KILLED"}]\n'
 
 
 @pytest.fixture

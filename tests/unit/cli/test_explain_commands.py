@@ -80,7 +80,7 @@ def test_jobs_can_not_draw_on_the_terminal(capsys):
     assert "evil?[31m" in out
 
 
-@pytest.mark.parametrize("target", ["7", "7_3", "7.batch"])
+@pytest.mark.parametrize("target", ["7", "7.batch", "7_[0-3%2]"])
 def test_why_asks_the_head_about_the_job(asked, capsys, target):
     assert cli.run(["why", target]) == 0
     assert asked[0][-2:] == ["job", "7"]
@@ -89,14 +89,21 @@ def test_why_asks_the_head_about_the_job(asked, capsys, target):
     assert "\x1b" not in out
 
 
+def test_why_asks_the_head_about_the_task_of_an_array(asked, capsys):
+    assert cli.run(["why", "7_3"]) == 0
+    assert asked[0][-2:] == ["job", "7_3"]
+    assert "Slurm knows no job 7_3" in capsys.readouterr().out
+
+
 def test_why_of_a_node_as_json(asked, capsys):
     assert cli.run(["why", "gpu-002", "--json"]) == 0
     assert asked[0][-2:] == ["node", "gpu-002"]
     assert json.loads(capsys.readouterr().out)["verdict"] == "off: no machine, and none is needed"
 
 
-def test_why_refuses_what_is_neither_job_nor_node(asked):
-    assert cli.run(["why", "$(id)"]) == 2
+@pytest.mark.parametrize("target", ["$(id)", "7_", "7_3_4", "_3", "9" * 40, "٣", "7_$(id)"])
+def test_why_refuses_what_is_neither_job_nor_node(asked, target):
+    assert cli.run(["why", target]) == 2
     assert asked == []
 
 

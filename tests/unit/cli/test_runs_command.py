@@ -44,6 +44,7 @@ REPLAY = {
     "directory": "/shared/home/ada",
     "missing": [],
     "differs": [],
+    "unknown": ["a variable"],
     "job_id": "99",
 }
 
@@ -161,7 +162,8 @@ def test_a_comparison_counts_what_is_the_same_and_shows_only_what_is_not():
 
 
 def test_a_replay_is_made_as_the_owner_of_the_folder(head):
-    assert runs("replay", "7").stdout == "submitted: job 99\n"
+    done = runs("replay", "7")
+    assert (done.stdout, done.stderr) == ("submitted: job 99\n", "not known: a variable\n")
     assert head.calls[-1][-2:] == ["toolkit.training.replay", FOLDER["run_dir"]]
 
 

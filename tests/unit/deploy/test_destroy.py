@@ -12,13 +12,13 @@ from toolkit.errors import DestroyIncomplete
 
 
 class Cloud:
-    """Instances, one stack and a bucket; the head launches once more before it ends."""
+    """Instances, two stacks and a bucket; the head launches once more before it ends."""
 
     def __init__(self, clock) -> None:
         self.clock = clock
         self.instances = {"i-node": "compute", "i-head": "head"}
         self.status, self.done, self.late = "CREATE_COMPLETE", [], ["i-late"]
-        self.deletes = True
+        self.deletes, self.images_stack = True, ""
         self.builders, self.images = {}, {}
 
     def get_paginator(self, operation):
@@ -47,9 +47,12 @@ class Cloud:
             self.instances[self.late.pop()] = "compute"
 
     def describe_stacks(self, *, StackName):  # noqa: N803  # boto3's names
-        if not self.status:
+        images = "toolkit-images" in StackName
+        status = self.images_stack if images else self.status
+        if not status:
             raise refusal("ValidationError", f"{StackName} does not exist")
-        return {"Stacks": [{"StackStatus": self.status, "StackId": "arn:stack"}]}
+        stack_id = "arn:toolkit-images" if images else "arn:stack"
+        return {"Stacks": [{"StackStatus": status, "StackId": stack_id}]}
 
     def deregister_image(self, *, ImageId):  # noqa: N803  # boto3's names
         self.images.pop(ImageId)
@@ -70,7 +73,11 @@ class Cloud:
     def describe_stack_resources(self, **_):
         return {"StackResources": []}
 
-    def delete_stack(self, **_):
+    def delete_stack(self, *, StackName):  # noqa: N803  # boto3's names
+        if "toolkit-images" in StackName:
+            self.done.append("images stack")
+            self.images_stack = ""
+            return
         self.done.append("stack")
         self.status = "DELETE_IN_PROGRESS"
         final = "" if self.deletes else "DELETE_FAILED"
@@ -146,6 +153,19 @@ def test_destroying_with_images_ends_every_builder(world):
     world.build("toolkit-head-2", "i-work")
     world.destroyer.destroy(with_images=True)
     assert world.builders == {}
+
+
+def test_the_images_stack_goes_with_the_images_also_when_it_is_all_there_is(world):
+    """A build that failed leaves it, and so does a destroy that was cut off."""
+    world.instances, world.status, world.late = {}, "", []
+    world.images_stack = "DELETE_FAILED"
+    assert world.destroyer.inventory(with_images=False).nothing
+    found = world.destroyer.inventory(with_images=True)
+    assert found.text() == "- stack toolkit-images (DELETE_FAILED)"
+    assert not found.nothing
+    world.destroyer.destroy(with_images=True)
+    assert world.done == ["images stack"]
+    assert world.destroyer.inventory(with_images=True).nothing
 
 
 def test_images_that_stay_are_named_with_how_to_delete_them(world):

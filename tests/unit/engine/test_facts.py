@@ -39,11 +39,25 @@ SQUEUE = {
     ]
 }
 SACCT = """\
-7|NODE_FAIL|0:0|gpu-001|1794990000|1794990600
-8|FAILED|1:0|gpu-002|1794990000|1794990600
-7|PENDING|0:0|None assigned|Unknown|Unknown
+7_4|7|NODE_FAIL|0:0|gpu-001|1794990000|1794990600
+7_3|8|FAILED|1:0|gpu-002|1794990000|1794990600
+7_4|7|PENDING|0:0|None assigned|Unknown|Unknown
 """
 """Job 7 was an array's last task, so sacct tells of the array's others too."""
+
+
+def of_array(number: int, task: int | None, tasks: str = "") -> dict[str, object]:
+    """A record of array 7 as 24.11's squeue and scontrol print it."""
+    return {
+        "job_id": number,
+        "job_state": ["PENDING"],
+        "array_job_id": {"set": True, "infinite": False, "number": 7},
+        "array_task_id": {"set": task is not None, "infinite": False, "number": task or 0},
+        "array_task_string": tasks,
+    }
+
+
+ARRAY = {"jobs": [of_array(7, None, "0,5-9%2"), of_array(8, 3), of_array(9, 4)]}
 
 
 @pytest.fixture
@@ -89,6 +103,30 @@ def test_attempts_come_from_slurmdbd(bench: Bench, runner: FakeRunner):
     first, second = gathered(bench, runner, "job", "7").attempts
     assert (first.state, first.ended_at) == ("NODE_FAIL", 1_794_990_600)
     assert (second.nodes, second.started_at) == ("", None)
+
+
+def test_a_task_has_the_attempts_and_decisions_of_its_own_number(bench: Bench, runner: FakeRunner):
+    runner.answer("/usr/bin/scontrol", "show", "job", stdout=json.dumps(ARRAY))
+    bench.lines += [json.dumps({"event": "launched", "job": n, "at": n}) + "\n" for n in (7, 8, 9)]
+    sheet = gathered(bench, runner, "job", "7_3")
+    assert [run.state for run in sheet.attempts] == ["FAILED"]
+    assert [item["job"] for item in sheet.decisions] == [8]
+    assert gathered(bench, runner, "job", "7_5").decisions == (), "it waits, so it has none yet"
+    runner.answer("/usr/bin/scontrol", "show", "job", stdout='{"jobs": []}')
+    over = gathered(bench, runner, "job", "7_3")
+    assert [item["job"] for item in over.decisions] == [8], "accounting knows its number too"
+
+
+def test_jobs_are_called_what_squeue_calls_them(bench: Bench, runner: FakeRunner):
+    runner.answer("/usr/bin/squeue", stdout=json.dumps({"jobs": [*ARRAY["jobs"], *SQUEUE["jobs"]]}))
+    labels = [job.label for job in gathered(bench, runner).jobs]
+    assert labels == ["7_[0,5-9%2]", "7_3", "7_4", "7"]
+
+
+@pytest.mark.parametrize("odd", ["$(id)", "1\x1b[31m", 7, None, "1" * 300])
+def test_odd_lists_of_tasks_are_left_out(bench: Bench, runner: FakeRunner, odd: str):
+    runner.answer("/usr/bin/squeue", stdout=json.dumps({"jobs": [of_array(7, None, odd)]}))
+    assert [job.label for job in gathered(bench, runner).jobs] == ["7"]
 
 
 def test_only_decisions_about_the_subject_are_told(bench: Bench, runner: FakeRunner):
@@ -157,7 +195,17 @@ def test_a_job_that_nobody_knows_is_no_error(bench: Bench, runner: FakeRunner):
 
 
 @pytest.mark.parametrize(
-    "words", [["job"], ["job", "x"], ["job", "9" * 40], ["node", "$(id)"], ["x"], ["node"]]
+    "words",
+    [
+        ["job"],
+        ["job", "x"],
+        ["job", "9" * 40],
+        ["job", "7_"],
+        ["job", "7_x"],
+        ["node", "$(id)"],
+        ["x"],
+        ["node"],
+    ],
 )
 def test_odd_questions_are_refused(words: list[str]):
     with pytest.raises(BadName):

@@ -163,3 +163,31 @@ def test_what_the_program_prints_is_json(monkeypatch, capsys):
     monkeypatch.setattr(program, "MlflowRest", lambda: FakeMlflow.of(a_run("r1")))
     assert program.main(["list", "--limit", "5"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["run_id"] == "r1"
+
+
+def test_every_run_of_a_job_is_tagged_and_no_other(monkeypatch, capsys):
+    mlflow = FakeMlflow.of(a_run("r1"), a_run("r2"), a_run("r3", "8"))
+    monkeypatch.setattr(program, "MlflowRest", lambda: mlflow)
+    assert program.main(["tag", '{"7": {"cost_usd": "0.5"}}']) == 0
+    assert [one["run_id"] for one in json.loads(capsys.readouterr().out)] == ["r1", "r2"]
+    costs = {run.run_id: run.tags.get("cost_usd") for run in mlflow.runs.values()}
+    assert costs == {"r1": "0.5", "r2": "0.5", "r3": None}
+
+
+@pytest.mark.parametrize("odd", ["7", "[]", "{", '{"7\' OR 1=1": {}}', '{"7": 1}'])
+def test_only_tags_of_plain_job_numbers_are_taken(odd):
+    with pytest.raises(SystemExit):
+        program.main(["tag", odd])
+
+
+def test_the_experiments_are_asked_for_once_however_many_jobs_are_searched():
+    asked = []
+
+    class Counting(PagedServer):
+        def _call(self, path, body):
+            asked.append(path)
+            return super()._call(path, body)
+
+    server = Counting()
+    assert [len(list(server.search(""))) for _ in range(3)] == [2, 2, 2]
+    assert asked.count("experiments/search") == 2, "a page each"

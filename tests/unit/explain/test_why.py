@@ -130,6 +130,56 @@ def test_a_job_is_held_also_while_slurm_still_ends_its_last_try():
     assert found.next == "nothing until somebody runs: scontrol release 7"
 
 
+def task(number: int, at: int | None, state: str = "PENDING", waiting: str = "") -> JobFact:
+    return JobFact(number, "sweep", "ada", states=(state,), reason="JobHeldUser", array=7, task=at,
+                   waiting=waiting)  # fmt: skip
+
+
+def test_an_arrays_last_task_is_released_alone_although_its_number_is_the_arrays():
+    """`scontrol release 7` lets every task go."""
+    found = job.explain(sheet(task(7, 4)), 7)
+    assert found.subject == "job 7_4 (sweep, ada)"
+    assert found.next == "nothing until somebody runs: scontrol release 7_4"
+
+
+def test_a_task_is_found_by_its_arrays_notation_also_while_it_waits_with_others():
+    jobs = (task(8, 3, "RUNNING"), task(7, None, waiting="4,6-10:2%2"))
+    assert job.explain(sheet(*jobs), 7, 3).verdict.startswith("running")
+    assert job.explain(sheet(*jobs), 8).subject == "job 7_3 (sweep, ada)"
+    found = job.explain(sheet(*jobs), 7, 8)
+    assert found.next == "nothing until somebody runs: scontrol release 7_8"
+    assert job.explain(sheet(*jobs), 7, 7).verdict == "Slurm knows no job 7_7"
+
+
+def test_a_task_that_slurm_cut_off_its_list_is_found():
+    jobs = (task(7, None, waiting="1,3,5,..."),)
+    assert job.explain(sheet(*jobs), 7, 70).verdict.startswith("held")
+    assert job.explain(sheet(*jobs), 7, 4).verdict == "Slurm knows no job 7_4"
+
+
+def test_an_array_that_waits_whole_is_released_whole():
+    found = job.explain(sheet(task(7, None, waiting="0-9")), 7)
+    assert found.subject == "job 7_[0-9] (sweep, ada)"
+    assert found.next == "nothing until somebody runs: scontrol release 7"
+
+
+def test_the_number_of_an_array_tells_of_its_tasks_within_bounds():
+    running = tuple(task(number + 8, number, "RUNNING") for number in range(30))
+    found = job.explain(sheet(task(7, None, waiting="30-99"), *running), 7)
+    assert found.subject == "job array 7 (sweep, ada)"
+    assert found.verdict == "30 running, waiting: 30-99"
+    assert found.because[0] == "7_0: running"
+    assert found.because[-1] == "and 11 more: `toolkit jobs` lists them"
+    assert "release" not in found.next
+
+
+def test_an_arrays_tasks_stand_together_under_squeues_names():
+    jobs = (JobFact(9), task(8, 3, "RUNNING"), task(7, None, waiting="4-6"), task(10, 2, "RUNNING"))
+    rows = tables.job_rows(FactSheet(at=NOW, jobs=jobs))
+    assert [row.label for row in rows] == ["7_2", "7_3", "7_[4-6]", "9"]
+    assert tables.job_cells(rows)[0][0] == "7_2"
+
+
 def test_a_job_of_a_protected_pool_says_when_a_probe_is_let_through():
     refused = {**BACK, "slug": "pool-protected", "code": ""}
     shut = StandingFact("gpu", 5, NOW - 60, NOW + 540)

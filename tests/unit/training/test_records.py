@@ -3,12 +3,14 @@
 import json
 import os
 import subprocess
+import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
 
-from toolkit.training import dossier, gpus, hardware, lockfile, provenance, submission
+from toolkit.training import dossier, gpus, hardware, lockfile, provenance, submission, untracked
 from toolkit.training.files import read_json
 from toolkit.training.gpus import Reading, Sampler
 from toolkit.training.run import RunDir
@@ -171,6 +173,72 @@ def test_sbatchs_own_words_are_accountings(tmp_path, checkout, says, typed):
     code = provenance.code_of(checkout / "train.py", {})
     made = submission.capture(tmp_path / "run", code, lock="", patch="")
     assert submission.typed(tmp_path / "run", made) == typed
+
+
+def look(checkout, run_dir=Path("/runs/12")):
+    return untracked.look(provenance.code_of(checkout / "train.py", {}), run_dir)
+
+
+def test_code_and_settings_that_git_does_not_know_are_recorded_and_nothing_else(checkout):
+    (checkout / ".gitignore").write_text("ignored.py\n")
+    for name in ("ignored.py", "slurm-1.out", "helper.py", "api_token.json", "tokenizer.json"):
+        (checkout / name).write_text(name)
+    (checkout / "large.so").write_bytes(bytes(untracked.FILE_BYTES + 1))
+    (checkout / "runs" / "12").mkdir(parents=True)
+    (checkout / "runs" / "12" / "run.json").write_text("{}")
+    found = look(checkout, checkout / "runs" / "12")
+    assert found.whole
+    assert {name: mark.partition(":")[0] for name, mark in found.marks.items()} == {
+        "api_token.json": "not looked at",  # a short secret could be guessed by its hash
+        "helper.py": "sha256",
+        "large.so": "bytes",
+        "tokenizer.json": "sha256",
+    }
+
+
+def test_of_more_files_than_are_recorded_the_nearest_are(checkout, monkeypatch):
+    (checkout / "far").mkdir()
+    for name in ("far/a.py", "near.py"):
+        (checkout / name).write_text("")
+    monkeypatch.setattr(untracked, "FILES", 1)
+    found = look(checkout)
+    assert (list(found.marks), found.whole) == (["near.py"], False)
+
+
+def test_a_checkout_whose_files_can_not_be_listed_in_time_is_not_known_whole(checkout, monkeypatch):
+    monkeypatch.setattr(untracked, "_TIMEOUT", 0)
+    assert look(checkout) == untracked.Untracked()
+
+
+def test_of_a_script_that_is_in_no_checkout_the_modules_it_imported_are_recorded(
+    tmp_path, monkeypatch
+):
+    files = ("train.py", "model.py", "another.py", "venv/site-packages/torch.py", "pkg/layers.py")
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    for name in (*files[:2], *files[3:]):
+        module = types.SimpleNamespace(__file__=str(tmp_path / name))
+        monkeypatch.setitem(sys.modules, f"_of_this_test.{name}", module)
+    found = untracked.look(provenance.Code(str(tmp_path / "train.py"), ""), Path("/runs/12"))
+    assert list(found.marks) == ["model.py", "train.py", "pkg/layers.py"]
+    assert not found.whole
+
+
+def test_variables_that_are_not_kept_are_known_by_name_alone(tmp_path, checkout):
+    theirs = {
+        "WIDTH": "hidden",
+        "lower_1": "hidden",
+        "ODD-NAME": "x",
+        "A" * 65: "x",
+        "SSH_TTY": "x",
+    }
+    record(tmp_path / "run", "train.py", **theirs)
+    code = provenance.code_of(checkout / "train.py", {})
+    made = submission.capture(tmp_path / "run", code, lock="", patch="")
+    assert made.unkept == ("HF_TOKEN", "TOOLKIT_API_KEY", "WIDTH", "lower_1")
+    parts = (tmp_path / "run" / "submission").iterdir()
+    assert not any(b"hidden" in part.read_bytes() for part in parts)
 
 
 def test_a_run_without_a_batch_script_has_no_submission(tmp_path, checkout):

@@ -5,9 +5,11 @@ import sys
 
 import pytest
 
-from toolkit.training import attempt, faults, ledger, provenance, verdict
+from slurmplugins import job_name, mlflow
+from toolkit.training import attempt, faults, ledger, provenance, record as run_record, verdict
 from toolkit.training.attempt import current
 from toolkit.training.files import read_json, read_lines, write_atomic, write_first
+from toolkit.training.job_name import task_name
 from toolkit.training.stop import StopFiles
 from toolkit.training.termination import Terminated
 
@@ -200,3 +202,16 @@ def test_the_commit_comes_from_who_knows_it_best(tmp_path):
     assert (tags["mlflow.source.git.commit"], tags["toolkit.git_dirty"]) == ("abc123", "true")
     tags = provenance.code_of(script, {"TOOLKIT_GIT_SHA": "def"}).tags()
     assert (tags["mlflow.source.git.commit"], tags["toolkit.git_dirty"]) == ("def", "false")
+
+
+def test_the_head_finds_a_jobs_runs_by_the_tag_that_the_job_writes(attempt_of):
+    """A job can't import what runs on the head; so each has the word."""
+    mine = attempt_of()
+    assert run_record._facts(mine, [], 1)[mlflow.JOB_TAG] == mine.job_id
+
+
+@pytest.mark.parametrize("job", ["7", "40"])
+def test_the_head_and_the_job_name_an_arrays_task_alike(job):
+    environment = {"SLURM_JOB_ID": "40", "SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": "0"}
+    of_task = {"array_job_id": 40, "array_task_id": 0} if job == "40" else {}
+    assert str(job_name.of({"job_id": int(job), **of_task})) == task_name(job, environment)
