@@ -4,6 +4,7 @@
 # preflight SCRIPT [ARGS…] sets and exports
 #   TOOLKIT_ENV              Python environment            (default /shared/env)
 #   TOOLKIT_RUN_DIR          this run's folder, the same for every attempt
+#   TOOLKIT_RUN_OWNER        what shows that it is this attempt's now (owner.sh)
 #   TOOLKIT_SLURM_ID         which Slurm gave out the job id, where the cluster says
 #   TOOLKIT_ATTEMPT_STARTED  seconds since the epoch
 #   CONTAINER                srun's options for TOOLKIT_CONTAINER, if that is set (not exported)
@@ -13,6 +14,8 @@
 source "${BASH_SOURCE[0]%/*}/record.sh"
 # shellcheck source-path=SCRIPTDIR source=container.sh
 source "${BASH_SOURCE[0]%/*}/container.sh"
+# shellcheck source-path=SCRIPTDIR source=owner.sh
+source "${BASH_SOURCE[0]%/*}/owner.sh"
 
 # Where runs live unless TOOLKIT_RUNS says so. HOME is whatever the shell that called sbatch had (of
 # another user, after su); the account's own home is asked for.
@@ -94,6 +97,7 @@ _find_run_dir() {
   echo "$begins"
   # Where errors have a file of their own, it too has earlier attempts in it.
   [[ /dev/stdout -ef /dev/stderr ]] || echo "$begins" >&2
+  own_run_dir
 }
 
 # As far as the folder says: one without a record is taken for this job's.

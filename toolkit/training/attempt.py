@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.training.files import read_json
+from toolkit.training.owner import UNCLAIMED, Owner
 
 STOP_DIR = "/shared/.toolkit/stop"
 SITE_FILE = "/shared/.toolkit/training.json"
@@ -27,6 +28,7 @@ class Attempt:
     user: str
     account: str
     started_at: float | None  # when the batch script began, where one did
+    owner: Owner = UNCLAIMED
 
     @property
     def key(self) -> str:
@@ -60,6 +62,7 @@ def current(environment: Mapping[str, str] = os.environ) -> Attempt:
         user=environment.get("SLURM_JOB_USER") or environment.get("USER", "unknown"),
         account=environment.get("SLURM_JOB_ACCOUNT", ""),
         started_at=_seconds(environment.get("TOOLKIT_ATTEMPT_STARTED")),
+        owner=Owner(Path(place) if (place := environment.get("TOOLKIT_RUN_OWNER")) else None),
     )
 
 

@@ -63,7 +63,12 @@ class Ending:
         self._ledger = Ledger(RunDir(attempt.run_dir).attempts)
 
     def settle(self, code: int) -> Outcome:
-        """Find the cause, decide, act, and say what came of it."""
+        """Find the cause, decide, act, and say what came of it.
+
+        One whose run another attempt has taken over decides nothing: the job may be its, too.
+        """
+        if self._attempt.owner.lost():
+            return Outcome(DO_NOT_REQUEUE, ("superseded: another attempt has taken over this run",))
         self._settle_earlier()
         word = verdict.read(self._attempt.verdict_file)
         facts = self._job.facts()
