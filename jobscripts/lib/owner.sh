@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # One attempt at a time writes into a run's folder: the one that checkpoints/owner has a folder of.
 #
-# own_run_dir   takes the run over, sets and exports TOOLKIT_RUN_OWNER; or ends the job with 93
+# own_run_dir   takes the run over, sets and exports TOOLKIT_RUN_OWNER; or ends the job with 93. Where
+#               a later attempt of this very job has the run, with 85: it may be taken for that one's end
 #
 # TOOLKIT_RUN_OWNER is checkpoints/owner/JOB.RESTART.SLURM.RANDOM, and every commit of a checkpoint is
 # a rename out of it (toolkit.training.owner). Who takes the run over deletes it first: from then on
@@ -38,9 +39,9 @@ _refuse_unless_over() {
     refuse "the run folder $TOOLKIT_RUN_DIR belongs to job $job of another cluster, or of this one before it was" \
       "built anew, which can't be asked about. If that job is over: rm -r '$owner', and submit again"
   if [[ $job == "$SLURM_JOB_ID" ]]; then
-    ((restart <= ${SLURM_RESTART_COUNT:-0})) ||
-      refuse "restart $restart of this job has taken over its run folder $TOOLKIT_RUN_DIR"
-    return
+    ((restart > ${SLURM_RESTART_COUNT:-0})) || return 0
+    echo "[toolkit] cannot start: restart $restart of this job has taken over its run folder $TOOLKIT_RUN_DIR" >&2
+    exit 85
   fi
   state=$(_end_of "$job")
   [[ -z $state ]] || refuse "the run folder $TOOLKIT_RUN_DIR belongs to job $job, which is not over ($state):" \

@@ -65,10 +65,11 @@ class Ending:
     def settle(self, code: int) -> Outcome:
         """Find the cause, decide, act, and say what came of it.
 
-        One whose run another attempt has taken over decides nothing: the job may be its, too.
+        One whose run another attempt has taken over decides nothing: the job may be its, too. Where
+        slurmctld took this end for the other's, as it may on a node of the same name, 85 is mended.
         """
         if self._attempt.owner.lost():
-            return Outcome(DO_NOT_REQUEUE, ("superseded: another attempt has taken over this run",))
+            return Outcome(RESUME_ME, ("superseded: another attempt has taken over this run",))
         self._settle_earlier()
         word = verdict.read(self._attempt.verdict_file)
         facts = self._job.facts()

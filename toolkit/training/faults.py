@@ -25,7 +25,7 @@ def verdict_of(error: BaseException, saved_step: int) -> Verdict:
     if isinstance(error, Terminated):
         return verdict.resume(saved_step, "terminated", "the worker was sent SIGTERM")
     if isinstance(error, Superseded):
-        return verdict.hold(saved_step, "superseded", str(error))
+        return verdict.resume(saved_step, "superseded", str(error))
     if isinstance(error, SystemExit):
         return _exit(error, saved_step)
     if isinstance(error, RuntimeError | OSError) and _PEER_LOST.search(text):

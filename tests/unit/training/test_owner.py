@@ -177,7 +177,7 @@ def test_a_run_that_was_taken_over_ends_with_a_verdict_and_touches_no_books(
     with pytest.raises(Superseded):
         train(at, checkpoint_every=every)
     word = verdict.read(attempt_of().verdict_file)
-    assert (word.verdict, word.cause, word.exit_code) == ("hold", "superseded", 93)
+    assert (word.verdict, word.cause, word.exit_code) == ("resume", "superseded", 85)
     assert not (attempt_of().run_dir / "result.json").exists()
     line = json.loads((attempt_of().run_dir / "attempts.jsonl").read_text())
     assert line["cause"] == "running"  # for the next one to close
@@ -209,6 +209,6 @@ def test_the_end_of_an_attempt_that_was_taken_over_decides_nothing_about_the_job
     attempt = replace(attempt_of(), owner=Owner(place))
     shutil.rmtree(place)
     outcome = Ending(attempt, SlurmJob("12", never), {}).settle(1)
-    assert outcome.code == 93
+    assert outcome.code == 85
     assert outcome.said[0].startswith("superseded: ")
     assert not attempt.run_dir.exists()
