@@ -4,6 +4,8 @@
 # preflight SCRIPT [ARGS…] sets and exports
 #   TOOLKIT_ENV              Python environment            (default /shared/env)
 #   TOOLKIT_RUN_DIR          this run's folder, the same for every attempt
+#   TOOLKIT_RUN_OWNER        what shows that it is this attempt's now (owner.sh)
+#   TOOLKIT_SLURM_ID         which Slurm gave out the job id, where the cluster says
 #   TOOLKIT_ATTEMPT_STARTED  seconds since the epoch
 #   CONTAINER                srun's options for TOOLKIT_CONTAINER, if that is set (not exported)
 # or ends the job with 93, "do not requeue", saying what is wrong and what to do.
@@ -12,6 +14,8 @@
 source "${BASH_SOURCE[0]%/*}/record.sh"
 # shellcheck source-path=SCRIPTDIR source=container.sh
 source "${BASH_SOURCE[0]%/*}/container.sh"
+# shellcheck source-path=SCRIPTDIR source=owner.sh
+source "${BASH_SOURCE[0]%/*}/owner.sh"
 
 # Where runs live unless TOOLKIT_RUNS says so. HOME is whatever the shell that called sbatch had (of
 # another user, after su); the account's own home is asked for.
@@ -56,12 +60,22 @@ _set_up() {
   export TOOLKIT_ATTEMPT_STARTED TOOLKIT_ENV
   export PYTHONPATH="${TOOLKIT_LIB:-/shared/lib}${PYTHONPATH:+:$PYTHONPATH}"
   export PYTHONUNBUFFERED=1
+  _find_slurm_id
+}
+
+# The cluster's name outlives a cluster that is built anew with the homes it had; this is minted with
+# slurmctld's state, and so with the numbers of the jobs.
+_find_slurm_id() {
+  unset TOOLKIT_SLURM_ID
+  local id
+  id=$(head -c 64 "${TOOLKIT_SLURM_ID_FILE:-/shared/.toolkit/slurm-id}" 2>/dev/null)
+  [[ ! $id =~ ^[0-9a-z]+$ ]] || export TOOLKIT_SLURM_ID=$id
 }
 
 # A run's folder is named by TOOLKIT_RUN_ID, or by the job id, which a requeue keeps. Job ids begin
 # anew on a new cluster: a first start never goes on in a folder that an older job of that number left,
-# and neither does a restart (the first start may have failed before this) in another cluster's. Of
-# what Slurm knows of a job, only the cluster's name stays the same: a requeue resets the submit time.
+# and neither does a restart (the first start may have failed before this) in another cluster's. Slurm's
+# own facts don't tell them apart: a requeue resets the submit time.
 _find_run_dir() {
   local runs=${TOOLKIT_RUNS:-$(_default_runs)}
   local name=${TOOLKIT_RUN_ID:-$SLURM_JOB_ID}
@@ -83,11 +97,15 @@ _find_run_dir() {
   echo "$begins"
   # Where errors have a file of their own, it too has earlier attempts in it.
   [[ /dev/stdout -ef /dev/stderr ]] || echo "$begins" >&2
+  own_run_dir
 }
 
 # As far as the folder says: one without a record is taken for this job's.
 _is_another_clusters() {
-  local kept
-  kept=$(grep -za '^SLURM_CLUSTER_NAME=' "$1/submission/environment" 2>/dev/null | tr -d '\0')
-  [[ -n $kept && -n ${SLURM_CLUSTER_NAME:-} && $kept != "SLURM_CLUSTER_NAME=$SLURM_CLUSTER_NAME" ]]
+  local fact kept
+  for fact in SLURM_CLUSTER_NAME TOOLKIT_SLURM_ID; do
+    kept=$(grep -za "^$fact=" "$1/submission/environment" 2>/dev/null | tr -d '\0')
+    [[ -z $kept || -z ${!fact:-} || $kept == "$fact=${!fact}" ]] || return 0
+  done
+  return 1
 }

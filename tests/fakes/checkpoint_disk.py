@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def strike(number: int, fault: Callable[..., Any]) -> Iterator[list[int]]:
         def call(*args, **kwargs):
             met.append(1)
             if len(met) == number:
-                return fault(original, args)
+                return fault(partial(original, **kwargs), args)
             return original(*args, **kwargs)
 
         return call

@@ -1,6 +1,6 @@
 """Work that one rank or every rank does, and whose failure is everyone's: no rank is left waiting.
 
-Every function is collective.
+Every function is collective. Superseded goes before every other failure: the run is another's.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from toolkit.training.digests import Unreadable
+from toolkit.training.owner import Superseded
 from toolkit.training.shard import Corrupt
 from toolkit.training.world import World
 
@@ -22,12 +23,15 @@ class CheckpointUnreadable(Exception):  # noqa: N818  # as above
     """A checkpoint may be good, and can't be told to be here: no older one may take its place."""
 
 
+_GRAVEST: Sequence[type[Exception]] = (Superseded, CheckpointUnreadable, CheckpointFailed)
+
+
 @dataclass(frozen=True, slots=True)
 class _Problem:
     """Why a rank failed, as the others are told."""
 
     text: str
-    unreadable: bool
+    kind: type[Exception]
 
 
 def on_rank_0(world: World, work: Callable[[], T]) -> T:
@@ -59,13 +63,19 @@ def _attempt(work: Callable[[], T]) -> tuple[T | None, _Problem | None]:
     try:
         return work(), None
     except Exception as error:  # noqa: BLE001  # told to every rank and raised there
-        said = isinstance(error, Corrupt | Unreadable)
+        said = isinstance(error, Corrupt | Unreadable | Superseded)
         text = str(error) if said else f"{type(error).__name__}: {error}"
-        return None, _Problem(text, isinstance(error, Unreadable))
+        return None, _Problem(text, _kind(error))
+
+
+def _kind(error: Exception) -> type[Exception]:
+    if isinstance(error, Superseded):
+        return Superseded
+    return CheckpointUnreadable if isinstance(error, Unreadable) else CheckpointFailed
 
 
 def _raise_any(problems: Sequence[_Problem | None]) -> None:
     found = [problem for problem in problems if problem is not None]
     if found:
-        kind = CheckpointUnreadable if any(item.unreadable for item in found) else CheckpointFailed
+        kind = min((item.kind for item in found), key=_GRAVEST.index)
         raise kind("; ".join(sorted({item.text for item in found})))

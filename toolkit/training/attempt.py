@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from toolkit.training.files import read_json
+from toolkit.training.owner import UNCLAIMED, Owner
 
 STOP_DIR = "/shared/.toolkit/stop"
 SITE_FILE = "/shared/.toolkit/training.json"
@@ -28,6 +29,7 @@ class Attempt:
     account: str
     started_at: float | None  # when the batch script began, where one did
     judged: bool = False  # its batch script will say what its end is worth
+    owner: Owner = UNCLAIMED
 
     @property
     def key(self) -> str:
@@ -71,6 +73,7 @@ def current(environment: Mapping[str, str] = os.environ) -> Attempt:
         started_at=_seconds(environment.get("TOOLKIT_ATTEMPT_STARTED")),
         # By name: what a job submits from within inherits its environment.
         judged=environment.get("TOOLKIT_JUDGED_ATTEMPT") == f"{job_id}.{restart_count}",
+        owner=Owner(Path(place) if (place := environment.get("TOOLKIT_RUN_OWNER")) else None),
     )
 
 

@@ -21,6 +21,7 @@ from toolkit.training import manifest
 from toolkit.training.agreement import CheckpointFailed, everywhere, everywhere_own, on_rank_0
 from toolkit.training.copies import Copies
 from toolkit.training.flight import Flight, Hurry
+from toolkit.training.owner import UNCLAIMED, Owner, Superseded
 from toolkit.training.state import Codec, Parts, TorchCodec
 from toolkit.training.tiers import NAME, Tier, number
 from toolkit.training.world import World
@@ -54,7 +55,8 @@ class Saved:
 class Checkpointer:
     """Saves and loads the state of a run under `root`, keeping the newest `keep` good ones.
 
-    `root` must be one folder for all ranks. `tiers` are filled from it after the commit.
+    `root` must be one folder for all ranks. `tiers` are filled from it after the commit. Who
+    is not the `owner` of the run any more commits and deletes nothing: Superseded, on all ranks.
     """
 
     def __init__(
@@ -66,11 +68,12 @@ class Checkpointer:
         codec: Codec | None = None,
         tiers: Sequence[Tier] = (),
         background: bool = False,
+        owner: Owner = UNCLAIMED,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if keep < 2:  # noqa: PLR2004  # the one that turns out bad, and the one to fall back to
             raise ValueError(f"keep at least 2 checkpoints, not {keep}")
-        self._root, self._world, self._keep = root, world, keep
+        self._root, self._world, self._keep, self._owner = root, world, keep, owner
         self._codec = codec or TorchCodec()
         self._copies, self._clock = Copies(tiers, keep, clock), clock
         self._distrusted: set[str] = set()
@@ -141,6 +144,10 @@ class Checkpointer:
             raise CheckpointFailed("no checkpoint can be trusted: " + "; ".join(rejected))
         return None
 
+    def check_owner(self) -> None:
+        """Raise Superseded on every rank when another attempt has taken over the run."""
+        on_rank_0(self._world, self._owner.check)
+
     def committed(self) -> list[Path]:
         """The committed folders under `root`, the last one saved first."""
         return [folder for folder in self._folders() if manifest.is_committed(folder)]
@@ -168,8 +175,8 @@ class Checkpointer:
         try:
             shares = everywhere(world, lambda: self._codec.write(folder, staged, world))
             files = [entry for share in shares for entry in share]
-            on_rank_0(world, lambda: manifest.commit(folder, files, facts))
-        except CheckpointFailed:
+            on_rank_0(world, lambda: manifest.commit(folder, files, facts, put=self._owner.put))
+        except (CheckpointFailed, Superseded):
             if world.rank == 0 and not manifest.is_committed(folder):
                 shutil.rmtree(folder, ignore_errors=True)  # a full disk needs the space back
             raise
@@ -191,6 +198,7 @@ class Checkpointer:
         )
 
     def _new_folder(self, step: int, hurry: Hurry) -> str:
+        self._owner.check()
         here = (number(folder.name) for folder in self._folders())
         last = max((self._copies.last_number(hurry), *here))
         folder = self._root / f"step-{step:08d}.{last + 1:06d}"
@@ -218,6 +226,7 @@ class Checkpointer:
         One that could not be loaded does not count as kept. What can't be deleted costs space; it
         must not cost the run.
         """
+        self._owner.check()
         trusted = [folder for folder in self.committed() if folder.name not in self._distrusted]
         for folder in self._folders():
             if folder not in trusted[: self._keep]:

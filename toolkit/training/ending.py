@@ -71,7 +71,13 @@ class Ending:
         self._ledger = Ledger(RunDir(attempt.run_dir).attempts)
 
     def settle(self, code: int) -> Outcome:
-        """Find the cause, decide, act, and say what came of it."""
+        """Find the cause, decide, act, and say what came of it.
+
+        One whose run another attempt has taken over decides nothing: the job may be its, too. Where
+        slurmctld took this end for the other's, as it may on a node of the same name, 85 is mended.
+        """
+        if self._attempt.owner.lost():
+            return Outcome(RESUME_ME, ("superseded: another attempt has taken over this run",))
         earlier.tell(self._ledger, self._attempt, self._job, self._environment)
         word = verdict.read(self._attempt.verdict_file)
         facts = self._job.facts()

@@ -7,6 +7,7 @@ comes seconds before Slurm knows, and a job that then exits like a failed one is
 import re
 
 from toolkit.training import verdict
+from toolkit.training.owner import Superseded
 from toolkit.training.stop import Stopped
 from toolkit.training.termination import Terminated
 from toolkit.training.verdict import Verdict
@@ -26,6 +27,8 @@ def verdict_of(error: BaseException, saved_step: int) -> Verdict:
         return error.word
     if isinstance(error, Terminated):
         return verdict.resume(saved_step, "terminated", "the worker was sent SIGTERM")
+    if isinstance(error, Superseded):
+        return verdict.resume(saved_step, "superseded", str(error))
     if isinstance(error, SystemExit):
         return _exit(error, saved_step)
     if isinstance(error, RuntimeError | OSError) and _PEER_LOST.search(text):

@@ -16,9 +16,12 @@ def fsync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def write_atomic(path: Path, content: bytes) -> None:
-    """Replace `path` by `content`: a reader, or a crash, sees the old bytes or the new ones."""
-    temporary = _write_beside(path, content)
+def write_atomic(path: Path, content: bytes, *, by_way_of: Path | None = None) -> None:
+    """Replace `path` by `content`: a reader, or a crash, sees the old bytes or the new ones.
+
+    It is written in the folder `by_way_of` and renamed from there; by default beside `path`.
+    """
+    temporary = _write_beside(by_way_of / path.name if by_way_of else path, content)
     temporary.replace(path)
     fsync_directory(path.parent)
 

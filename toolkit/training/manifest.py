@@ -30,6 +30,7 @@ MANIFEST = "manifest.json"
 COMMITTED = "COMMITTED"
 _VERSION = 3
 _OLDER = 2  # every hash SHA-256
+Put = Callable[[Path, bytes], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,12 @@ class Manifest:
         return VerifiedReader(folder, entry, lambda number: self.good.add((name, number)))
 
 
-def commit(folder: Path, files: Sequence[FileEntry], facts: Mapping[str, Any]) -> None:
-    """Make `folder` a checkpoint. Until the last rename it is none, whatever happens on the way."""
+def commit(
+    folder: Path, files: Sequence[FileEntry], facts: Mapping[str, Any], *, put: Put = write_atomic
+) -> None:
+    """Make `folder` a checkpoint. Until the last rename, which is `put`'s, it is none, whatever
+    happens on the way.
+    """
     fsync_directory(folder)  # the names of the files, which their writers left to us
     manifest = encode(
         {
@@ -68,13 +73,13 @@ def commit(folder: Path, files: Sequence[FileEntry], facts: Mapping[str, Any]) -
     )
     write_atomic(folder / MANIFEST, manifest)
     fsync_directory(folder.parent)
-    seal(folder, manifest)
+    seal(folder, manifest, put=put)
 
 
-def seal(folder: Path, manifest: bytes) -> None:
+def seal(folder: Path, manifest: bytes, *, put: Put = write_atomic) -> None:
     """Say that all which `manifest` names is there: the one step that makes a checkpoint."""
     proof = {"manifest_sha256": hashlib.sha256(manifest).hexdigest()}
-    write_atomic(folder / COMMITTED, encode(proof))
+    put(folder / COMMITTED, encode(proof))
 
 
 def is_committed(folder: Path) -> bool:

@@ -166,9 +166,15 @@ class Books:
         artifacts: Sequence[Path] = (),
         patience: float,
     ) -> None:
-        """Close everything; the verdict, which the batch script acts on, comes last."""
+        """Close everything; the verdict, which the batch script acts on, comes last.
+
+        Once another attempt has taken over the run, the books are its own and the verdict is all.
+        """
         self._unlisten()
         self._steps.close()
+        if self._attempt.owner.lost():
+            word.write_first(self._attempt.verdict_file)
+            return
         step_end = word.step
         self.record = self.record.ended(
             at=self._clock(), cause=word.cause, step_end=step_end, detail=word.detail

@@ -56,8 +56,12 @@ class Saver:
     def save(
         self, parts: Parts, step: int, facts: Mapping[str, Any], *, last: bool, urgent: bool = False
     ) -> str:
-        """Save, in the background unless this is the `last` of the attempt; what went wrong."""
+        """Save, in the background unless this is the `last` of the attempt; what went wrong.
+
+        Raises Superseded, also when there is nothing to save: the attempt has nothing more to say.
+        """
         before = self.settle(step, urgent=urgent)
+        self._checkpoints.check_owner()
         if self.step == step:  # it is what was saved or loaded last
             return ""
         self._begun_at = self._clock()

@@ -75,6 +75,7 @@ class Run:
             codec=codec,
             tiers=tiers,
             background=background or local is not None,
+            owner=self.attempt.owner,
         )
         self._saver = Saver(
             self._checkpoints,

@@ -2,7 +2,8 @@
 
 A hard kill throws away the steps after the last checkpoint, and the next attempt does them again.
 Nothing is cut out of the file: a `resume` line says from which step on the lines above it no longer
-count. The record stays right and the lost work stays visible.
+count. The record stays right and the lost work stays visible. So does what an attempt still wrote
+after the next one had taken over the run.
 """
 
 import os
@@ -92,6 +93,8 @@ def read(path: Path) -> History:
             marks.append(entry)
             repeated += [record for record in steps if record.step >= entry.step]
             steps = [record for record in steps if record.step < entry.step]
+        elif marks and entry.attempt < marks[-1].attempt:
+            repeated.append(entry)
         else:
             steps.append(entry)
     return History(tuple(steps), tuple(repeated), tuple(marks), torn)

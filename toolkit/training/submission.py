@@ -36,6 +36,8 @@ _DERIVED = {
     "TOOLKIT_ATTEMPT_STARTED",
     "TOOLKIT_RUN_DIR",
     "TOOLKIT_RUN_ID",
+    "TOOLKIT_RUN_OWNER",
+    "TOOLKIT_SLURM_ID",
     "CUDA_VISIBLE_DEVICES",
 }
 # A URL's user and password. An image that is pinned (docker://name@sha256:…) has neither.

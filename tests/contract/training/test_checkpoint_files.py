@@ -1,6 +1,8 @@
 """A checkpoint is either wholly what was saved or not a checkpoint."""
 
 import os
+import shutil
+from contextlib import suppress
 
 import pytest
 
@@ -8,6 +10,7 @@ from tests.fakes import checkpoint_disk as disk
 from tests.fakes.checkpoint_disk import Killed
 from toolkit.training import manifest
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
+from toolkit.training.owner import UNCLAIMED, Owner, Superseded
 from toolkit.training.tiers import FolderTier
 from toolkit.training.world import Solo
 
@@ -98,13 +101,21 @@ def test_one_that_could_not_be_loaded_does_not_count_as_kept(tmp_path, json_code
 class Flow:
     """One way for a checkpoint to come about, with a save to be disturbed."""
 
-    def __init__(self, root, codec, part, *, behind, tier) -> None:
+    def __init__(self, root, codec, part, *, behind, tier, owned) -> None:
         self.root, self.codec, self.part, self.behind = root, codec, part, behind
         self.tiers = (FolderTier(root / "far"),) if tier else ()
+        self.owner = Owner(root / "near" / "owner" / "7.0.first.ab") if owned else UNCLAIMED
+        if self.owner.place:
+            self.owner.place.mkdir(parents=True)
 
     def checkpoints(self):
         return Checkpointer(
-            self.root / "near", Solo(), codec=self.codec, tiers=self.tiers, background=self.behind
+            self.root / "near",
+            Solo(),
+            codec=self.codec,
+            tiers=self.tiers,
+            background=self.behind,
+            owner=self.owner,
         )
 
     def save(self, step):
@@ -121,7 +132,7 @@ class Flow:
         return model.value["step"]
 
 
-@pytest.fixture(params=["", "behind and tier"])
+@pytest.fixture(params=["", "behind and tier", "owned"])
 def flow(request, tmp_path, json_codec, part, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)  # counted below; waiting for it proves nothing
 
@@ -132,6 +143,7 @@ def flow(request, tmp_path, json_codec, part, monkeypatch):
             part,
             behind="behind" in request.param,
             tier="tier" in request.param,
+            owned="owned" in request.param,
         )
 
     return make
@@ -146,6 +158,32 @@ def disturbed(one, disturb):
     one.save(4)  # whatever happened, the next save works
     assert one.load() == 4
     return found
+
+
+@pytest.mark.parametrize("flow", ["owned", "owned, behind and tier"], indirect=True)
+def test_a_run_taken_over_at_any_file_operation_of_a_save_gets_no_checkpoint_from_it_any_more(flow):
+    outcomes = []
+    for number in range(1, 100):
+        one = flow(number)
+        one.save(1)
+        one.save(2)
+        then = []
+
+        def take_over(call, args, one=one, then=then):
+            shutil.rmtree(one.owner.place)
+            then.append(one.load())
+            return call(*args)
+
+        with disk.strike(number, take_over), suppress(Superseded, CheckpointFailed):
+            one.save(3)
+        if not then:
+            break
+        outcomes.append(then[0])
+        assert one.load() == then[0]
+        with pytest.raises(Superseded):
+            one.save(4)
+    assert len(outcomes) > 10  # the operations were really met
+    assert set(outcomes) == {2, 3}
 
 
 def test_sigkill_at_any_file_operation_of_a_save_leaves_a_good_checkpoint(flow):

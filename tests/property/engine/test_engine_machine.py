@@ -245,12 +245,13 @@ class Trouble(RuleBasedStateMachine):
 
         There, as far as EC2 lets anybody see: a machine that just ended may be listed as live. A
         run that can't list starts nothing for its jobs, but settles what an earlier one left in
-        doubt: the machine that this finds is the next run's to have, or reconcile's to end.
+        doubt: the machine that this finds is the next run's to have, or reconcile's to end. A node
+        that another run holds now is that run's to bring, or to give back with its job.
         """
         claims = self.bench.engine.journal.claims()
         counting = self._counting()
         fresh = {item.node for item in counting if item.id not in before}
-        there = {item.node for item in counting} | self.bench.cloud.seen_live()
+        there = {item.node for item in counting} | self.bench.cloud.seen_live() | claims.busy
         for ask in asks:
             nodes = set(ask.nodes)
             if nodes & fresh and not nodes & claims.doubtful:

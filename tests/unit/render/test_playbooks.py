@@ -53,6 +53,22 @@ def test_accounting_is_configured_before_the_controller_and_both_after_the_datab
     assert [role for role in roles if role in wanted] == wanted
 
 
+def test_the_identity_of_slurms_state_is_kept_with_it_and_told_before_a_job_can_run():
+    """It must be lost when the numbers of the jobs are, and never made again while they are not."""
+    steps = loaded(ANSIBLE / "roles/slurmctld/tasks/configure.yml")
+    copies = [step.get("ansible.builtin.copy", {}) for step in steps]
+    (minted,) = (at for at, copy in enumerate(copies) if "password" in copy.get("content", ""))
+    (told,) = (at for at, copy in enumerate(copies) if copy.get("dest", "").endswith("/slurm-id"))
+    assert copies[minted]["force"] is False
+    state = re.search(
+        r'"StateSaveLocation": "(.+)"', (ROOT / "toolkit/render/settings.py").read_text()
+    )
+    assert copies[minted]["dest"] == copies[told]["src"] == f"{state[1]}/toolkit-id"
+    first_flush = next(at for at, step in enumerate(steps) if "ansible.builtin.meta" in step)
+    assert minted < told < first_flush
+    assert "/shared/.toolkit/slurm-id" in (ROOT / "jobscripts/lib/preflight.sh").read_text()
+
+
 def test_nothing_adds_the_cluster_to_the_database():
     """slurmctld registers itself; adding it beforehand is CLUSTER ID MISMATCH."""
     for path in FILES:

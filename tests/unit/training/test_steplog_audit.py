@@ -53,6 +53,25 @@ def test_an_undisturbed_run_is_clean(run):
     assert found.repeated == found.resumed_at == ()
 
 
+def test_steps_that_an_attempt_still_took_beside_its_successor_do_not_count(run):
+    first, second = StepLog(run.steps), StepLog(run.steps)
+    first.resume(Resumption(0, 0, 0.0))
+    lines = [*records(0, 0, 6)]
+    for record in lines[:3]:
+        first.step(record)
+    second.resume(Resumption(1, 2, 0.0))
+    for old, new in zip(lines[3:], records(1, 2, 5), strict=True):
+        first.step(old)
+        second.step(new)
+    for record in records(1, 5, 6):
+        second.step(record)
+    for log in (first, second):
+        log.close()
+    found = audit(run.path)
+    assert (found.ok, found.steps) == (True, 6), found.problems
+    assert sorted(found.repeated) == [2, 3, 4, 5]
+
+
 def test_a_stop_at_a_step_boundary_loses_and_repeats_nothing(run):
     write(run, (0, 4), (4, 6))
     found = audit(run.path)

@@ -1,0 +1,250 @@
+"""A run's folder is one attempt's at a time, as the batch scripts decide it; squeue is played."""
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from toolkit.training.audit import audit
+from toolkit.training.ledger import Ledger
+
+pytestmark = pytest.mark.timeout(120)
+
+REPO = Path(__file__).resolve().parents[3]
+PREFLIGHT = f"""
+source "{REPO}/jobscripts/lib/preflight.sh"
+prepare
+echo "OWNER $TOOLKIT_RUN_OWNER"
+"""
+# It answers what the file `queue` says: a line a moment, `JOB STATE,JOB STATE`; the last one stays.
+SQUEUE = """#!/bin/bash
+[[ -z $SQUEUE_PARTITION && -s {root}/queue ]] || exit 1
+head -n 1 {root}/queue | tr , '\\n'
+[[ $(wc -l <{root}/queue) == 1 ]] || sed -i 1d {root}/queue
+"""
+SRUN = """#!/bin/bash
+while [[ $1 == --* ]]; do shift; done
+SLURM_NODEID=0 exec "$@"
+"""
+TORCHRUN = f"""#!/bin/bash
+while [[ $1 != -- ]]; do shift; done
+exec {sys.executable} "${{@:2}}"
+"""
+
+
+@dataclass
+class Cluster:
+    """Its jobs share the run `shared`, unless `run=""`."""
+
+    root: Path
+
+    def __post_init__(self) -> None:
+        (self.root / "env" / "bin").mkdir(parents=True)
+        (self.root / "env" / "bin" / "python").symlink_to(sys.executable)
+        self.program("squeue", SQUEUE.format(root=self.root))
+        self.program("sleep", f"#!/bin/bash\necho >>{self.root}/slept\n")
+        self.program("srun", SRUN)
+        self.program("job.sh", PREFLIGHT)
+        self.program("env/bin/torchrun", TORCHRUN)
+        self.slurm_id("first")
+
+    def program(self, name, text):
+        path = self.root / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def slurm_id(self, text):
+        (self.root / "slurm-id").write_text(f"{text}\n")
+
+    def queue(self, *moments):
+        (self.root / "queue").write_text("".join(f"{moment}\n" for moment in moments))
+
+    def start(self, job, restart, *argv, run="shared", **more):
+        environment = {
+            "PATH": f"{self.root}:{os.environ['PATH']}:/usr/sbin",
+            "TOOLKIT_RUNS": str(self.root / "runs"),
+            "TOOLKIT_ENV": str(self.root / "env"),
+            "TOOLKIT_LIB": str(REPO),
+            "TOOLKIT_JOBSCRIPTS": str(REPO / "jobscripts"),
+            "TOOLKIT_STOP_DIR": str(self.root),
+            "TOOLKIT_SLURM_ID_FILE": str(self.root / "slurm-id"),
+            "SLURM_JOB_ID": str(job),
+            "SLURM_JOB_NUM_NODES": "1",
+            "SLURM_CLUSTER_NAME": "demo",
+            **({"TOOLKIT_RUN_ID": run} if run else {}),
+            **({"SLURM_RESTART_COUNT": str(restart)} if restart else {}),
+            **more,
+        }
+        return subprocess.Popen(
+            argv or ["bash", "job.sh"],
+            env=environment,
+            cwd=self.root,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def claim(self, job, restart=0, **more):
+        """The exit code of a job's preflight, and what it said."""
+        process = self.start(job, restart, **more)
+        return process.communicate(timeout=60)[0], process.returncode
+
+    def owners(self, run="shared"):
+        """`JOB.RESTART` of who has the run."""
+        places = (self.root / "runs" / run / "checkpoints" / "owner").iterdir()
+        return [".".join(place.name.split(".")[:2]) for place in places]
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    return Cluster(tmp_path)
+
+
+def test_a_restart_takes_over_from_the_attempt_before_it_without_a_question(cluster):
+    assert cluster.claim(7)[1] == 0
+    assert cluster.owners() == ["7.0"]
+    assert cluster.claim(7, 3)[1] == 0
+    assert cluster.owners() == ["7.3"]
+
+
+def test_an_attempt_that_starts_after_its_successor_is_refused(cluster):
+    assert cluster.claim(7, 2)[1] == 0
+    said, code = cluster.claim(7, 1)
+    assert (code, "restart 2 of this job has taken over" in said) == (85, True)
+    assert cluster.owners() == ["7.2"]
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "PENDING", "SUSPENDED", "REQUEUE_HOLD", "COMPLETING"])
+def test_a_run_of_a_job_that_is_not_over_is_refused_to_another(cluster, state):
+    cluster.claim(7)
+    cluster.queue(f"7 {state},8 RUNNING")
+    said, code = cluster.claim(8)
+    assert (code, f"belongs to job 7, which is not over ({state})" in said) == (93, True)
+    assert "set another TOOLKIT_RUN_ID" in said
+    assert cluster.owners() == ["7.0"]
+
+
+@pytest.mark.parametrize("others", ["", "7 COMPLETED,", "7 TIMEOUT,", "77 RUNNING,"])
+def test_a_chained_job_goes_on_in_the_run_of_one_that_is_over(cluster, others):
+    cluster.claim(7, 4)
+    cluster.queue(f"{others}8 RUNNING")
+    assert cluster.claim(8, SQUEUE_PARTITION="other")[1] == 0
+    assert cluster.owners() == ["8.0"]
+
+
+def test_a_job_on_its_way_out_is_waited_for(cluster):
+    cluster.claim(7)
+    cluster.queue("7 COMPLETING,8 RUNNING", "", "7 COMPLETING,8 RUNNING", "8 RUNNING")
+    assert cluster.claim(8)[1] == 0
+    assert len((cluster.root / "slept").read_text().splitlines()) == 3
+
+
+def test_where_slurm_does_not_answer_no_other_jobs_run_is_taken(cluster):
+    cluster.claim(7)
+    for moment in ("", "7 COMPLETED"):  # not a word of the job that asks: that is no answer
+        cluster.queue(moment)
+        said, code = cluster.claim(8)
+        assert (code, "not over (Slurm does not say)" in said) == (93, True)
+    assert cluster.owners() == ["7.0"]
+
+
+def test_of_jobs_that_start_at_once_exactly_one_has_the_run(cluster):
+    jobs = range(20, 28)
+    cluster.queue(",".join(f"{job} RUNNING" for job in jobs))
+    started = [cluster.start(job, 0) for job in jobs]
+    for process in started:
+        process.communicate(timeout=60)
+    assert sorted(process.returncode for process in started) == [0] + [93] * 7
+    (winner,) = (job for job, one in zip(jobs, started, strict=True) if one.returncode == 0)
+    assert cluster.owners() == [f"{winner}.0"]
+    left = cluster.root / "runs" / "shared" / "checkpoints"
+    assert [path.name for path in left.iterdir()] == ["owner"]
+
+
+def test_the_tasks_of_an_array_each_have_a_run_of_their_own(cluster):
+    for job in (31, 32, 30):
+        array = {"SLURM_ARRAY_JOB_ID": "30", "SLURM_ARRAY_TASK_ID": str(job)}
+        assert cluster.claim(job, run="", **array)[1] == 0
+    assert [cluster.owners(str(job)) for job in (30, 31, 32)] == [["30.0"], ["31.0"], ["32.0"]]
+
+
+def test_a_run_of_another_slurms_job_is_refused_until_somebody_lets_it_go(cluster):
+    """Of that job this one knows nothing: a number says another job here."""
+    cluster.claim(7, 4)
+    cluster.slurm_id("second")
+    for job in (7, 8):
+        cluster.queue(f"{job} RUNNING")
+        said, code = cluster.claim(job, 5)
+        assert (code, "belongs to job 7 of another cluster" in said) == (93, True)
+    owner = cluster.root / "runs" / "shared" / "checkpoints" / "owner"
+    assert f"rm -r '{owner}'" in said
+    subprocess.run(["rm", "-r", str(owner)], check=True)
+    assert cluster.claim(8)[1] == 0
+
+
+def folder(said):
+    return said.partition("run folder ")[2].splitlines()[0].rpartition("/")[2]
+
+
+def test_a_restart_takes_no_folder_that_a_job_of_an_earlier_slurm_of_the_same_name_left(cluster):
+    folders = []
+    for slurm, restart in (("first", 0), ("first", 1), ("second", 1), ("second", 2)):
+        cluster.slurm_id(slurm)
+        folders.append(folder(cluster.claim(7, restart, run="")[0]))
+    assert folders == ["7", "7", "7.2", "7.2"]
+
+
+def test_a_folder_from_before_slurm_had_an_id_is_still_its_jobs(cluster):
+    cluster.slurm_id("")
+    cluster.claim(7, run="")
+    cluster.slurm_id("first")
+    said, code = cluster.claim(7, 1, run="")
+    assert (code, folder(said)) == (0, "7")
+
+
+TRAINING = """
+import sys, time
+from pathlib import Path
+from tests.fakes.training import JsonCodec, MemoryTracker, Part
+from toolkit.training import Run, SampleOrder
+
+with Run(params={}, seed=0, codec=JsonCodec(), tracker=MemoryTracker(), checkpoint_every=1) as run:
+    run.resume(model=Part({"x": 1}))
+    for batch in run.batches(SampleOrder(30, 8, 1), 3):
+        run.step(batch)
+        if batch.step == 4 and len(sys.argv) > 1:
+            Path("waits").touch()
+            while not Path("go").exists():
+                time.sleep(0.01)
+"""
+
+
+def test_an_attempt_that_lives_on_beside_its_successor_commits_nothing_and_says_why(cluster):
+    """As on a machine that slurmctld has given up: both run the whole batch script."""
+    (cluster.root / "train.py").write_text(TRAINING)
+    script = str(REPO / "jobscripts" / "torchrun.sbatch")
+    old = cluster.start(7, 0, "bash", script, "train.py", "wait")
+    deadline = time.monotonic() + 60
+    while not (cluster.root / "waits").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    new = cluster.start(7, 1, "bash", script, "train.py")
+    said, _ = new.communicate(timeout=60)
+    assert new.returncode == 0, said
+    place = cluster.root / "runs" / "shared"
+    kept = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    (cluster.root / "go").touch()
+    said, _ = old.communicate(timeout=60)
+    assert old.returncode == 85, said
+    assert "Superseded: another attempt has taken over this run" in said
+    added = {path.name for path in place.rglob("*") if path.is_file()} - {p.name for p in kept}
+    assert added == {"verdict.7.0.json"}
+    found = audit(place)
+    assert (found.ok, found.steps) == (True, 12), found.problems
+    causes = [attempt.cause for attempt in Ledger(place / "attempts.jsonl").attempts()]
+    assert causes == ["lost", "finished"]
+    changed = {path.name for path, content in kept.items() if path.read_bytes() != content}
+    assert changed <= {"steps.jsonl"}

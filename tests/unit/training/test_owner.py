@@ -1,0 +1,214 @@
+"""Who is not the run's owner any more changes nothing in it and is told so."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from toolkit.training import SampleOrder, verdict
+from toolkit.training.attempt import current
+from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
+from toolkit.training.ending import Ending
+from toolkit.training.owner import UNCLAIMED, Owner, Superseded
+from toolkit.training.session import Run
+from toolkit.training.slurm_job import SlurmJob
+from toolkit.training.world import Solo
+
+ORDER = SampleOrder(size=30, global_batch=8, seed=1)  # four steps
+
+
+@pytest.fixture
+def place(tmp_path):
+    found = tmp_path / "checkpoints" / "owner" / "12.0.first.ab"
+    found.mkdir(parents=True)
+    return found
+
+
+@pytest.fixture
+def saves(place, json_codec, part):
+    """Makes checkpointers of the one whose place it is, or of the `next` attempt."""
+
+    def make(owner=None, *, world=None, codec=None, background=False):
+        root = place.parents[1]
+        checkpoints = Checkpointer(
+            root,
+            world or Solo(),
+            codec=codec or json_codec,
+            owner=owner or Owner(place),
+            background=background,
+        )
+        return checkpoints, lambda step: checkpoints.save({"model": part()}, step=step, facts={})
+
+    return make
+
+
+def names(place):
+    return sorted(path.name for path in place.parents[1].glob("step-*"))
+
+
+def test_an_owner_saves_as_ever_and_leaves_nothing_in_its_place(saves, place):
+    checkpoints, save = saves()
+    for step in (1, 2, 3):
+        save(step)
+    assert [folder.name[:13] for folder in checkpoints.committed()] == [
+        "step-00000003", "step-00000002",
+    ]  # fmt: skip
+    assert list(place.iterdir()) == []
+
+
+def test_an_attempt_whose_run_was_taken_over_saves_and_deletes_nothing(saves, place):
+    _, save = saves()
+    save(1)
+    shutil.rmtree(place)
+    _, other = saves(UNCLAIMED)
+    other(2), other(3)
+    before = names(place)
+    with pytest.raises(Superseded, match="another attempt has taken over"):
+        save(4)
+    assert names(place) == before
+
+
+def test_every_rank_is_told(saves, place, ranks):
+    shutil.rmtree(place)
+
+    def one(world):
+        checkpoints, save = saves(world=world)
+        with pytest.raises(Superseded):
+            checkpoints.check_owner()
+        save(1)
+
+    assert [type(found) for found in ranks(3, one)] == [Superseded] * 3
+
+
+class TakenOver:
+    """A codec during whose write another attempt takes over, and may delete what is written."""
+
+    def __init__(self, codec, place, *, delete) -> None:
+        self._codec, self._place, self._delete = codec, place, delete
+
+    def stage(self, parts, world, *, copy):
+        return self._codec.stage(parts, world, copy=copy)
+
+    def write(self, folder, staged, world):
+        written = self._codec.write(folder, staged, world)
+        shutil.rmtree(self._place)
+        if self._delete:
+            shutil.rmtree(folder)
+        return written
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_a_save_that_is_under_way_when_the_run_is_taken_over_is_not_committed(
+    saves, place, json_codec, delete
+):
+    _, save = saves(codec=TakenOver(json_codec, place, delete=delete))
+    # Where its folder is gone as well, that is what it sees first.
+    with pytest.raises(CheckpointFailed if delete else Superseded):
+        save(1)
+    assert names(place) == []
+
+
+def test_neither_is_one_in_the_background(saves, place, json_codec, part):
+    checkpoints, _ = saves(codec=TakenOver(json_codec, place, delete=False), background=True)
+    checkpoints.begin({"model": part()}, step=1, facts={})
+    with pytest.raises(Superseded):
+        checkpoints.settle()
+    assert names(place) == []
+
+
+def test_the_commit_itself_fails_when_the_run_was_taken_over_after_the_last_look(
+    saves, place, monkeypatch
+):
+    """A file that is written and not renamed yet, on a machine that is cut off at that moment."""
+    rename = Path.replace
+
+    def late(path, target):
+        if Path(target).name == "COMMITTED":
+            shutil.rmtree(place)
+        return rename(path, target)
+
+    _, save = saves()
+    monkeypatch.setattr(Path, "replace", late)
+    with pytest.raises(Superseded):
+        save(1)
+    assert names(place) == []
+
+
+def test_a_disk_that_is_full_is_no_taking_over(saves, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    _, save = saves()
+    monkeypatch.setattr("toolkit.training.owner.write_atomic", full)
+    with pytest.raises(CheckpointFailed, match="No space left"):
+        save(1)
+
+
+def test_the_place_is_the_one_that_the_batch_script_names(place):
+    assert current({"TOOLKIT_RUN_OWNER": str(place)}).owner == Owner(place)
+    assert current({}).owner == UNCLAIMED
+
+
+@pytest.fixture
+def train(attempt_of, place, json_codec, part, memory_tracker):
+    """Runs the loop as the owner; another attempt takes over during step `at`."""
+
+    def run(at, **options):
+        attempt = replace(attempt_of(), owner=Owner(place))
+        doubles = {"world": Solo(), "codec": json_codec, "tracker": memory_tracker}
+        with Run(params={}, seed=1, attempt=attempt, **doubles, **options) as run:
+            run.resume(model=part())
+            for batch in run.batches(ORDER, 1):
+                if batch.step == at:
+                    shutil.rmtree(place)
+                run.step(batch)
+            run.finish()
+
+    return run
+
+
+@pytest.mark.parametrize("every", [1, 100])
+@pytest.mark.parametrize("at", [1, 3])
+def test_a_run_that_was_taken_over_ends_with_a_verdict_and_touches_no_books(
+    attempt_of, train, memory_tracker, every, at
+):
+    with pytest.raises(Superseded):
+        train(at, checkpoint_every=every)
+    word = verdict.read(attempt_of().verdict_file)
+    assert (word.verdict, word.cause, word.exit_code) == ("resume", "superseded", 85)
+    assert not (attempt_of().run_dir / "result.json").exists()
+    line = json.loads((attempt_of().run_dir / "attempts.jsonl").read_text())
+    assert line["cause"] == "running"  # for the next one to close
+    assert memory_tracker.statuses == []
+
+
+def test_so_does_one_that_has_nothing_more_to_save(attempt_of, train, place, monkeypatch):
+    """Its last checkpoint was the whole run's."""
+    saved = Checkpointer.save
+
+    def then_taken_over(self, parts, *, step, **options):
+        found = saved(self, parts, step=step, **options)
+        if step == 4:
+            shutil.rmtree(place)
+        return found
+
+    monkeypatch.setattr(Checkpointer, "save", then_taken_over)
+    with pytest.raises(Superseded):
+        train(-1, checkpoint_every=4)
+    assert not (attempt_of().run_dir / "result.json").exists()
+
+
+def test_the_end_of_an_attempt_that_was_taken_over_decides_nothing_about_the_job(attempt_of, place):
+    """It may well be the next attempt's job: to hold or requeue it would end that one."""
+
+    def never(argv):
+        raise AssertionError(argv)
+
+    attempt = replace(attempt_of(), owner=Owner(place))
+    shutil.rmtree(place)
+    outcome = Ending(attempt, SlurmJob("12", never), {}).settle(1)
+    assert outcome.code == 85
+    assert outcome.said[0].startswith("superseded: ")
+    assert not attempt.run_dir.exists()

@@ -1,0 +1,58 @@
+"""Whether the run's folder is still this attempt's, and the one step that only its owner can make.
+
+The batch script (jobscripts/lib/owner.sh) gave the attempt a folder. Who takes the run over deletes
+it before anything else. So an attempt that still runs on a machine which Slurm has given up commits
+no checkpoint any more: not even in a call that a dead network held up, for the folder that the file
+would be renamed out of is gone by then.
+"""
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolkit.training.files import write_atomic
+
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+
+
+class Superseded(Exception):  # noqa: N818  # says what happened
+    """Another attempt has taken over the run: this one must leave everything as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """`place` is the attempt's folder. Without one nobody has claimed the run: all is allowed."""
+
+    place: Path | None = None
+
+    def lost(self) -> bool:
+        """Whether another attempt has taken over. OSError where that can't be found out."""
+        if self.place is None:
+            return False
+        try:
+            os.utime(self.place)  # a change: the file server is asked, not what is remembered of it
+        except OSError as error:
+            if error.errno in _GONE:
+                return True
+            raise
+        return False
+
+    def check(self) -> None:
+        """Raise Superseded when another attempt has taken over."""
+        if self.lost():
+            raise Superseded(
+                "another attempt has taken over this run: nothing more is saved here, and what was"
+                f" saved is the other's ({self.place} is gone)"
+            )
+
+    def put(self, path: Path, content: bytes) -> None:
+        """`write_atomic`, in a step that fails with Superseded for who is not the owner."""
+        try:
+            write_atomic(path, content, by_way_of=self.place)
+        except OSError:
+            self.check()
+            raise
+
+
+UNCLAIMED = Owner()
