@@ -27,12 +27,13 @@ def with_local_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
     return _filled(raw, LOCAL)
 
 
-def _filled(given: Any, defaults: Any) -> Any:
-    if not isinstance(given, dict) or not isinstance(defaults, dict):
-        return given
-    return {key: _filled(given.get(key, value), value) for key, value in defaults.items()} | {
-        key: value for key, value in given.items() if key not in defaults
-    }
+def _filled(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    filled = dict(given)
+    for key, default in defaults.items():
+        found = given.get(key, default)
+        both = isinstance(found, dict) and isinstance(default, dict)
+        filled[key] = _filled(found, default) if both else found
+    return filled
 
 
 def base_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
