@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any
 
+from toolkit.config.base_image import base_checks
 from toolkit.config.capacity import capacity_checks
 from toolkit.config.raw import items as _items, mapping as _mapping
 
@@ -45,6 +46,7 @@ LOGIN_FIELDS = ("cluster", "instance_id", "region")
 def cross_check(raw: Mapping[str, Any]) -> Iterator[Finding]:
     """Every contradiction in the file, as (where, what was expected)."""
     yield from _network(raw)
+    yield from base_checks(raw)
     yield from _settings(raw)
     yield from _pools(raw)
     yield from _partitions(raw)

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+from toolkit.config.base_image import with_local_defaults
 from toolkit.config.checks import cross_check, suggestion
 from toolkit.config.model import ClusterConfig
 from toolkit.config.types import WORDS
@@ -48,7 +49,7 @@ def load(path: Path | str) -> ClusterConfig:
 def parse(text: str, *, source: str = "cluster.yaml") -> ClusterConfig:
     """Check the text of a cluster.yaml; `source` is what problems call it."""
     tree = _read(text, source)
-    raw = _plain(tree)
+    raw = with_local_defaults(_plain(tree))
     problems = [
         Problem(_line(tree, where), _dotted(where), message) for where, message in cross_check(raw)
     ]

@@ -78,9 +78,9 @@ class Network(Section):
 
 
 class Slurm(Section):
-    """Which Slurm, and how patient it is (seconds)."""
+    """Which Slurm, and how patient it is (seconds). With `profile: local`, 24.11 by default."""
 
-    version: Literal["23.11", "24.05", "24.11", "25.05", "25.11", "26.05"] = "24.11"
+    version: Literal["23.11", "24.05", "24.11", "25.05", "25.11", "26.05"] = "23.11"
     suspend_time: Annotated[int, Field(ge=10, le=86_400)] = 300
     resume_timeout: Annotated[int, Field(ge=60, le=7_200)] = 900
     suspend_timeout: Annotated[int, Field(ge=30, le=3_600)] = 60
@@ -88,10 +88,16 @@ class Slurm(Section):
 
 
 class BaseImage(Section):
-    """The newest image of this owner whose name matches is what images are built on."""
+    """The newest image of this owner whose name matches is what images are built on.
 
-    owner: Annotated[str, Field(pattern=types.OWNER)] = "136693071363"
-    name: Annotated[str, Field(min_length=3, max_length=128)] = "debian-13-amd64-*"
+    On AWS by default Canonical's Ubuntu 24.04: there is no Lustre client for Debian, and no Slurm
+    with auth/slurm in older Ubuntus. With `profile: local` it is Debian's own Debian 13.
+    """
+
+    owner: Annotated[str, Field(pattern=types.OWNER)] = "099720109477"
+    name: Annotated[str, Field(min_length=3, max_length=128)] = (
+        "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-*"
+    )
 
 
 class Images(Section):

@@ -44,8 +44,23 @@ def image_vars(config: ClusterConfig, kind: str) -> str:
     What an image doesn't hold is left out, because images are named after all that went in: a
     change of the training environment must not rebuild the compute image.
     """
-    values = {"image_kind": kind, "toolkit_slurm_version": config.slurm.version}
+    values: dict[str, Any] = {"image_kind": kind, "toolkit_slurm_version": config.slurm.version}
+    if config.profile == "aws":
+        values |= {"toolkit_ec2": True} | (_drivers(config) if kind == "compute" else {})
     return _dump(values | (_head_only(config) if kind == "head" else {}))
+
+
+def _drivers(config: ClusterConfig) -> dict[str, Any]:
+    """What machines of these pools have that a kernel doesn't know by itself."""
+    pools = config.pools.values()
+    return {
+        name: True
+        for name, needed in (
+            ("toolkit_gpus", any(pool.shape.gpus for pool in pools)),
+            ("toolkit_efa", any(pool.efa for pool in pools)),
+        )
+        if needed
+    }
 
 
 def _head_only(config: ClusterConfig) -> dict[str, Any]:

@@ -44,3 +44,8 @@ def test_each_slurm_version_renders_as_reviewed(version):
 @pytest.mark.parametrize("kind", ["head", "compute"])
 def test_image_variables_render_as_reviewed(kind):
     compare(f"image-{kind}.json", image_vars(a_config(), kind))
+
+
+@pytest.mark.parametrize("kind", ["head", "compute"])
+def test_image_variables_on_aws_render_as_reviewed(kind):
+    compare(f"image-{kind}-aws.json", image_vars(a_config(profile="aws"), kind))

@@ -56,7 +56,7 @@ def test_defaults_make_a_whole_configuration():
     """A file that says only what it must gets sound values for the rest."""
     config = parse(GOOD)
     assert config.profile == "aws"
-    assert config.slurm.version == "24.11"
+    assert config.slurm.version == "23.11"
     assert config.aws.endpoint_url is None
     assert config.access.login[0] == "aws"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slurmplugins import users
-from tests.unit.render.render_samples import FACTS, PRICES, a_config
+from tests.unit.render.render_samples import CPU_POOL, FACTS, GPU_POOL, PRICES, a_config
 from toolkit import training
 from toolkit.render import image_vars
 from toolkit.render.playbook_vars import OF_TRAINING, site_vars
@@ -26,6 +26,33 @@ def test_clusters_with_the_same_needs_share_their_images():
     other = a_config(cluster="other", users=[], aws={"region": "us-east-1"})
     for kind in ("head", "compute"):
         assert image_vars(a_config(), kind) == image_vars(other, kind)
+
+
+def aws_vars(kind, **pool):
+    pools = {"gpu": GPU_POOL, "cpu": CPU_POOL} if not pool else {"cpu": CPU_POOL | pool}
+    parts = {"any": {"pools": list(pools)}}
+    return json.loads(image_vars(a_config(profile="aws", pools=pools, partitions=parts), kind))
+
+
+def test_only_images_of_aws_are_told_of_drivers():
+    for kind in ("head", "compute"):
+        assert not {"toolkit_ec2", "toolkit_gpus", "toolkit_efa"} & set(
+            json.loads(image_vars(a_config(), kind))
+        )
+        assert aws_vars(kind)["toolkit_ec2"] is True
+
+
+def test_the_compute_image_has_drivers_for_what_some_pool_has_and_the_head_never():
+    assert aws_vars("compute")["toolkit_gpus"] is True
+    assert "toolkit_efa" not in aws_vars("compute")
+    assert aws_vars("compute", efa=4)["toolkit_efa"] is True
+    assert "toolkit_gpus" not in aws_vars("compute", efa=4)
+    assert not {"toolkit_gpus", "toolkit_efa"} & set(aws_vars("head"))
+
+
+def test_more_of_the_same_machines_need_no_other_image():
+    assert aws_vars("compute", count=2) == aws_vars("compute", count=200)
+    assert aws_vars("compute", efa=1) == aws_vars("compute", efa=32)
 
 
 def test_every_variable_is_ours_by_its_name():

@@ -6,6 +6,8 @@ set -euo pipefail
 trap 'systemctl poweroff' EXIT
 if ! /usr/bin/python3 -I -c 'import boto3' || ! command -v ansible-playbook; then
   export DEBIAN_FRONTEND=noninteractive
+  # An AMI looks for updates at its first boot, and has apt's lock for minutes then.
+  systemctl stop apt-daily.timer apt-daily-upgrade.timer apt-daily.service apt-daily-upgrade.service || true
   apt-get -q update
   apt-get -q install -y --no-install-recommends ansible-core python3-boto3
 fi

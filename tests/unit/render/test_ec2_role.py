@@ -1,0 +1,163 @@
+"""The role ec2: which kernel an image gets, and on which machines its services run."""
+
+import importlib.util
+import io
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from jinja2.nativetypes import NativeEnvironment
+from ruamel.yaml import YAML
+
+ROLE = Path(__file__).parents[3] / "ansible/roles/ec2"
+CLIENT = "lustre-client-modules-"
+LUSTRE = ["linux-image-{kernel}", CLIENT + "{kernel}"]
+PREBUILT = [*LUSTRE, "linux-modules-nvidia-580-server-open-{kernel}"]
+COMPILED = [*LUSTRE, "linux-headers-{kernel}", "nvidia-headless-580-server-open"]
+
+
+@pytest.fixture
+def chooser():
+    spec = importlib.util.spec_from_file_location("choose_kernel", ROLE / "files/choose_kernel.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Archive:
+    """An apt that can install what is in it."""
+
+    def __init__(self, *packages) -> None:
+        self.packages = set(packages)
+
+    def can(self, packages):
+        return set(packages) <= self.packages
+
+
+def kernels_of(*releases):
+    return [name.format(kernel=release) for release in releases for name in LUSTRE]
+
+
+def test_the_kernel_that_runs_stays_where_it_has_a_client(chooser):
+    names = [CLIENT + release for release in ("6.8.0-1063-aws", "6.8.0-1057-aws")]
+    assert chooser.candidates(names, "6.8.0-1057-aws")[0] == "6.8.0-1057-aws"
+
+
+def test_else_the_newest_comes_first_by_number_not_by_letters(chooser):
+    releases = ["6.8.0-1009-aws", "6.17.0-1007-aws", "6.8.0-1063-aws", "6.8.0-999-aws"]
+    found = chooser.candidates([CLIENT + release for release in releases], "7.0.0-1018-aws")
+    assert found == ["6.17.0-1007-aws", "6.8.0-1063-aws", "6.8.0-1009-aws", "6.8.0-999-aws"]
+
+
+def test_packages_that_are_for_no_kernel_of_aws_are_no_candidates(chooser):
+    names = [CLIENT + "aws", CLIENT + "6.8.0-31-generic", CLIENT + "6.8.0-1063-aws-64k", "lustre"]
+    assert chooser.candidates(names, "6.8.0-31-generic") == []
+
+
+def test_a_kernel_whose_image_ubuntu_no_longer_has_is_passed_over(chooser):
+    archive = Archive(*kernels_of("6.8.0-1057-aws"), CLIENT + "6.8.0-1060-aws")
+    chosen = chooser.choose([LUSTRE], ["6.8.0-1060-aws", "6.8.0-1057-aws"], archive.can)
+    assert chosen == ("6.8.0-1057-aws", kernels_of("6.8.0-1057-aws"))
+
+
+def test_an_older_kernel_with_prebuilt_modules_is_better_than_compiling(chooser):
+    both = ["6.8.0-1063-aws", "6.8.0-1057-aws"]
+    prebuilt = "linux-modules-nvidia-580-server-open-6.8.0-1057-aws"
+    headers = [f"linux-headers-{kernel}" for kernel in both]
+    archive = Archive(*kernels_of(*both), *headers, "nvidia-headless-580-server-open", prebuilt)
+    assert chooser.choose([PREBUILT, COMPILED], both, archive.can)[0] == "6.8.0-1057-aws"
+    archive.packages.discard(prebuilt)
+    kernel, packages = chooser.choose([PREBUILT, COMPILED], both, archive.can)
+    assert kernel == "6.8.0-1063-aws"
+    assert "linux-headers-6.8.0-1063-aws" in packages
+
+
+@pytest.mark.parametrize(
+    ("clients", "says"),
+    [
+        ("", "no Lustre client"),
+        (CLIENT + "6.8.0-1057-aws", "an older image under images.base"),
+    ],
+)
+def test_where_there_is_no_kernel_the_build_ends_and_says_what_to_do(
+    chooser, monkeypatch, capsys, clients, says
+):
+    def apt(*arguments):
+        code = 0 if arguments[0] == "apt-cache" else 100
+        return subprocess.CompletedProcess(arguments, code, clients, "E: Unable to locate package")
+
+    monkeypatch.setattr(chooser, "_apt", apt)
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps([LUSTRE])))
+    assert chooser.main(["--running", "7.0.0-1018-aws"]) == 1
+    told = capsys.readouterr()
+    assert says in told.err
+    assert not told.out
+
+
+def defaults(**given):
+    """The role's defaults, as Ansible reads them."""
+    values = YAML(typ="safe").load((ROLE / "defaults/main.yml").read_text(encoding="utf-8"))
+    environment = NativeEnvironment()
+
+    def read(value):
+        if isinstance(value, list):
+            return [read(item) for item in value]
+        if not isinstance(value, str) or "{{" not in value:
+            return value
+        names = re.findall(r"\bec2_\w+", value)
+        return environment.from_string(value).render(
+            given | {name: read(values[name]) for name in names}
+        )
+
+    return read(values["ec2_driver_choices"])
+
+
+def test_images_without_gpus_need_a_lustre_client_alone():
+    (packages,) = defaults()
+    assert [name for name in packages if "{kernel}" not in name] == []
+    assert any(name.startswith(CLIENT) for name in packages)
+
+
+def test_one_branch_number_names_every_package_of_the_nvidia_driver():
+    """Modules, libraries and fabric manager of different versions don't work together."""
+    for packages in defaults(toolkit_gpus=True):
+        branches = {
+            match
+            for name in packages
+            if "nvidia" in name
+            for match in re.findall(r"-(\d{3})\b", name)
+        }
+        assert len(branches) == 1
+        assert any(name.startswith("nvidia-fabricmanager-") for name in packages)
+        assert any(name.startswith("nvidia-utils-") for name in packages)
+        assert any(name.startswith(CLIENT) for name in packages)
+
+
+A10G = "pci:v000010DEd00002237sv000010DEsd0000152Fbc03sc02i00"
+NVSWITCH = "pci:v000010DEd000022A3sv000010DEsd00001796bc06sc80i00"
+BRIDGE = "pci:v00008086d00001237sv00000000sd00000000bc06sc00i00"
+
+
+def runs(service, tmp_path, *devices):
+    """Whether a unit's condition holds on a machine with these PCI devices."""
+    for index, modalias in enumerate((BRIDGE, *devices)):
+        device = tmp_path / f"pci0000:00/0000:00:{index:02}.0"
+        device.mkdir(parents=True)
+        (device / "modalias").write_text(modalias + "\n")
+    text = (ROLE / f"files/{service}.conf").read_text(encoding="utf-8")
+    (condition,) = re.findall(r"^ExecCondition=(.*)$", text, re.MULTILINE)
+    command = [str(tmp_path) if word == "/sys/devices" else word for word in condition.split()]
+    return subprocess.run(command, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("devices", "gpus", "fabric"),
+    [((), False, False), ((A10G,), True, False), ((A10G, NVSWITCH), True, True)],
+    ids=["cpu", "g5", "p5"],
+)
+def test_services_of_gpus_run_on_machines_that_have_them(tmp_path, devices, gpus, fabric):
+    """Pools share one image: elsewhere they would fail at every boot."""
+    assert runs("nvidia-persistenced", tmp_path / "a", *devices) is gpus
+    assert runs("nvidia-fabricmanager", tmp_path / "b", *devices) is fabric

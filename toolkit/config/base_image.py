@@ -1,0 +1,55 @@
+"""What machines are made of, by profile: the system, and the Slurm that comes with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from toolkit.config.model import BaseImage, Slurm
+from toolkit.config.raw import mapping
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from toolkit.config.raw import Finding
+
+DEBIAN = "136693071363"
+# The model's own defaults are for AWS.
+LOCAL = {
+    "slurm": {"version": "24.11"},
+    "images": {"base": {"owner": DEBIAN, "name": "debian-13-amd64-*"}},
+}
+
+
+def with_local_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The file as it is or, with `profile: local`, with the local cloud's own system in it."""
+    if raw.get("profile") != "local":
+        return dict(raw)
+    return _filled(raw, LOCAL)
+
+
+def _filled(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    filled = dict(given)
+    for key, default in defaults.items():
+        found = given.get(key, default)
+        both = isinstance(found, dict) and isinstance(default, dict)
+        filled[key] = _filled(found, default) if both else found
+    return filled
+
+
+def base_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
+    """A base that can't become a node of AWS, and a Slurm that the base doesn't have."""
+    ubuntu = BaseImage()
+    base = mapping(mapping(raw, "images"), "base")
+    owner, name = base.get("owner", ubuntu.owner), base.get("name", ubuntu.name)
+    if raw.get("profile", "aws") == "aws" and owner == DEBIAN:
+        default = f'{{owner: "{ubuntu.owner}", name: "{ubuntu.name}"}}'
+        yield (
+            ("images", "base"),
+            f"expected a system that AWS has a Lustre client for, not Debian; by default {default}",
+        )
+    version = mapping(raw, "slurm").get("version", Slurm().version)
+    if (owner, name) == (ubuntu.owner, ubuntu.name) and version != Slurm().version:
+        yield (
+            ("slurm", "version"),
+            f'expected "{Slurm().version}", which the base image\'s Ubuntu has, found {version!r}',
+        )
