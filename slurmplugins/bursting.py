@@ -120,12 +120,14 @@ def _settle_doubts(engine: Engine, run: str, asks: Sequence[JobAsk]) -> None:
 
 
 def _screened(engine: Engine, plan: ResumePlan) -> ResumePlan:
-    """The plan less the launches in pools whose machines do not come up."""
+    """The plan less the launches in pools whose machines do not come up: of such a job, nothing."""
     from slurmplugins import protection
 
     patience = engine.config.resume_timeout
     found = protection.gate(engine.state, plan.launches, engine.clock.now(), patience)
-    return replace(plan, launches=found.let, failures=(*plan.failures, *found.refused))
+    stopped = [machine for job in plan.launches if job not in found.let for machine in job.adopted]
+    failures = (*plan.failures, *found.refused)
+    return replace(plan, launches=found.let, failures=failures).without(stopped)
 
 
 def _listed(engine: Engine) -> tuple[tuple[Instance, ...], float]:
@@ -177,6 +179,7 @@ def _carry_out(engine: Engine, run: str, plan: ResumePlan, decided: set[NodeName
         executor.give_back(results.failures)
         decided.update(node for failure in results.failures for node in failure.nodes)
 
+    launcher.end(plan.surplus, run)
     decided.update(item.node for item in plan.adopt)
     _assign(engine, plan.adopt)
     launcher.launch(plan.launches, run, settled)

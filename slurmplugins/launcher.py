@@ -84,15 +84,7 @@ class Launcher:
         `settled` hears of every job exactly once, of many at a time, never from two threads at
         once. Nothing that was started for a job that fails is kept.
         """
-        calls = Calls(
-            run=run,
-            cloud=self._cloud,
-            journal=self._journal,
-            clock=self._clock,
-            log=self._log,
-            jitter=self._jitter,
-            deadline=self._deadline,
-        )
+        calls = self._calls(run)
         board = _Board(jobs, calls, settled)
         grouped: dict[tuple[str, tuple[Rung, ...]], tuple[Pool, list[Want]]] = {}
         for turn, job in enumerate(jobs):
@@ -115,6 +107,21 @@ class Launcher:
             for (_, ladder), (pool, wants) in grouped.items()
         ]
         self._crew.map(Lane.work, lanes)
+
+    def end(self, ids: Sequence[str], run: str) -> None:
+        """End machines that no job has; what still lives afterwards is reconcile's."""
+        self._calls(run).end(ids)
+
+    def _calls(self, run: str) -> Calls:
+        return Calls(
+            run=run,
+            cloud=self._cloud,
+            journal=self._journal,
+            clock=self._clock,
+            log=self._log,
+            jitter=self._jitter,
+            deadline=self._deadline,
+        )
 
 
 class _Board:

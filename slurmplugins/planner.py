@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins import policy, spend, tags
@@ -11,7 +11,7 @@ from slurmplugins.actions import Terminate
 from slurmplugins.model import Assignment, Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from slurmplugins.claims import Claims
     from slurmplugins.config import BurstConfig
@@ -49,7 +49,8 @@ class JobLaunch:
 @dataclass(frozen=True, slots=True)
 class ResumePlan:
     """`adopt`: machines there already. `replace`: machines too old, or of another pool, to be what
-    Slurm waits for; they are ended first. `busy`: nodes left to the run that is at them.
+    Slurm waits for; they are ended first. `busy`: nodes left to the run that is at them. `surplus`:
+    machines, by id, that are there for jobs which get no others; they end too.
     """
 
     adopt: tuple[Assignment, ...] = ()
@@ -57,6 +58,7 @@ class ResumePlan:
     replace: tuple[Instance, ...] = ()
     failures: tuple[Failure, ...] = ()
     busy: tuple[NodeName, ...] = ()
+    surplus: tuple[str, ...] = ()
 
     @property
     def claimed(self) -> tuple[NodeName, ...]:
@@ -64,6 +66,11 @@ class ResumePlan:
         return tuple(
             node for launch in self.launches for ask in launch.asks for node in ask.nodes
         ) + tuple(item.node for item in self.adopt)
+
+    def without(self, ids: Collection[str]) -> ResumePlan:
+        """The same plan, with these adopted machines as surplus."""
+        left = tuple(item for item in self.adopt if item.instance_id not in ids)
+        return replace(self, adopt=left, surplus=(*self.surplus, *ids))
 
 
 def resume(
@@ -89,7 +96,7 @@ def resume(
         replace=tuple(draft.replace),
         failures=tuple(draft.failures),
         busy=tuple(draft.busy),
-    )
+    ).without(draft.surplus)
 
 
 def suspend(
@@ -146,6 +153,7 @@ class _Draft:
         self.replace: list[Instance] = []
         self.failures: list[Failure] = []
         self.busy: list[NodeName] = []
+        self.surplus: list[str] = []
 
     def add(self, ask: JobAsk) -> None:
         problem = _problem(ask, self._machines, self._claims, self._config, self._now)
@@ -156,13 +164,14 @@ class _Draft:
         missing = [node for node in ask.nodes if not self._has_machine(node)]
         if not missing:
             return
+        adopted = tuple(item.instance_id for item in self.adopt[known:])
         asks = tuple(self._ask(ask, pool, mine) for pool, mine in self._by_pool(missing))
         empty = next((item.pool.name for item in asks if not item.ladder), None)
         if empty is not None:
             text = f"the policy leaves no offering of pool {empty} to this job now"
             self.failures.append(Failure(ask.job, ask.nodes, NO_OFFERING, message=text))
+            self.surplus += adopted
             return
-        adopted = tuple(item.instance_id for item in self.adopt[known:])
         self.launches.append(JobLaunch(ask.job, asks, ask.nodes, adopted))
 
     def _ask(self, ask: JobAsk, pool: Pool, nodes: tuple[NodeName, ...]) -> PoolAsk:

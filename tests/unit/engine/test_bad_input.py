@@ -229,10 +229,22 @@ def test_without_an_engine_the_nodes_are_given_back_with_the_reason(bench: Bench
     assert "slurm.conf of other" in bench.slurm.queue[7].comment
 
 
-def test_a_policy_that_leaves_nothing_gives_the_nodes_back(bench: Bench):
+def leave_no_offering(bench: Bench) -> None:
     pool = replace(bench.config.pools["gpu"], offerings=bench.config.pools["gpu"].offerings[2:])
     policies = config.parse(burst(partitions={"spot": {"policy": "spot-only"}})).policies
     settings = replace(bench.config, pools={"gpu": pool}, policies=policies)
     bench.engine = replace(bench.engine, config=settings)
+
+
+def test_a_policy_that_leaves_nothing_gives_the_nodes_back(bench: Bench):
+    leave_no_offering(bench)
     bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert reasons(bench) == {"toolkit: no-offering"}
+
+
+def test_a_machine_that_is_there_for_a_job_without_any_offering_ends(bench: Bench):
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:1])])
+    leave_no_offering(bench)
+    bursting.resume(bench.engine, [JobAsk(8, G[:2])])
+    assert bench.cloud.live() == []
     assert reasons(bench) == {"toolkit: no-offering"}

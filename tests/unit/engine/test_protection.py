@@ -8,7 +8,7 @@ import pytest
 
 from slurmplugins import bursting, consoles, names, protection, reconcile
 from slurmplugins.boots import BootFailure, Boots
-from slurmplugins.model import EndCause
+from slurmplugins.model import EndCause, JobAsk
 from slurmplugins.planner import JobLaunch, PoolAsk
 from slurmplugins.protection import Record
 from tests.fakes.engine import Bench
@@ -154,6 +154,14 @@ def test_a_pool_whose_machines_never_come_up_costs_no_more_until_a_probe_succeed
     reconcile.run(bench.engine)
     assert len(bench.events("pool opened")) == 1
     assert protection.load(bench.engine.state).pools == {}
+
+
+def test_a_machine_that_is_there_for_a_job_in_a_protected_pool_ends(bench: Bench):
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:1])])
+    protection.update(bench.engine.state, failed(5), bench.clock.now())
+    bursting.resume(bench.engine, [JobAsk(8, G[:2])])
+    assert bench.cloud.live() == []
+    assert bench.slurm.state[G[0]].reason == "toolkit: pool-protected"
 
 
 def test_a_node_that_is_up_all_the_while_does_not_keep_a_broken_pool_open(bench: Bench):
