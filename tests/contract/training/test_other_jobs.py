@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.timeout(120)
+JOB = "312"  # its port is not that of a job in another file, which may run at the same time
 REPO = Path(__file__).resolve().parents[3]
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do shift; done
@@ -51,7 +52,7 @@ def start(node, script, *arguments, **more):
         "TOOLKIT_LIB": str(REPO),
         "TOOLKIT_JOBSCRIPTS": str(REPO / "jobscripts"),
         "TOOLKIT_STOP_DIR": str(node / "stop"),
-        "SLURM_JOB_ID": "12",
+        "SLURM_JOB_ID": JOB,
         "SLURM_JOB_NUM_NODES": "1",
         "SLURMD_NODENAME": "gpu-001",
         "USER": "ada",
@@ -93,7 +94,7 @@ def status(node, token):
 
 def answering(node, process):
     """Wait for the notebook; its token."""
-    token, deadline = node / "runs" / "12" / "token", time.monotonic() + 30
+    token, deadline = node / "runs" / JOB / "token", time.monotonic() + 30
     while time.monotonic() < deadline and process.poll() is None:
         if token.exists() and status(node, token.read_text()) == 200:
             return token.read_text()
@@ -112,7 +113,7 @@ def test_an_idle_notebook_ends_itself_and_its_job(notebook):
     process = start(notebook, "interactive.sbatch", TOOLKIT_IDLE_MINUTES="1")
     token = answering(notebook, process)
     assert status(notebook, "another") == 403
-    assert (notebook / "runs" / "12" / "token").stat().st_mode & 0o077 == 0
+    assert (notebook / "runs" / JOB / "token").stat().st_mode & 0o077 == 0
     said = ended(notebook, process, 0)
     assert "No kernels for 60 seconds; shutting down" in said
     assert token not in said
@@ -121,7 +122,7 @@ def test_an_idle_notebook_ends_itself_and_its_job(notebook):
 def test_a_notebook_whose_machine_is_taken_comes_back(notebook):
     process = start(notebook, "interactive.sbatch")
     token = answering(notebook, process)
-    (notebook / "stop" / "12.0.json").write_text('{"cause": "spot-interruption"}')
+    (notebook / "stop" / f"{JOB}.0.json").write_text('{"cause": "spot-interruption"}')
     said = ended(notebook, process, 85)
     assert "received signal 15, stopping" in said
     assert "comes back on another" in said
@@ -171,7 +172,7 @@ def test_a_signal_that_comes_during_the_preparations_is_passed_on_after_them(nod
     process.send_signal(signal.SIGUSR1)
     (node / "go").touch()
     assert "time-limit: asked the workers to save and stop" in ended(node, process, 85)
-    assert (node / "runs" / "12" / "stop.12.0.json").exists()
+    assert (node / "runs" / JOB / f"stop.{JOB}.0.json").exists()
 
 
 def test_a_warm_up_of_nothing_is_refused(node):
