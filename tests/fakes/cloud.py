@@ -196,11 +196,11 @@ class FakeCloud:
         self._settle()
         return [item for item in map(self._described, self.machines.values()) if item.state.live]
 
-    def seen_live(self) -> set[str | None]:
-        """The nodes of the machines that a list shows as live now, or can't show at all yet."""
+    def seen_live(self) -> dict[str, str | None]:
+        """The machines that a list shows as live now, or can't show at all yet, and their nodes."""
         now = self.clock.monotonic()
         return {
-            item.instance.node
+            item.instance.id: item.instance.node
             for item in self.machines.values()
             if item.visible_at > now or self._described(item, stale=self.stale).state.live
         }

@@ -27,7 +27,7 @@ from tests.fakes.boundaries import Fuse, Killed, watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from slurmplugins.names import NodeName
 
@@ -234,24 +234,29 @@ class Trouble(RuleBasedStateMachine):
     def _resume(self, wanted: Sequence[JobAsk], fuse: int | None) -> None:
         asks = told(wanted)
         self.called.append((self.bench.clock.monotonic(), sum(len(ask.nodes) for ask in asks)))
-        before = set(self.bench.cloud.machines)
+        before, seen = set(self.bench.cloud.machines), self.bench.cloud.seen_live()
         with self._engine(fuse) as engine:
             bursting.resume(engine, asks)
         if fuse is None and not self.bench.cloud.unreadable:
-            self._no_job_is_half_launched(asks, before)
+            self._no_job_is_half_launched(asks, before, seen)
 
-    def _no_job_is_half_launched(self, asks: Sequence[JobAsk], before: set[str]) -> None:
+    def _no_job_is_half_launched(
+        self, asks: Sequence[JobAsk], before: set[str], seen: Mapping[str, str | None]
+    ) -> None:
         """What a finished run started for a job is all there, or none of it is kept.
 
-        There, as far as EC2 lets anybody see: a machine that just ended may be listed as live. A
-        run that can't list starts nothing for its jobs, but settles what an earlier one left in
-        doubt: the machine that this finds is the next run's to have, or reconcile's to end. A node
-        that another run holds now is that run's to bring, or to give back with its job.
+        There, as far as EC2 let the run see: a machine that just ended may be listed as live, or
+        not yet be listed at all; but none that we ended ourselves. A run that can't list starts
+        nothing for its jobs, but settles what an earlier one left in doubt: the machine that this
+        finds is the next run's to have, or reconcile's to end. A node that another run holds now is
+        that run's to bring, or to give back with its job.
         """
         claims = self.bench.engine.journal.claims()
         counting = self._counting()
         fresh = {item.node for item in counting if item.id not in before}
-        there = {item.node for item in counting} | self.bench.cloud.seen_live() | claims.busy
+        could_see = {seen[machine] for machine in seen.keys() - claims.ended.keys()}
+        could_see.update(self.bench.cloud.seen_live().values())
+        there = {item.node for item in counting} | could_see | claims.busy
         for ask in asks:
             nodes = set(ask.nodes)
             if nodes & fresh and not nodes & claims.doubtful:
