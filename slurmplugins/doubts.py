@@ -30,7 +30,8 @@ MISMATCH: Final = "IdempotentParameterMismatch"
 def settle(cloud: Cloud, journal: Journal, run: str, wanted: frozenset[NodeName], log: Log) -> None:
     """Ask again about each launch in doubt that has a wanted node, and write down what it was.
 
-    What stays in doubt stays so; nothing is launched for its nodes until it is too old to matter.
+    What stays in doubt stays so; nothing is launched for its nodes until the last time that it was
+    asked about is too long ago to matter.
     StateError when the journal can't be used.
     """
     mine: list[LaunchRequest] = []
@@ -45,6 +46,7 @@ def settle(cloud: Cloud, journal: Journal, run: str, wanted: frozenset[NodeName]
 
     journal.claim(run, choose)
     for request in mine:
+        journal.intend(request, run, ())  # a machine may come of this call, too, however late it is
         try:
             launched = cloud.launch(request)
         except CloudError as error:

@@ -68,6 +68,18 @@ def test_what_even_that_does_not_settle_stays_in_doubt(bench: Bench, code: str):
     assert bench.slurm.state[G[0]].reason == "toolkit: launch-in-doubt"
 
 
+def test_a_question_without_an_answer_is_a_doubt_of_its_own_age(bench: Bench):
+    """It may start what the first call did not, long after that one is out of doubt."""
+    ask = unanswered(bench, happened=False)
+    bench.clock.advance(100)
+    bench.cloud.next_errors = [codes.error("Unreachable", "no answer")]
+    bursting.resume(bench.engine, [ask])
+    bench.clock.advance(60)
+    assert bench.engine.journal.claims().doubtful == set(G[:2])
+    bench.clock.advance(61)
+    assert bench.engine.journal.claims().doubtful == set()
+
+
 def test_doubts_about_nodes_that_nobody_wants_are_left_alone(bench: Bench):
     unanswered(bench, happened=True)
     before = bench.cloud.calls.count("launch")
