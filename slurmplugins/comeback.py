@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from slurmplugins import names
 from slurmplugins.errors import BadName
 from slurmplugins.model import REASON_PREFIX
+from slurmplugins.slurm_json import number
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -156,15 +157,9 @@ def parse(item: Mapping[str, Any]) -> EndedJob | None:
         id=int(item.get("job_id") or 0),
         flags=frozenset(states if isinstance(states, list) else str(states).split(",")),
         nodes=str(item.get("nodes") or ""),
-        ended_at=_number(item.get("end_time")),
-        code=int(_number(code.get("return_code"))) if exited else None,
+        ended_at=number(item.get("end_time")) or 0.0,
+        code=int(number(code.get("return_code")) or 0) if exited else None,
         requeue=bool(item.get("requeue")),
         admin_comment=str(item.get("admin_comment") or ""),
-        started_at=_number(item.get("start_time")),
+        started_at=number(item.get("start_time")) or 0.0,
     )
-
-
-def _number(value: object) -> float:
-    if isinstance(value, dict):
-        value = value.get("number")
-    return float(value) if isinstance(value, int | float) else 0.0

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from slurmplugins.job_name import JobName
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -70,7 +72,7 @@ class JobFact:
     def label(self) -> str:
         """As squeue has it: a task is ARRAY_TASK, the tasks that wait together ARRAY_[TASKS]."""
         if self.task is not None:
-            return f"{self.array}_{self.task}"
+            return str(JobName(self.array, self.task))
         return f"{self.array}_[{self.waiting}]" if self.waiting else str(self.id)
 
 

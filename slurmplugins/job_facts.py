@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from slurmplugins import job_name, names
 from slurmplugins.errors import BadName, SlurmRefused, SlurmUnreachable
 from slurmplugins.fact_sheet import AttemptFact, JobFact
+from slurmplugins.slurm_json import number
 
 if TYPE_CHECKING:
     from slurmplugins.job_name import JobName
@@ -66,14 +67,14 @@ def _said(done: Completed) -> str:
 
 
 def _attempt(row: list[str]) -> AttemptFact:
-    _, number, state, exit_code, nodes, start, end = row
+    _, job, state, exit_code, nodes, start, end = row
     return AttemptFact(
         state=state,
         exit_code=exit_code,
         nodes="" if nodes == "None assigned" else nodes,
         started_at=float(start) if start.isdecimal() else None,
         ended_at=float(end) if end.isdecimal() else None,
-        job=int(number) if number.isdecimal() else 0,
+        job=int(job) if job.isdecimal() else 0,
     )
 
 
@@ -111,7 +112,5 @@ def _expanded(hostlist: str) -> tuple[str, ...]:
 
 
 def _number(value: object) -> float | None:
-    """Plain, or {set, infinite, number}; 0 is Slurm's word for no time."""
-    if isinstance(value, dict):
-        value = value.get("number") if value.get("set", True) else None
-    return float(value) if isinstance(value, int | float) and value else None
+    """0 is Slurm's word for no time."""
+    return number(value) or None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.errors import BadName
+from slurmplugins.slurm_json import number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +76,5 @@ def holds(tasks: str, task: int) -> bool:
 
 
 def _number(value: object) -> int | None:
-    """Plain, or {set, infinite, number} as newer data parsers write it."""
-    if isinstance(value, dict):
-        value = value.get("number") if value.get("set", True) else None
-    return value if isinstance(value, int) else None
+    found = number(value)
+    return None if found is None else int(found)

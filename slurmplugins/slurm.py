@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from slurmplugins import job_name
 from slurmplugins.errors import SlurmError, SlurmRefused, SlurmUnreachable
 from slurmplugins.model import REASON_PREFIX, Job, Node
+from slurmplugins.slurm_json import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -277,14 +278,7 @@ def _job(item: dict[str, Any]) -> Job:
         id=int(item.get("job_id", 0)),
         flags=_flags(item.get("job_state")),
         nodes=str(item.get("nodes") or ""),
-        restarts=int(_number(item.get("restart_cnt"))),
+        restarts=int(number(item.get("restart_cnt")) or 0),
         admin_comment=str(item.get("admin_comment") or ""),
-        submitted_at=_number(item.get("submit_time")),
+        submitted_at=number(item.get("submit_time")) or 0.0,
     )
-
-
-def _number(value: object) -> float:
-    """A number, which newer data parsers write as {"set": true, "number": n}."""
-    if isinstance(value, dict):
-        value = value.get("number")
-    return float(value) if isinstance(value, int | float) else 0.0

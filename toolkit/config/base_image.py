@@ -1,4 +1,8 @@
-"""What machines are made of, by profile: the system, and the Slurm that comes with it."""
+"""What machines are made of, by profile: the system, and the Slurm that comes with it.
+
+On AWS by default Canonical's Ubuntu 24.04: there is no Lustre client for Debian, and no Slurm with
+auth/slurm in older Ubuntus. With `profile: local` it is Debian's own Debian 13.
+"""
 
 from __future__ import annotations
 

@@ -88,11 +88,7 @@ class Slurm(Section):
 
 
 class BaseImage(Section):
-    """The newest image of this owner whose name matches is what images are built on.
-
-    On AWS by default Canonical's Ubuntu 24.04: there is no Lustre client for Debian, and no Slurm
-    with auth/slurm in older Ubuntus. With `profile: local` it is Debian's own Debian 13.
-    """
+    """The newest image of this owner whose name matches is what images are built on."""
 
     owner: Annotated[str, Field(pattern=types.OWNER)] = "099720109477"
     name: Annotated[str, Field(min_length=3, max_length=128)] = (

@@ -205,13 +205,18 @@ def test_after_a_death_without_a_word_the_steps_since_the_checkpoint_are_repeate
     assert [attempt["cause"] for attempt in found.attempts] == ["lost", "finished"]
 
 
-def test_three_attempts_that_begin_at_the_same_step_are_the_last(
-    training, attempt_of, memory_tracker
-):
+def die_three_times(training, memory_tracker):
+    """At the same step, each without a checkpoint."""
     for restart in range(3):
         with pytest.raises(KeyboardInterrupt):
             training.run(restart_count=restart, events={2: [machine_dies]})
         memory_tracker.closed = False
+
+
+def test_three_attempts_that_begin_at_the_same_step_are_the_last(
+    training, attempt_of, memory_tracker
+):
+    die_three_times(training, memory_tracker)
     with pytest.raises(Stopped):
         training.run(restart_count=3)
     word = read(attempt_of(3).verdict_file)
@@ -221,10 +226,7 @@ def test_three_attempts_that_begin_at_the_same_step_are_the_last(
 def test_a_job_that_was_held_before_its_workers_began_trains_when_it_is_let_go(
     training, attempt_of, memory_tracker
 ):
-    for restart in range(3):
-        with pytest.raises(KeyboardInterrupt):
-            training.run(restart_count=restart, events={2: [machine_dies]})
-        memory_tracker.closed = False
+    die_three_times(training, memory_tracker)
     books = Ledger(attempt_of().run_dir / "attempts.jsonl")
     books.begin(replace(unattended(attempt_of(3), 3, JobFacts(), 0.0), cause="held", held=True))
     training.run(restart_count=4)
