@@ -1,10 +1,11 @@
-"""One launch at a time, safely: on disk before the call, repeated with the same token, told after.
+"""One launch at a time, safely: on disk before each call, repeated with the same token, told after.
 
 Safe between threads, as its parts are.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins import names
@@ -73,10 +74,11 @@ class Calls:
             offering=",".join(item.key for item in request.offerings),
             nodes=names.compress(request.nodes),
         )
-        self._journal.intend(request, self._run, jobs)
         began = self._clock.monotonic()
         try:
-            launched = self._patiently(request)
+            launched = self._patiently(
+                request, partial(self._journal.intend, request, self._run, jobs)
+            )
         except CloudError as error:
             log.warning("launch failed", slug=error.slug, code=error.code, message=error.message)
             if not isinstance(error, CloudUnreachable):
@@ -127,12 +129,16 @@ class Calls:
         self._log.problem("machines left to reconcile", machines=left)
         return frozenset(left)
 
-    def _patiently(self, request: LaunchRequest) -> Launched:
-        """Repeat the same attempt, with the same token, while repeating can help."""
+    def _patiently(self, request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        """Repeat the same attempt, with the same token, while repeating can help.
+
+        Each call has its own line in the journal: after minutes of throttles and waits, the last of
+        them is as fresh a doubt as a first one.
+        """
         pause, unanswered = FIRST_PAUSE, 0
         while True:
             try:
-                return self._cloud.launch(request)
+                return self._cloud.launch(request, intend)
             except CloudError as error:
                 unanswered += not isinstance(error, Throttled)
                 if not error.retryable or unanswered >= TRIES or self.late:

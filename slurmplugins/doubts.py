@@ -6,6 +6,7 @@ starts them now. Either way they are wanted, since Slurm asks for their nodes ag
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import Capacity, CloudError, InvalidRequest, NotFound, PriceTooLow, Quota
@@ -46,9 +47,9 @@ def settle(cloud: Cloud, journal: Journal, run: str, wanted: frozenset[NodeName]
 
     journal.claim(run, choose)
     for request in mine:
-        journal.intend(request, run, ())  # a machine may come of this call, too, however late it is
         try:
-            launched = cloud.launch(request)
+            # A machine may come of this call, too, however late it is: a line of its own.
+            launched = cloud.launch(request, partial(journal.intend, request, run, ()))
         except CloudError as error:
             log.warning("still in doubt", attempt=request.attempt, code=error.code)
             if isinstance(error, _NOTHING_STARTED) and error.code != MISMATCH:

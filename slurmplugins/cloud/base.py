@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from slurmplugins.health import Health
     from slurmplugins.model import Instance, Launched, LaunchRequest
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Cloud(Protocol):
-    def launch(self, request: LaunchRequest) -> Launched:
+    def launch(self, request: LaunchRequest, intend: Callable[[], None]) -> Launched:
         """Start machines for the first nodes of the request, as many as there are to be had and
         not fewer than it wants at least; none at all otherwise.
 
@@ -22,6 +22,9 @@ class Cloud(Protocol):
         answered: until then it is nobody, and nobody's machine is ended). Repeating a request (same
         attempt) returns the machines of the first answer and starts nothing. Raises a CloudError
         when nothing was started; after CloudUnreachable it is unknown whether machines exist.
+
+        `intend` is called last before anything is asked, after whatever must be waited for: how old
+        a doubt is counts from there. What it raises goes through, and nothing was asked.
         """
         ...
 

@@ -50,7 +50,8 @@ class Ec2:
         self._connecting = threading.Lock()
         self._clock = clock or SystemClock()
 
-    def launch(self, request: LaunchRequest) -> Launched:
+    def launch(self, request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        intend()
         if request.others:
             return self._fleet(request)
         answer = self._call("run_instances", **spec.run_instances(request))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from slurmplugins.clock import Clock
     from slurmplugins.cloud.base import Cloud
@@ -85,12 +85,12 @@ class PacedCloud:
         self._tags = Bucket(CREATE_TAGS, clock)
         self._status = Bucket(OTHER_READS, clock)
 
-    def launch(self, request: LaunchRequest) -> Launched:
+    def launch(self, request: LaunchRequest, intend: Callable[[], None]) -> Launched:
         if request.others:
             self._pace((self._fleet, 1), (self._describe, 1), (self._tags, 1))
         else:
             self._pace((self._run, 1), (self._instances, len(request.nodes)))
-        return self._cloud.launch(request)
+        return self._cloud.launch(request, intend)
 
     def give(self, names: Mapping[str, NodeName]) -> None:
         self._pace((self._tags, len(names)))

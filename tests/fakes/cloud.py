@@ -18,7 +18,7 @@ from slurmplugins.model import Instance, InstanceState, Launched, Refusal
 from toolkit.local.layer.throttle import Throttle
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from slurmplugins.errors import CloudError
     from slurmplugins.model import LaunchRequest, Offering
@@ -93,7 +93,8 @@ class FakeCloud:
 
     # The port
 
-    def launch(self, request: LaunchRequest) -> Launched:
+    def launch(self, request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        intend()
         action = "CreateFleet" if request.others else "RunInstances"
         self._called("launch", action, len(request.nodes))
         sent = (spec.create_fleet if request.others else spec.run_instances)(request)

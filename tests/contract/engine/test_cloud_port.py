@@ -18,7 +18,7 @@ import pytest
 from slurmplugins import names
 from slurmplugins.cloud import listing
 from slurmplugins.cloud.ec2 import Ec2
-from slurmplugins.errors import Capacity, CloudError, NotFound
+from slurmplugins.errors import Capacity, CloudError, NotFound, StateError
 from slurmplugins.model import InstanceState, LaunchRequest, Lifecycle, Offering
 from tests.fakes.clock import FakeClock
 from tests.fakes.cloud import FakeCloud
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from slurmplugins.cloud.base import Cloud
+    from slurmplugins.model import Launched
 
 NODES = names.expand("gpu-[001-003]")
 
@@ -67,6 +68,9 @@ class Offered:
     schedule: Callable[[str, str, float], None] = lambda *_: None
     give_notice: Callable[[str], None] = lambda _: None
     now: Callable[[], float] = time.time
+
+    def launch(self, request: LaunchRequest) -> Launched:
+        return self.cloud.launch(request, lambda: None)
 
 
 @contextlib.contextmanager
@@ -169,14 +173,14 @@ def fleet(offered: Offered, attempt: str = "f1", **more: Any) -> LaunchRequest:
 
 
 def test_a_launch_returns_one_machine_a_node_in_order(offered: Offered):
-    machines = offered.cloud.launch(ask(offered)).machines
+    machines = offered.launch(ask(offered)).machines
     assert [item.node for item in machines] == list(NODES)
     assert len({item.id for item in machines}) == 3
     assert all(item.address for item in machines)
 
 
 def test_a_machine_carries_its_whole_map_in_its_tags(offered: Offered):
-    offered.cloud.launch(ask(offered))
+    offered.launch(ask(offered))
     offered.settle()
     for machine in offered.cloud.instances():
         assert machine.node in NODES
@@ -188,35 +192,46 @@ def test_a_machine_carries_its_whole_map_in_its_tags(offered: Offered):
 
 def test_the_offering_decides_between_spot_and_on_demand(offered: Offered):
     request = ask(offered)
-    spot = offered.cloud.launch(request).machines
+    spot = offered.launch(request).machines
     other = replace(request.offering, lifecycle=Lifecycle.ON_DEMAND)
-    demand = offered.cloud.launch(ask(offered, "a2", offering=other)).machines
+    demand = offered.launch(ask(offered, "a2", offering=other)).machines
     assert {item.lifecycle for item in spot} == {Lifecycle.SPOT}
     assert {item.lifecycle for item in demand} == {Lifecycle.ON_DEMAND}
 
 
 def test_launched_machines_are_listed_as_live(offered: Offered):
-    launched = offered.cloud.launch(ask(offered)).machines
+    launched = offered.launch(ask(offered)).machines
     offered.settle()
     listed = offered.cloud.instances()
     assert {item.id for item in listed} == {item.id for item in launched}
     assert all(item.state.live for item in listed)
 
 
+def test_what_can_not_be_intended_is_not_asked(offered: Offered):
+    def refuse() -> None:
+        raise StateError("disk full")
+
+    for request in (ask(offered), fleet(offered)):
+        with pytest.raises(StateError):
+            offered.cloud.launch(request, refuse)
+    offered.settle()
+    assert offered.cloud.instances() == ()
+
+
 def test_repeating_an_attempt_returns_the_same_machines(offered: Offered):
-    first = offered.cloud.launch(ask(offered)).machines
-    again = offered.cloud.launch(ask(offered)).machines
+    first = offered.launch(ask(offered)).machines
+    again = offered.launch(ask(offered)).machines
     assert [item.id for item in first] == [item.id for item in again]
 
 
 def test_another_attempt_starts_other_machines(offered: Offered):
-    first = offered.cloud.launch(ask(offered)).machines
-    second = offered.cloud.launch(ask(offered, "a2")).machines
+    first = offered.launch(ask(offered)).machines
+    second = offered.launch(ask(offered, "a2")).machines
     assert not {item.id for item in first} & {item.id for item in second}
 
 
 def test_terminated_machines_are_over_and_stay_listed_as_such(offered: Offered):
-    machines = offered.cloud.launch(ask(offered)).machines
+    machines = offered.launch(ask(offered)).machines
     offered.settle()
     ids = [item.id for item in machines]
     assert offered.cloud.terminate(ids) == set(ids)
@@ -227,21 +242,21 @@ def test_terminated_machines_are_over_and_stay_listed_as_such(offered: Offered):
 
 
 def test_terminating_twice_is_no_error(offered: Offered):
-    ids = [item.id for item in offered.cloud.launch(ask(offered)).machines]
+    ids = [item.id for item in offered.launch(ask(offered)).machines]
     offered.settle()
     offered.cloud.terminate(ids)
     assert offered.cloud.terminate(ids) == set(ids)
 
 
 def test_an_unknown_id_does_not_keep_others_from_ending(offered: Offered):
-    ids = [item.id for item in offered.cloud.launch(ask(offered)).machines]
+    ids = [item.id for item in offered.launch(ask(offered)).machines]
     offered.settle()
     over = offered.cloud.terminate([*ids, "i-0123456789abcdef0"])
     assert over == set(ids)
 
 
 def test_another_cluster_neither_sees_nor_ends_our_machines(offered: Offered):
-    ids = [item.id for item in offered.cloud.launch(ask(offered)).machines]
+    ids = [item.id for item in offered.launch(ask(offered)).machines]
     offered.settle()
     assert offered.other_cluster.instances() == ()
     assert offered.other_cluster.terminate(ids) == frozenset()
@@ -254,12 +269,12 @@ def test_terminating_nothing_asks_nothing(offered: Offered):
 
 def test_an_absent_launch_template_is_not_found(offered: Offered):
     with pytest.raises(NotFound):
-        offered.cloud.launch(ask(offered, launch_template="nonesuch"))
+        offered.launch(ask(offered, launch_template="nonesuch"))
 
 
 def test_every_refusal_is_one_of_our_errors(offered: Offered):
     with pytest.raises(CloudError) as caught:
-        offered.cloud.launch(ask(offered, subnet="subnet-00000000"))
+        offered.launch(ask(offered, subnet="subnet-00000000"))
     assert caught.value.code
 
 
@@ -267,13 +282,13 @@ def test_what_is_not_to_be_had_is_refused(offered: Offered):
     request = ask(offered)
     offered.limit(request.offering, 0)
     with pytest.raises(Capacity):
-        offered.cloud.launch(request)
+        offered.launch(request)
 
 
 def test_a_partial_answer_is_the_first_nodes(offered: Offered):
     request = ask(offered, least=1)
     offered.limit(request.offering, 2)
-    launched = offered.cloud.launch(request)
+    launched = offered.launch(request)
     assert [item.node for item in launched.machines] == list(NODES[:2])
 
 
@@ -281,7 +296,7 @@ def test_less_than_the_least_is_nothing_at_all(offered: Offered):
     request = ask(offered, least=3)
     offered.limit(request.offering, 2)
     with pytest.raises(Capacity):
-        offered.cloud.launch(request)
+        offered.launch(request)
     offered.settle()
     assert offered.cloud.instances() == ()
 
@@ -289,7 +304,7 @@ def test_less_than_the_least_is_nothing_at_all(offered: Offered):
 def test_nodes_far_apart_keep_their_order_in_the_tags(offered: Offered):
     """Their hostlist is longer than one tag."""
     nodes = tuple(reversed(names.expand("gpu-[001-150]")))[::2]
-    launched = offered.cloud.launch(ask(offered, nodes=nodes))
+    launched = offered.launch(ask(offered, nodes=nodes))
     assert [item.node for item in launched.machines] == list(nodes)
     offered.settle()
     known = {item.id: item.node for item in offered.cloud.instances()}
@@ -297,7 +312,7 @@ def test_nodes_far_apart_keep_their_order_in_the_tags(offered: Offered):
 
 
 def test_each_machine_of_a_fleet_is_another_node_and_listed_as_it(offered: Offered):
-    launched = offered.cloud.launch(fleet(offered))
+    launched = offered.launch(fleet(offered))
     assert [item.node for item in launched.machines] == list(NODES)
     assert all(item.address for item in launched.machines)
     offered.settle()
@@ -310,7 +325,7 @@ def test_each_machine_of_a_fleet_is_another_node_and_listed_as_it(offered: Offer
 
 def test_a_machine_of_a_fleet_costs_what_its_type_costs(offered: Offered):
     price = {"g5.xlarge": "0.4024", "g5.2xlarge": "0.5"}
-    for machine in offered.cloud.launch(fleet(offered)).machines:
+    for machine in offered.launch(fleet(offered)).machines:
         assert machine.price == price[machine.type]
         assert machine.lifecycle is Lifecycle.SPOT
 
@@ -318,13 +333,13 @@ def test_a_machine_of_a_fleet_costs_what_its_type_costs(offered: Offered):
 def test_a_fleet_can_be_on_demand(offered: Offered):
     request = fleet(offered)
     first, second = (replace(item, lifecycle=Lifecycle.ON_DEMAND) for item in request.offerings)
-    launched = offered.cloud.launch(replace(request, offering=first, others=(second,)))
+    launched = offered.launch(replace(request, offering=first, others=(second,)))
     assert {item.lifecycle for item in launched.machines} == {Lifecycle.ON_DEMAND}
 
 
 def test_repeating_a_fleet_returns_the_same_machines(offered: Offered):
-    first = offered.cloud.launch(fleet(offered)).machines
-    again = offered.cloud.launch(fleet(offered)).machines
+    first = offered.launch(fleet(offered)).machines
+    again = offered.launch(fleet(offered)).machines
     assert [(item.id, item.node) for item in first] == [(item.id, item.node) for item in again]
 
 
@@ -332,7 +347,7 @@ def test_a_fleet_takes_what_one_offering_lacks_from_the_next(offered: Offered):
     request = fleet(offered)
     offered.limit(request.offering, 1)
     offered.limit(request.others[0], 2)
-    launched = offered.cloud.launch(request)
+    launched = offered.launch(request)
     assert sorted(item.type for item in launched.machines) == [
         "g5.2xlarge",
         "g5.2xlarge",
@@ -345,14 +360,14 @@ def test_a_fleet_below_its_least_is_nothing_and_says_why(offered: Offered):
     request = fleet(offered)
     for item in request.offerings:
         offered.limit(item, 1)
-    launched = offered.cloud.launch(request)
+    launched = offered.launch(request)
     assert launched.machines == ()
     assert {item.offering.type for item in launched.refusals} == {"g5.xlarge", "g5.2xlarge"}
     assert all(isinstance(item.error, Capacity) for item in launched.refusals)
 
 
 def test_a_machine_given_to_another_node_is_that_node(offered: Offered):
-    machine = offered.cloud.launch(ask(offered)).machines[0]
+    machine = offered.launch(ask(offered)).machines[0]
     (other,) = names.expand("gpu-009")
     offered.cloud.give({machine.id: other})
     offered.settle()
@@ -367,14 +382,14 @@ def test_a_machine_that_is_not_there_can_not_be_given(offered: Offered):
 
 
 def one_machine(offered: Offered) -> str:
-    ids = [item.id for item in offered.cloud.launch(ask(offered)).machines]
+    ids = [item.id for item in offered.launch(ask(offered)).machines]
     offered.settle()
     return ids[0]
 
 
 def test_machines_without_trouble_are_not_in_the_list_of_troubles(offered: Offered):
     one_machine(offered)
-    offered.cloud.launch(fleet(offered))
+    offered.launch(fleet(offered))
     offered.settle()
     assert offered.cloud.health() == ()
 
@@ -407,7 +422,7 @@ def test_a_machine_that_is_being_taken_back_is_listed(offered: Offered):
 
 def test_a_machine_of_a_fleet_that_is_being_taken_back_is_listed(offered: Offered):
     """Its spot request has none of our tags: a fleet can't give it any."""
-    machine = offered.cloud.launch(fleet(offered)).machines[0]
+    machine = offered.launch(fleet(offered)).machines[0]
     offered.settle()
     offered.give_notice(machine.id)
     (found,) = offered.cloud.health()

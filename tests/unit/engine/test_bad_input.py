@@ -17,6 +17,7 @@ from slurmplugins.model import JobAsk, Launched, LaunchRequest
 from tests.fakes.engine import Bench, burst
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 G = names.expand("gpu-[001-008]")
@@ -136,10 +137,13 @@ def test_a_disk_that_fills_up_at_any_write_leaves_no_half_job(
     ask = bench.slurm.start(7, G[:3])
     launch = bench.cloud.launch
 
-    def noted(request: LaunchRequest) -> Launched:
-        lines = (bench.engine.state / "journal.jsonl").read_text().splitlines()
-        assert request.attempt in {json.loads(line).get("attempt") for line in lines}
-        return launch(request)
+    def noted(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        def intended() -> None:
+            intend()
+            lines = (bench.engine.state / "journal.jsonl").read_text().splitlines()
+            assert request.attempt in {json.loads(line).get("attempt") for line in lines}
+
+        return launch(request, intended)
 
     monkeypatch.setattr(bench.cloud, "launch", noted)
     monkeypatch.setattr(os, "write", FullDisk(after, room))

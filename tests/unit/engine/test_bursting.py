@@ -16,6 +16,7 @@ from tests.fakes.boundaries import watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 G = names.expand("gpu-[001-008]")
@@ -362,10 +363,13 @@ def test_the_intent_is_on_the_disk_before_the_cloud_is_asked(
         found = os.fstat(descriptor)
         synced[found.st_ino] = found.st_size
 
-    def launched(request: LaunchRequest) -> Launched:
-        assert request.attempt in journal.read_text()
-        assert synced[journal.stat().st_ino] == journal.stat().st_size
-        return launch(request)
+    def launched(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        def intended() -> None:
+            intend()
+            assert request.attempt in journal.read_text()
+            assert synced[journal.stat().st_ino] == journal.stat().st_size
+
+        return launch(request, intended)
 
     monkeypatch.setattr(os, "fsync", noted)
     bench.cloud.launch = launched  # type: ignore[method-assign]
@@ -386,9 +390,11 @@ def test_a_run_killed_around_its_launch_never_leads_to_a_second_machine(
     bench.cloud.lag = 60
     launch = bench.cloud.launch
 
-    def mortal(request):
+    def mortal(request, intend):
         if after_the_call:
-            launch(request)
+            launch(request, intend)
+        else:
+            intend()
         raise Killed
 
     bench.cloud.launch = mortal  # type: ignore[method-assign]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from slurmplugins import bursting, doubts, intents, names
 from slurmplugins.cloud import codes
+from slurmplugins.cloud.paced import PacedCloud, Rate
+from slurmplugins.journal import SETTLE_SECONDS
 from slurmplugins.model import JobAsk, LaunchRequest, Lifecycle, Offering
+from tests.fakes.clock import START
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
@@ -78,6 +82,27 @@ def test_a_question_without_an_answer_is_a_doubt_of_its_own_age(bench: Bench):
     assert bench.engine.journal.claims().doubtful == set(G[:2])
     bench.clock.advance(61)
     assert bench.engine.journal.claims().doubtful == set()
+
+
+def test_a_call_without_an_answer_is_in_doubt_however_long_it_had_waited_for_its_turn(bench: Bench):
+    slow = PacedCloud(bench.cloud, bench.clock, patience=1000, instances=Rate(2, 0.01))
+    bench.engine = replace(bench.engine, cloud=slow)
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    bench.cloud.next_errors = [codes.error("Unreachable", "no answer")] * 5
+    bursting.resume(bench.engine, [bench.slurm.start(8, G[2:4])])
+    assert bench.clock.now() - START > SETTLE_SECONDS
+    assert bench.engine.journal.claims().doubtful == set(G[2:4])
+
+
+def test_a_call_without_an_answer_is_in_doubt_however_long_it_was_throttled_before(tmp_path: Path):
+    bench = Bench(
+        tmp_path, slurm={"bin": "/usr/bin", "resume_timeout": 3600, "suspend_timeout": 60}
+    )
+    throttled = [codes.error("RequestLimitExceeded", "slow down")] * 20
+    bench.cloud.next_errors = [*throttled, *[codes.error("Unreachable", "no answer")] * 5]
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert bench.clock.now() - START > SETTLE_SECONDS
+    assert bench.engine.journal.claims().doubtful == set(G[:2])
 
 
 def test_doubts_about_nodes_that_nobody_wants_are_left_alone(bench: Bench):

@@ -172,7 +172,7 @@ def test_an_answer_with_too_few_machines_is_a_failure_and_they_are_ended():
         terminate_instances={"TerminatingInstances": [over]},
     )
     with pytest.raises(errors.CloudError, match="got 1"):
-        Ec2("demo", lambda: client).launch(request())
+        Ec2("demo", lambda: client).launch(request(), lambda: None)
     assert client.calls[-1] == ("terminate_instances", {"InstanceIds": ["i-0"]})
 
 
@@ -201,7 +201,7 @@ def test_a_fleet_that_can_not_be_named_is_ended_unless_nobody_knows(
     )
     fleet = replace(request(), others=(replace(SPOT, type="g5.2xlarge"),))
     with pytest.raises(errors.CloudError) as caught:
-        Ec2("demo", lambda: client, FakeClock()).launch(fleet)
+        Ec2("demo", lambda: client, FakeClock()).launch(fleet, lambda: None)
     assert type(caught.value) is kind
     assert caught.value.retryable is retryable
     ended = [given for name, given in client.calls if name == "terminate_instances"]
@@ -210,7 +210,7 @@ def test_a_fleet_that_can_not_be_named_is_ended_unless_nobody_knows(
 
 def test_machines_come_in_the_order_of_the_nodes_whatever_the_answers_order():
     client = Answers(run_instances={"Instances": [described(2), described(0), described(1)]})
-    found = Ec2("demo", lambda: client).launch(request())
+    found = Ec2("demo", lambda: client).launch(request(), lambda: None)
     assert [item.node for item in found.machines] == list(G)
 
 

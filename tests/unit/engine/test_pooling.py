@@ -16,6 +16,7 @@ from slurmplugins.model import EndCause, JobAsk, Launched, LaunchRequest, Lifecy
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench, burst
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 G = names.expand("gpu-[0001-4000]")
@@ -92,8 +93,8 @@ def test_surplus_that_may_have_read_its_name_is_ended_and_not_given(bench: Bench
     bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
     launch = bench.cloud.launch
 
-    def slowly(request: LaunchRequest) -> Launched:
-        found = launch(request)
+    def slowly(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        found = launch(request, intend)
         bench.clock.advance(10)
         return found
 
@@ -182,8 +183,8 @@ def clumsy(bench: Bench, pool: str) -> None:
     """The adapter has a bug that launches of one pool bring out, once the machines are started."""
     launch = bench.cloud.launch
 
-    def launched(request: LaunchRequest) -> Launched:
-        found = launch(request)
+    def launched(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        found = launch(request, intend)
         if request.pool == pool:
             raise KeyError("no such thing")
         return found
@@ -333,10 +334,10 @@ def test_calls_that_do_not_depend_on_each_other_are_under_way_together(wide: Ben
     launch = wide.cloud.launch
     lock = threading.Lock()
 
-    def meeting(request):
+    def meeting(request, intend):
         together.wait()
         with lock:
-            return launch(request)
+            return launch(request, intend)
 
     wide.cloud.launch = meeting  # type: ignore[method-assign]
     bursting.resume(wide.engine, start(wide, *[400] * 4))
@@ -397,9 +398,9 @@ def test_a_throttled_call_is_repeated_while_there_is_time(bench: Bench):
 def test_no_further_offering_is_tried_once_half_of_resume_timeout_is_spent(bench: Bench):
     launch = bench.cloud.launch
 
-    def slowly(request: LaunchRequest) -> Launched:
+    def slowly(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
         bench.clock.advance(50)
-        return launch(request)
+        return launch(request, intend)
 
     bench.cloud.launch = slowly  # type: ignore[method-assign]
     bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0}
