@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from ruamel.yaml import YAML
 
 from tests.slurm.conftest import toolkit
 from tests.slurm.trained import HOME, TORCHRUN, Trained, slow, submit
@@ -143,20 +144,23 @@ def lost(cluster):
     return Lost(survivor, headless, reached)
 
 
-def test_an_urgent_job_takes_the_nodes_of_one_that_saves_and_comes_back(cluster, lost):
-    survivor = lost.survivor
+def preempt(survivor: Trained, *argv: str) -> None:
+    """Have a short job take a node of one that trains: that one saves and comes back."""
     survivor.running()
     reached = survivor.trained(40)
     node = survivor.nodes()[0]
     urgent = submit(
-        cluster,
-        *("--partition=urgent", f"--nodelist={node}", "--gpus-per-node=1", "--wrap=true"),
+        survivor.cluster, *argv, f"--nodelist={node}", "--gpus-per-node=1", "--wrap=true"
     )
     assert urgent.ended() == {"COMPLETED"}
     until("the requeue", lambda: survivor.shown()["restart_cnt"] == 1)
     survivor.running()
     assert survivor.attempt(1)["step_start"] >= reached
     assert survivor.causes() == ["preemption"]
+
+
+def test_an_urgent_job_takes_the_nodes_of_one_that_saves_and_comes_back(cluster, lost):
+    preempt(lost.survivor, "--partition=urgent")
 
 
 def test_jobs_whose_machines_are_struck_dead_without_a_word_come_back(cluster, lost):
@@ -177,3 +181,23 @@ def test_jobs_whose_machines_are_struck_dead_without_a_word_come_back(cluster, l
 def test_a_cancelled_job_is_killed_in_mlflow_too(jobs):
     assert jobs.cancelled.ended() == {"CANCELLED"}
     until("MLflow's KILLED", lambda: (jobs.cancelled.run() or {}).get("status") == "KILLED")
+
+
+def test_preemption_is_handed_to_qos_by_an_apply_and_brings_its_jobs_back_as_well(cluster):
+    """Slurm has one kind at a time, and takes the other only when slurmctld starts anew."""
+    yaml = YAML(typ="rt")
+    wanted = yaml.load(cluster.config.read_text())
+    del wanted["partitions"]["urgent"]["priority"]
+    with cluster.config.open("w") as file:
+        yaml.dump(wanted, file)
+    cluster.toolkit("apply")
+    for change in (
+        ("modify", "qos", "normal", "set", "gracetime=120"),
+        ("add", "qos", "urgent", "priority=100", "preempt=normal"),
+        ("modify", "user", "ada", "set", "qos+=urgent"),
+    ):
+        cluster.run("sacctmgr", "--immediate", *change)
+
+    job = slow(cluster, *ONE)
+    preempt(job, "--qos=urgent")
+    cluster.as_user("scancel", job.number)
