@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from pathlib import Path
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
@@ -12,12 +13,20 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Seconds from some fixed point; never goes backwards."""
+        """Seconds from some fixed point of this boot; never goes backwards."""
+        ...
+
+    def boot(self) -> str:
+        """Which boot of the machine this is: `monotonic` of another one can't be compared."""
         ...
 
     def sleep(self, seconds: float) -> None:
         """Let that much time pass."""
         ...
+
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+"""random(4)."""
 
 
 class SystemClock:
@@ -26,6 +35,9 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def boot(self) -> str:
+        return _BOOT_ID.read_text().strip()
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

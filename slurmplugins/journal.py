@@ -48,6 +48,7 @@ class Journal:
         self._lock = directory / "journal.lock"
         self._runs = directory / "runs"
         self._clock = clock
+        self._boot = clock.boot()
 
     @contextlib.contextmanager
     def run(self) -> Iterator[str]:
@@ -116,15 +117,18 @@ class Journal:
             return frozenset(ids)
 
     def compact(self) -> None:
-        """Drop what is too old to matter, once the file is large."""
+        """Drop what is too old to matter and of no live run, once the file is large."""
         with self._held():
             try:
                 if self._path.stat().st_size < COMPACT_BYTES:
                     return
             except FileNotFoundError:
                 return
-            oldest = self._clock.now() - KEEP_SECONDS
-            kept = [json.dumps(item) for item in self._records() if _at(item) >= oldest]
+            kept = [
+                json.dumps(item)
+                for item in self._records()
+                if self._age(item) < KEEP_SECONDS or self._alive(str(item.get("run")))
+            ]
             write_atomically(self._path, "".join(f"{k}\n" for k in kept).encode(), mode=0o640)
 
     def _claims(self, but: str = "") -> Claims:
@@ -135,14 +139,15 @@ class Journal:
         return book.claims(lambda run: run != but and self._alive(run))
 
     def _recent(self, record: dict[str, Any]) -> bool:
-        """By either clock: one that was set forward must not make a launch look long past.
+        return self._age(record) < SETTLE_SECONDS
 
-        The steady clock starts anew at boot; a record from before is then recent by chance at
-        worst, which costs a wait.
+    def _age(self, record: dict[str, Any]) -> float:
+        """By the steady clock, which nobody can set; by the other one for what is from before the
+        last boot.
         """
-        steady = _number(record, "up")
-        since = self._clock.monotonic() - steady
-        return _at(record) >= self._clock.now() - SETTLE_SECONDS or 0 <= since < SETTLE_SECONDS
+        if record.get("boot") == self._boot:
+            return self._clock.monotonic() - _number(record, "up")
+        return self._clock.now() - _number(record, "at")
 
     def _alive(self, run: str) -> bool:
         path = self._runs / f"{run}.lock"
@@ -176,7 +181,8 @@ class Journal:
             self._append(record)
 
     def _append(self, record: dict[str, Any]) -> None:
-        times = {"at": self._clock.now(), "up": self._clock.monotonic()}
+        clock = self._clock
+        times = {"at": clock.now(), "up": clock.monotonic(), "boot": self._boot}
         line = json.dumps({**times, **record}, separators=(",", ":")) + "\n"
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(self._path, flags, 0o640)
@@ -238,10 +244,6 @@ def _state_errors() -> Iterator[None]:
         raise StateError(f"the journal can't be used: {error}") from error
 
 
-def _at(record: dict[str, Any]) -> float:
-    return _number(record, "at", default=0.0)
-
-
-def _number(record: dict[str, Any], key: str, *, default: float = -math.inf) -> float:
+def _number(record: dict[str, Any], key: str) -> float:
     value = record.get(key)
-    return float(value) if isinstance(value, int | float) else default
+    return float(value) if isinstance(value, int | float) else -math.inf

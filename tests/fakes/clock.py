@@ -8,8 +8,9 @@ START = 1_795_000_000.0
 class FakeClock:
     """`now` can jump, as a wall clock does when it is set; `monotonic` only goes forward."""
 
-    def __init__(self, now: float = START) -> None:
+    def __init__(self, now: float = START, boot: str = "1") -> None:
         self._now = now
+        self._boot = boot
         self._offset = 0.0
         self.slept: list[float] = []
 
@@ -18,6 +19,9 @@ class FakeClock:
 
     def monotonic(self) -> float:
         return self._now
+
+    def boot(self) -> str:
+        return self._boot
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)

@@ -139,6 +139,42 @@ def test_old_records_go_once_the_file_is_large(journal: Journal, clock: FakeCloc
     assert path.stat().st_size < 1000
 
 
+def test_a_clock_set_forward_by_days_takes_no_claim_from_a_live_run(
+    journal: Journal, clock: FakeClock, tmp_path: Path
+):
+    with (tmp_path / "journal.jsonl").open("a") as file:
+        file.write(f'{{"at": 0, "kind": "ended", "ids": [], "pad": "{"x" * COMPACT_BYTES}"}}\n')
+    with journal.run() as run:
+        journal.claim(run, lambda _: G[:2])
+        journal.intend(request(), run, [7])
+        clock.jump(3 * 24 * 3600)
+        journal.compact()
+        assert journal.claims().busy == set(G[:2])
+    assert journal.claims().doubtful == set(G[:2])
+
+
+@pytest.mark.parametrize("set_by", [-50 * 60.0, 24 * 3600.0])
+def test_a_clock_that_is_set_makes_nothing_younger_or_older(
+    journal: Journal, clock: FakeClock, set_by: float
+):
+    journal.intend(request("a1"), "run", [7])
+    journal.launched("a2", [assignment(G[2], "i-1")])
+    clock.jump(set_by)
+    assert journal.claims().doubtful == set(G[:2])
+    clock.advance(121)
+    assert journal.claims().doubtful == frozenset()
+    assert journal.claims().launched == {}
+
+
+def test_after_a_boot_a_line_is_as_old_as_its_date_says(tmp_path: Path, clock: FakeClock):
+    """The steady clock may by chance be where it was when the line was written."""
+    Journal(tmp_path, clock).launched("a1", [assignment(G[0], "i-1")])
+    soon, next_day = FakeClock(boot="2"), FakeClock(boot="2")
+    next_day.jump(24 * 3600)
+    assert set(Journal(tmp_path, soon).claims().launched) == {"i-1"}
+    assert Journal(tmp_path, next_day).claims().launched == {}
+
+
 def test_a_journal_that_can_not_be_used_says_so(tmp_path: Path, clock: FakeClock):
     journal = Journal(tmp_path / "absent", clock)
     with pytest.raises(StateError):
