@@ -73,16 +73,25 @@ def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
 
 def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
     """End the machines of nodes that Slurm has let go of. Raises when either world is unreadable:
-    nothing is ended on half a view, and reconcile does it later.
+    nothing is ended on half a view, and reconcile does it later. So it does with the machine of a
+    node that a live run of resume has claimed: that run may have given it to another node by now.
     """
     from slurmplugins import planner
 
     wanted = [node for node in nodes if engine.config.pool_of(node) is not None]
     listed, _ = _listed(engine)
     states = {node.name: node for node in engine.slurm.nodes()}
-    plan = planner.suspend(wanted, listed, states, cause)
+    plan = planner.suspend(wanted, engine.journal.claims().named(listed), states, cause)
     without = set(wanted) - {item.instance.node for item in plan if item.instance.node}
     engine.log.info("planned", terminate=len(plan), without=names.compress(without))
+    try:
+        agreed = engine.journal.condemn_idle(
+            [(item.instance.id, item.instance.node) for item in plan], cause
+        )
+    except StateError as error:  # no run of resume can claim a thing either
+        engine.log.problem("journal", message=error.message)
+    else:
+        plan = tuple(item for item in plan if item.instance.id in agreed)
     engine.executor.run(plan)
 
 

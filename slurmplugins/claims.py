@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from slurmplugins.model import Assignment, EndCause, LaunchRequest
+    from slurmplugins.model import Assignment, EndCause, Instance, LaunchRequest
     from slurmplugins.names import NodeName
 
 
@@ -27,3 +27,12 @@ class Claims:
     open: tuple[LaunchRequest, ...] = ()
     launched: Mapping[str, Assignment] = field(default_factory=dict)
     ended: Mapping[str, EndCause] = field(default_factory=dict)
+
+    def named(self, listed: Iterable[Instance]) -> tuple[Instance, ...]:
+        """The machines under the names they were given last. A list read before these claims may
+        have an older one, and tags are eventually consistent in EC2.
+        """
+        return tuple(
+            replace(item, node=self.launched[item.id].node) if item.id in self.launched else item
+            for item in listed
+        )

@@ -104,13 +104,19 @@ class Journal:
     def condemn_idle(
         self, wanted: Iterable[tuple[str, NodeName | None]], cause: EndCause
     ) -> frozenset[str]:
-        """Condemn those machines whose node no live run works on; returns their ids.
+        """Condemn those machines whose node no live run works on, and that were not given to
+        another node since the caller saw them; returns their ids.
 
-        This is the moment at which resume and reconcile agree who has a machine.
+        This is the moment at which resume and who ends machines agree who has a machine.
         """
         with self._held():
             claims = self._claims()
-            ids = [item for item, node in wanted if node is None or node not in claims.busy]
+            told = claims.launched
+            ids = [
+                item
+                for item, node in wanted
+                if node not in claims.busy and (item not in told or told[item].node == node)
+            ]
             fresh = [item for item in ids if item not in claims.ended]
             if fresh:
                 self._append({"kind": "ended", "ids": fresh, "cause": cause})

@@ -87,7 +87,7 @@ def resume(
     `claims` must have been read after `listed`: a machine launched in between is then in one of
     the two, and no node gets a second one. `waited` is how many seconds jobs have waited.
     """
-    draft = _Draft(config, claims, listed, now, waited or {})
+    draft = _Draft(config, claims, claims.named(listed), now, waited or {})
     for ask in asks:
         draft.add(ask)
     return ResumePlan(

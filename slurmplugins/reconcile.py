@@ -83,11 +83,12 @@ def _world(engine: Engine, memory: Memory) -> converge.World:
     instances = engine.cloud.instances()
     health = _health(engine)
     nodes = {node.name: node for node in engine.slurm.nodes()}
+    claims = engine.journal.claims()
     return converge.World(
         config=engine.config,
-        instances=instances,
+        instances=claims.named(instances),
         nodes=nodes,
-        claims=engine.journal.claims(),
+        claims=claims,
         now=engine.clock.now(),
         unbacked_since=memory.unbacked,
         health=health,

@@ -8,6 +8,7 @@ Its time is true time, which the head node's wall clock may disagree with.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,8 @@ class Machine:
     visible_at: float
     over_at: float | None = None
     tags: dict[str, str] = field(default_factory=dict)
+    was: NodeName | None = None
+    given_at: float = -math.inf
 
 
 @dataclass
@@ -55,9 +58,10 @@ class Late:
 class FakeCloud:
     """`capacity` maps offering keys to machines left; an absent key has no limit.
 
-    `lag`: seconds a new machine is missing from lists. `stale`: seconds an ended one is still
-    listed as it was. `lose_answers`, `late_effects`, `partials`: how many of the next launches
-    lose their answer, happen `delay` seconds after it was lost, or find capacity for half.
+    `lag`: seconds a new machine is missing from lists; `stale`: seconds an ended one is still
+    listed as it was; `tag_lag`: seconds one that was given is listed under its old name.
+    `lose_answers`, `late_effects`, `partials`: how many of the next launches lose their answer,
+    happen `delay` seconds after it was lost, or find capacity for half.
     `next_errors`: what the next launches are answered, having done nothing. `next_list_errors`: the
     next lists. `lose_gifts`: how many of the next renamings happen and are not answered.
     """
@@ -72,6 +76,7 @@ class FakeCloud:
         self.calls: list[str] = []
         self.lag = 0.0
         self.stale = 0.0
+        self.tag_lag = 0.0
         self.next_errors: list[CloudError] = []
         self.next_list_errors: list[CloudError] = []
         self.next_give_errors: list[CloudError] = []
@@ -123,6 +128,7 @@ class FakeCloud:
                 raise codes.error("InvalidInstanceID.NotFound", "no such machine")
             machine = self.machines[instance_id]
             machine.tags[tags.NODE] = node
+            machine.was, machine.given_at = machine.instance.node, self.clock.monotonic()
             machine.instance = replace(machine.instance, node=node)
             if self.lose_gifts:
                 self.lose_gifts -= 1
@@ -136,7 +142,7 @@ class FakeCloud:
             raise self.next_list_errors.pop(0)
         now = self.clock.monotonic()
         return tuple(
-            self._described(machine, stale=self.stale)
+            self._listed(machine, now)
             for machine in self.machines.values()
             if machine.cluster == self.cluster
             and machine.visible_at <= now
@@ -226,7 +232,7 @@ class FakeCloud:
         self.capacity, self.refusals, self.next_errors = {}, {}, []
         self.next_list_errors = []
         self.lose_answers = self.lose_gifts = self.late_effects = self.partials = 0
-        self.lag = self.stale = 0.0
+        self.lag = self.stale = self.tag_lag = 0.0
         self.unreadable = self.throttle.enabled = False
 
     def _called(self, name: str, action: str, resources: int) -> None:
@@ -316,6 +322,10 @@ class FakeCloud:
         )
         self.machines[instance.id] = Machine(instance, self.cluster, at + self.lag, tags=dict(tag))
         return instance.id
+
+    def _listed(self, machine: Machine, now: float) -> Instance:
+        found = self._described(machine, stale=self.stale)
+        return replace(found, node=machine.was) if now < machine.given_at + self.tag_lag else found
 
     def _described(self, machine: Machine, *, stale: float = 0.0) -> Instance:
         now, instance = self.clock.monotonic(), machine.instance

@@ -292,9 +292,13 @@ class Trouble(RuleBasedStateMachine):
     def calls_happen_after_they_failed(self, delay: float, calls: int) -> None:
         self.bench.cloud.delay, self.bench.cloud.late_effects = delay, calls
 
-    @rule(lag=st.sampled_from([0.0, 10.0, 60.0]), stale=st.sampled_from([0.0, 5.0, 30.0]))
-    def listings_lag(self, lag: float, stale: float) -> None:
+    @rule(
+        lag=st.sampled_from([0.0, 10.0, 60.0]), stale=st.sampled_from([0.0, 5.0, 30.0]),
+        tags=st.sampled_from([0.0, 20.0]),
+    )  # fmt: skip
+    def listings_lag(self, lag: float, stale: float, tags: float) -> None:
         self.bench.cloud.lag, self.bench.cloud.stale = lag, stale
+        self.bench.cloud.tag_lag = tags
 
     @rule(which=st.integers(0, 5), notice=st.sampled_from([0.0, 120.0]))
     def interruption(self, which: int, notice: float) -> None:

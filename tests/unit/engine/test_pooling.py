@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmplugins import bursting, config, names
+from slurmplugins import bursting, config, names, reconcile
 from slurmplugins.cloud import codes
 from slurmplugins.cloud.paced import PacedCloud
 from slurmplugins.crew import Crew
@@ -114,6 +114,23 @@ def test_a_machine_that_was_given_is_known_by_its_new_name_before_it_is_listed(b
     bench.cloud.capacity = {}
     bursting.resume(bench.engine, [asks[2]])
     assert len(bench.cloud.requests) == launches
+
+
+@pytest.mark.parametrize("program", ["reconcile", "suspend"])
+def test_a_machine_that_was_given_is_not_ended_by_its_old_name(bench: Bench, program: str):
+    """A pass may have listed it before, and EC2's tags lag."""
+    bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
+    bench.cloud.tag_lag = 60
+    bursting.resume(bench.engine, start(bench, 2, 4, 3))
+    assert {item.node for item in bench.cloud.instances()} == set(G[:5])
+    bench.slurm.tick()
+    if program == "reconcile":
+        reconcile.run(bench.engine)
+    else:
+        bursting.suspend(bench.engine, bench.slurm.suspended, EndCause.SUSPEND)
+    assert bench.slurm.suspended == list(G[2:6]), "the old names are of nodes that were let go"
+    assert len(bench.cloud.live()) == 5
+    assert running(bench) == {100, 102}
 
 
 def test_a_machine_that_can_not_be_renamed_is_ended(bench: Bench):
