@@ -79,6 +79,7 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
     from slurmplugins import planner
 
     wanted = [node for node in nodes if engine.config.pool_of(node) is not None]
+    _let_go(engine, wanted)
     listed, _ = _listed(engine)
     states = {node.name: node for node in engine.slurm.nodes()}
     plan = planner.suspend(wanted, engine.journal.claims().named(listed), states, cause)
@@ -93,6 +94,17 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
     else:
         plan = tuple(item for item in plan if item.instance.id in agreed)
     engine.executor.run(plan)
+
+
+def _let_go(engine: Engine, nodes: Sequence[NodeName]) -> None:
+    """Write down which nodes are off, before anything that may fail or take long is asked for."""
+    try:
+        states = {node.name: node for node in engine.slurm.nodes(nodes)}
+        off = [node for node in nodes if node in states and states[node].off]
+        if off:
+            engine.journal.let_go(off)
+    except EngineError as error:  # what follows reads them again, and says what it could not do
+        engine.log.warning("not written down", slug=error.slug, message=error.message)
 
 
 def _plan(engine: Engine, run: str, asks: Sequence[JobAsk]) -> ResumePlan:

@@ -19,7 +19,7 @@ class Claims:
     `busy`: nodes a live run of resume is launching for. `doubtful`: nodes of recent launches whose
     run died, or got no answer, before it knew the outcome; `open`: those launches. `launched`:
     machines launched so recently that the cloud may not list them yet. `ended`: machines we have
-    decided to end, and why.
+    decided to end, and why. `let_go`: machines that Slurm has powered their node down with.
     """
 
     busy: frozenset[NodeName] = frozenset()
@@ -27,6 +27,7 @@ class Claims:
     open: tuple[LaunchRequest, ...] = ()
     launched: Mapping[str, Assignment] = field(default_factory=dict)
     ended: Mapping[str, EndCause] = field(default_factory=dict)
+    let_go: frozenset[str] = frozenset()
 
     def named(self, listed: Iterable[Instance]) -> tuple[Instance, ...]:
         """The machines under the names they were given last. A list read before these claims may

@@ -14,6 +14,7 @@ import contextlib
 import json
 import math
 import os
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import intents
@@ -92,6 +93,12 @@ class Journal:
         self._append_locked(
             {"kind": "failed", "attempt": attempt, "code": error.code, "slug": error.slug}
         )
+
+    def let_go(self, nodes: Sequence[NodeName]) -> None:
+        """Slurm powers these nodes down: none of their machines of before is what it may ask for
+        next, even where EC2 can't be told so now.
+        """
+        self._append_locked({"kind": "let-go", "nodes": nodes})
 
     def condemn(self, ids: Iterable[str], cause: EndCause) -> None:
         """From here on these machines are as good as ended: no run will adopt them."""
@@ -214,6 +221,9 @@ class _Book:
         self._open: dict[str, tuple[str, LaunchRequest]] = {}
         self._launched: dict[str, Assignment] = {}
         self._ended: dict[str, EndCause] = {}
+        self._node: dict[str, NodeName] = {}
+        self._machines: dict[NodeName, set[str]] = defaultdict(set)
+        self._let_go: set[str] = set()
 
     def add(self, record: dict[str, Any]) -> None:
         kind, recent = record.get("kind"), self._recent(record)
@@ -225,8 +235,15 @@ class _Book:
             self._open.pop(record["attempt"], None)
         elif kind == "launched":
             self._open.pop(record["attempt"], None)
-            for node, instance_id, address, type_ in record["machines"] if recent else ():
-                self._launched[instance_id] = Assignment(node, instance_id, address, type_)
+            for node, instance_id, address, type_ in record["machines"]:
+                self._machines[self._node.get(instance_id, node)].discard(instance_id)
+                self._machines[node].add(instance_id)
+                self._node[instance_id] = node
+                if recent:
+                    self._launched[instance_id] = Assignment(node, instance_id, address, type_)
+        elif kind == "let-go":
+            for node in record["nodes"]:
+                self._let_go |= self._machines.pop(node, set())
         elif kind == "ended":
             self._ended |= dict.fromkeys(record["ids"], EndCause(record["cause"]))
 
@@ -239,6 +256,7 @@ class _Book:
             open=doubts,
             launched={key: item for key, item in self._launched.items() if key not in self._ended},
             ended=self._ended,
+            let_go=frozenset(self._let_go),
         )
 
 

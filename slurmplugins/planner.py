@@ -241,13 +241,14 @@ def _sort(
     """Live machines that Slurm may still wait for, and those that it can't mean.
 
     Slurm takes a node that is powering up only if it booted after it asked, so a machine left over
-    from before would never be let in; one of another pool is of another shape.
+    from before, young or old, would never be let in; one of another pool is of another shape.
     """
     live = [item for item in machines if item.state.live and item.id not in claims.ended]
     fresh = [
         item
         for item in live
         if now - item.launched_at < config.resume_timeout
+        and item.id not in claims.let_go
         and (item.node is None or item.pool == config.pool_by_node.get(item.node))
     ]
     return fresh, [item for item in live if item not in fresh]

@@ -118,4 +118,4 @@ class Bench:
         """Every live machine's slurmd reports, but those that never come up."""
         for machine in self.cloud.live():
             if machine.node is not None and machine.id not in self.duds:
-                self.slurm.register(machine.node, machine.id, machine.address)
+                self.slurm.register(machine.node, machine.id, machine.address, machine.launched_at)

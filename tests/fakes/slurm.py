@@ -6,6 +6,7 @@ that is powered down) fails here, so that no plan comes to rely on it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ class NodeState:
     reason: str = ""
     instance_id: str = ""
     address: str = ""
+    asked_at: float = 0.0
 
 
 @dataclass
@@ -124,6 +126,7 @@ class FakeSlurm:
             item = self.state[name]
             assert "POWERED_DOWN" in item.flags, f"{name} is not powered down"
             item.flags = {"IDLE", "CLOUD", "POWERING_UP", "NOT_RESPONDING"}
+            item.asked_at = self.clock.monotonic()
             item.since, item.reason = self.clock.now(), ""
             self.resumed.append(NodeName(name))
 
@@ -185,6 +188,7 @@ class FakeSlurm:
             assert self.flags(name) >= {"IDLE", "POWERED_DOWN"}, (name, self.flags(name))
             item = self.state[name]
             item.flags = {"ALLOCATED", "CLOUD", "POWERING_UP", "NOT_RESPONDING"}
+            item.asked_at = self.clock.monotonic()
             item.since, item.reason = self.clock.now(), ""
         known = self.queue.setdefault(job, JobState())
         known.nodes, known.state, known.size = tuple(nodes), "RUNNING", len(nodes)
@@ -225,10 +229,16 @@ class FakeSlurm:
     def _is_off(self, name: str) -> bool:
         return "POWERED_DOWN" in self.flags(name)
 
-    def register(self, name: str, instance_id: str, address: str = "") -> bool:
-        """slurmd on a machine reports; only a node that is powering up, or up, takes it."""
+    def register(
+        self, name: str, instance_id: str, address: str = "", booted_at: float = math.inf
+    ) -> bool:
+        """slurmd on a machine reports; only a node that is up takes it, or one that is powering up
+        and was asked for before the machine booted.
+        """
         item = self.state[name]
         if item.flags & {"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"}:
+            return False
+        if "POWERING_UP" in item.flags and booted_at < item.asked_at:
             return False
         item.flags -= {"POWERING_UP", "NOT_RESPONDING"}
         item.instance_id, item.address = instance_id, address or item.address

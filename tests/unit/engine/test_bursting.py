@@ -10,7 +10,7 @@ import pytest
 
 from slurmplugins import bursting, names
 from slurmplugins.cloud import codes
-from slurmplugins.errors import SlurmUnreachable
+from slurmplugins.errors import CloudError, SlurmUnreachable
 from slurmplugins.model import EndCause, JobAsk, Launched, LaunchRequest
 from tests.fakes.boundaries import watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
@@ -325,6 +325,23 @@ def test_suspend_asks_again_for_a_list_that_was_throttled(bench: Bench):
     bench.cloud.next_list_errors = [codes.error("RequestLimitExceeded", "slow down")] * 2
     bursting.suspend(bench.engine, bench.slurm.suspended, EndCause.SUSPEND)
     assert bench.cloud.live() == []
+
+
+def test_a_machine_that_suspend_could_not_end_is_not_taken_for_the_nodes_next_one(bench: Bench):
+    """slurmctld lets in only what booted after it asked."""
+    power_down_after_a_job(bench)
+    left = {item.id for item in bench.cloud.live()}
+    bench.cloud.unreadable = True
+    with pytest.raises(CloudError):
+        bursting.suspend(bench.engine, bench.slurm.suspended, EndCause.SUSPEND)
+    bench.clock.advance(61)
+    bench.slurm.tick()
+    bench.cloud.unreadable = False
+    bursting.resume(bench.engine, [bench.slurm.start(8, G[:2])])
+    bench.boot()
+    assert bench.slurm.queue[8].state == "RUNNING"
+    assert not bench.slurm.flags(G[0]) & {"POWERING_UP"}
+    assert left.isdisjoint(item.id for item in bench.cloud.live())
 
 
 def test_suspend_keeps_the_machine_of_a_node_that_is_up_again(bench: Bench):

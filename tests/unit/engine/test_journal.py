@@ -92,6 +92,16 @@ def test_launches_are_remembered_until_the_cloud_lists_them(journal: Journal, cl
     assert journal.claims().launched == {}
 
 
+def test_a_node_that_is_let_go_takes_its_machines_of_until_then_along_and_no_given_one(
+    journal: Journal,
+):
+    journal.launched("a1", [assignment(G[0], "i-1"), assignment(G[1], "i-2")])
+    journal.launched("a1", [assignment(G[2], "i-2")])
+    journal.let_go(G[:2])
+    journal.launched("a2", [assignment(G[0], "i-3")])
+    assert journal.claims().let_go == {"i-1"}
+
+
 def test_a_condemned_machine_is_no_longer_a_launched_one(journal: Journal):
     journal.launched("a1", [assignment(G[0], "i-1")])
     journal.condemn(["i-1"], EndCause.SUSPEND)
