@@ -5,7 +5,10 @@ import subprocess
 
 
 class FakeScontrol:
-    """A slurmctld with one job, that does what scontrol asks."""
+    """A slurmctld with one job, that does what scontrol asks.
+
+    `accounting`: a line an attempt, `job|restart|state` and when it ended, if it did.
+    """
 
     def __init__(self, *, comment="", nodes=(), deaf=False, accounting="") -> None:
         self.job = {
@@ -18,8 +21,8 @@ class FakeScontrol:
 
     def __call__(self, argv) -> str:
         verb = argv[1:]
-        if argv[0] == "sacct":
-            return self.accounting
+        if "sacct" in argv:
+            return self._rows(argv[-1].removeprefix("--format=").split(","))
         self.asked += 1
         if self.deaf:
             raise subprocess.TimeoutExpired(list(argv), 10)
@@ -32,3 +35,11 @@ class FakeScontrol:
         else:
             self.done.append(" ".join(verb))
         return ""
+
+    def _rows(self, fields) -> str:
+        if "|" not in self.accounting:
+            return self.accounting
+        names = ("JobIDRaw", "Restarts", "State", "End")
+        lines = (f"{line}|Unknown".split("|") for line in self.accounting.splitlines())
+        rows = (dict(zip(names, line, strict=False)) for line in lines)
+        return "".join("|".join(row[field] for field in fields) + "\n" for row in rows)

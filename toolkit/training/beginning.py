@@ -50,7 +50,7 @@ class Beginning:
 
     def look(self) -> Outcome:
         """Judge what nobody has judged, note that this attempt begins, hold it where it must."""
-        lost = earlier.close(self._ledger, steplog.read(self._run_dir.steps), self._attempt.key)
+        lost = earlier.close(self._ledger, steplog.read(self._run_dir.steps), self._attempt)
         said = (lost.without_a_word,) if lost else ()
         judged = {one.key for one in self._ledger.attempts() if one.rule}
         told = earlier.tell(self._ledger, self._attempt, self._job, self._environment)

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from toolkit.training import job_log, ledger, verdict
+from toolkit.training import gpus, job_log, ledger, verdict
 from toolkit.training.attempt import Attempt
 from toolkit.training.cause import Cause, Diagnosis, Evidence, tail
 from toolkit.training.cause_rules import classify
 from toolkit.training.files import read_json
 from toolkit.training.ledger import AttemptRecord, Ledger
-from toolkit.training.slurm_job import SlurmJob
+from toolkit.training.slurm_job import AttemptEnd, SlurmJob
 from toolkit.training.steplog import History
 from toolkit.training.verdict import Verdict
 
@@ -23,19 +23,28 @@ class Told:
     state: str
 
 
-def close(books: Ledger, history: History, key: str) -> AttemptRecord | None:
-    """Close an attempt that ended without a word, now that attempt `key` begins."""
+def close(books: Ledger, history: History, attempt: Attempt) -> AttemptRecord | None:
+    """Close an attempt that ended without a word, now that `attempt` begins.
+
+    It ends in the ledger with its last sign of life; `tell` asks accounting, which knows better.
+    """
     every = books.attempts()
-    if every and every[-1].awaits(key):
+    if not every or every[-1].cause != ledger.RUNNING or every[-1].awaits(attempt.key):
         return None
     seen = [*(step.at for step in history.steps), *(mark.at for mark in history.resumptions)]
+    theirs = _of(every[-1], attempt)
+    left = (*theirs.stop_files, theirs.verdict_file, *gpus.files(theirs.run_dir, theirs.key))
+    seen += [path.stat().st_mtime for path in left if path.exists()]
     return books.close_lost(last_seen=max(seen, default=0.0), step_end=len(history.steps))
 
 
 def tell(
     books: Ledger, attempt: Attempt, job: SlurmJob, environment: Mapping[str, str]
 ) -> Mapping[str, Told]:
-    """Find causes for the attempts before `attempt` that nobody has judged; by their keys."""
+    """Find causes for the attempts before `attempt` that nobody has judged; by their keys.
+
+    What accounting says of their time counts, too: machines cost until Slurm gave them up.
+    """
     untold = [
         record
         for record in books.attempts()
@@ -44,15 +53,18 @@ def tell(
         and record.key != attempt.key
     ]
     text = job_log.end(environment) if untold else ""
-    states = job.ends() if untold else {}
+    ends = job.ends() if untold else {}
     told = {}
     for record in untold:
-        state = states.get(record.key, "")
-        found = classify(_left_by(record, attempt, text, state))
-        told[record.key] = Told(found, state)
+        end = ends.get(record.key, AttemptEnd())
+        found = classify(_left_by(record, attempt, text, end.state))
+        told[record.key] = Told(found, end.state)
+        known = record.until(end.at)
         if found.cause is not Cause.ERROR:
             rule = f"{found.rule}@{found.version}"
-            books.amend(replace(record, cause=str(found.cause), rule=rule))
+            known = replace(known, cause=str(found.cause), rule=rule)
+        if known != record:
+            books.amend(known)
     return told
 
 
@@ -68,8 +80,12 @@ def words(word: Verdict | None) -> str:
 
 
 def _left_by(record: AttemptRecord, attempt: Attempt, log: str, state: str) -> Evidence:
-    place = attempt.run_dir
-    stops = (attempt.stop_dir / f"{record.key}.json", place / f"stop.{record.key}.json")
-    word = verdict.read(place / f"verdict.{record.key}.json")
+    theirs = _of(record, attempt)
+    word = verdict.read(theirs.verdict_file)
     own = tail(job_log.of(log, record.job_id, record.restart_count))
-    return Evidence(state=state, stop=asked(stops), verdict=words(word), log=own)
+    return Evidence(state=state, stop=asked(theirs.stop_files), verdict=words(word), log=own)
+
+
+def _of(record: AttemptRecord, attempt: Attempt) -> Attempt:
+    """The attempt of `record`, in the run of `attempt`: what its files are named by."""
+    return replace(attempt, job_id=record.job_id, restart_count=record.restart_count)

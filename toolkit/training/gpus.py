@@ -90,9 +90,14 @@ def start(attempt: Attempt) -> Sampler | None:
     return Sampler(probe, attempt.run_dir / "gpus" / name) if probe else None
 
 
+def files(run_dir: Path, attempt_key: str) -> list[Path]:
+    """What the nodes of an attempt have written, each once a minute while it is sampled."""
+    return sorted((run_dir / "gpus").glob(f"{attempt_key}.*.json"))
+
+
 def metrics(run_dir: Path, attempt_key: str) -> dict[str, float]:
     """All nodes of an attempt together, as far as they have written; empty without a GPU."""
-    usages = [_read(path) for path in sorted((run_dir / "gpus").glob(f"{attempt_key}.*.json"))]
+    usages = [_read(path) for path in files(run_dir, attempt_key)]
     readings = sum(usage.readings for usage in usages)
     if not readings:
         return {}

@@ -97,6 +97,13 @@ class AttemptRecord:
             detail=detail,
         )
 
+    def until(self, at: float) -> Self:
+        """The same attempt, which had its machines until `at` at the least."""
+        if self.ended_at is None or at <= self.ended_at:
+            return self
+        step = self.step_end or 0
+        return self.ended(at=at, cause=self.cause, step_end=step, detail=self.detail)
+
 
 class Ledger:
     """The attempts of one run, in order; the last one may be running."""

@@ -74,7 +74,7 @@ class Books:
         self._remark = job_remark.for_job(attempt.job_id)
         self._ledger = Ledger(run_dir.attempts)
         history = steplog.read(run_dir.steps)
-        if lost := earlier.close(self._ledger, history, attempt.key):
+        if lost := earlier.close(self._ledger, history, attempt):
             say(lost.without_a_word)
         self._steps = StepLog(run_dir.steps)
         self.record, before = self._begin(hosts, world_size)

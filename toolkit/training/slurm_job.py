@@ -32,6 +32,14 @@ class JobFacts:
     nodes: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class AttemptEnd:
+    """How accounting says that an attempt ended, and when; 0.0 where it does not say."""
+
+    state: str = ""
+    at: float = 0.0
+
+
 class SlurmJob:
     """One job and the calls that tell of it. A scontrol that took too long is not asked again.
 
@@ -56,13 +64,17 @@ class SlurmJob:
             nodes=self._nodes(str(job.get("nodes") or "")),
         )
 
-    def ends(self) -> Mapping[str, str]:
-        """Accounting's words for how its attempts ended (NODE_FAIL, …), by their keys."""
-        show = ["sacct", "--duplicates", "--allocations", "--noheader", "--parsable2"]
+    def ends(self) -> Mapping[str, AttemptEnd]:
+        """How accounting says that its attempts ended (NODE_FAIL, …), by their keys."""
+        show = ["env", "TZ=UTC", "SLURM_TIME_FORMAT=%s", "sacct", f"--jobs={self._job_id}"]
+        show += ["--duplicates", "--allocations", "--noheader", "--parsable2"]
         try:
-            said = self._run([*show, f"--jobs={self._job_id}", "--format=JobIDRaw,Restarts,State"])
-            rows = [line.split("|", 2) for line in said.splitlines()]
-            return {f"{job}.{restart}": state for job, restart, state in rows}
+            said = self._run([*show, "--format=JobIDRaw,Restarts,End,State"])
+            rows = [line.split("|", 3) for line in said.splitlines()]
+            return {
+                f"{job}.{restart}": AttemptEnd(state, float(end) if end.isdecimal() else 0.0)
+                for job, restart, end, state in rows
+            }
         except FAILURES:
             return {}
 

@@ -1,5 +1,6 @@
 """Whether an attempt that is not its job's first may begin, and what the ledger says of it."""
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -75,6 +76,33 @@ def test_a_job_whose_node_died_with_its_dollars_spent_is_held_before_its_workers
     assert scontrol.job["comment"].startswith("mine | toolkit: held: $2.00 spent, $1.99 allowed")
     assert scontrol.job["comment"].endswith("to go on: scontrol release 12")
     assert [(one.cause, one.held) for one in books.attempts()] == [("lost", False), ("held", True)]
+
+
+@pytest.mark.parametrize("cause", ["running", "lost", "terminated"])
+def test_what_a_lost_attempt_costs_is_never_less_than_its_time_in_accounting(begun, books, cause):
+    ended = FakeScontrol(accounting=f"12|0|NODE_FAIL|{NOW + HOUR / 2:.0f}\n12|1|RUNNING\n")
+    assert begun(record(0, cause, rule=""), cap="2.99", scontrol=ended).code == 93
+    assert books.attempts()[0].cost_usd == "3.000000"
+
+
+def test_an_attempt_that_accounting_saw_end_before_its_last_step_costs_until_that(begun, books):
+    ended = FakeScontrol(accounting=f"12|0|NODE_FAIL|{NOW - 9:.0f}\n")
+    assert begun(record(0), scontrol=ended).code == 0
+    assert books.attempts()[0].cost_usd == "2.000000"
+
+
+@pytest.mark.parametrize(
+    "left", ["run/verdict.12.0", "run/stop.12.0", "stop/12.0", "run/gpus/12.0.gpu-001"]
+)
+def test_without_accounting_a_lost_attempt_costs_until_its_last_sign_of_life(
+    begun, books, tmp_path, left
+):
+    sign = tmp_path / f"{left}.json"
+    sign.parent.mkdir(exist_ok=True)
+    sign.write_text("{}")
+    os.utime(sign, (NOW + HOUR / 2,) * 2)
+    begun(record(0))
+    assert books.attempts()[0].cost_usd == "3.000000"
 
 
 @pytest.mark.parametrize("cap", ["2.01", "", "two"])
