@@ -21,7 +21,6 @@ from toolkit.training.attempt import Attempt, current
 from toolkit.training.budget import decide, dollars, exhausted
 from toolkit.training.cause import Cause, Diagnosis
 from toolkit.training.cause_rules import VERSION
-from toolkit.training.earlier import Told
 from toolkit.training.ending import Outcome, held, unattended
 from toolkit.training.job_name import task_name
 from toolkit.training.ledger import AttemptRecord, Ledger
@@ -94,14 +93,11 @@ class Beginning:
         return (last and last.step_start) or 0 if saved is None else saved
 
 
-def _nobody_judged(last: AttemptRecord, told: Mapping[str, Told]) -> Diagnosis | None:
-    """What ended an attempt whose script did not say; None where a person asked for the next."""
-    one = told.get(last.key)
-    if one and "REQUEUED" in one.state:
-        return None
+def _nobody_judged(last: AttemptRecord, told: Mapping[str, Diagnosis]) -> Diagnosis | None:
+    """What ended an attempt whose script did not say."""
     if last.cause == ledger.LOST:
         return Diagnosis(Cause.NODE, "no-word", VERSION, last.without_a_word)
-    return one.found if one else None
+    return told.get(last.key)
 
 
 def main() -> int:

@@ -32,6 +32,7 @@ POLICY: Mapping[Cause, Budget] = {
     Cause.SCHEDULED: Budget(None),
     Cause.PREEMPTED: Budget(None),
     Cause.TIME_LIMIT: Budget(None),
+    Cause.REQUEUED: Budget(None),
     Cause.NODE: Budget(20),
     Cause.TRANSIENT: Budget(5, first_wait=30.0),
     # Once may be a neighbour's doing; twice is the job's own.

@@ -17,6 +17,7 @@ class Cause(StrEnum):
     SPOT = "spot-interruption"
     SCHEDULED = "scheduled-event"
     PREEMPTED = "preemption"
+    REQUEUED = "requeued"  # by a person, while it ran
     NODE = "node-failure"
     TRANSIENT = "transient"
     TIME_LIMIT = "time-limit"

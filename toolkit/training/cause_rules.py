@@ -11,7 +11,7 @@ import re
 
 from toolkit.training.cause import Cause, Diagnosis, Evidence, Rule, Source, diagnose
 
-VERSION = 5
+VERSION = 6
 
 
 def _rule(slug: str, cause: Cause, source: Source, pattern: str) -> Rule:
@@ -34,6 +34,8 @@ _STATED = (
     _rule("asked-spot", Cause.SPOT, "stop", r"spot-interruption"),
     _rule("asked-event", Cause.SCHEDULED, "stop", r"scheduled-event"),
     _rule("asked-preempted", Cause.PREEMPTED, "stop", r"preemption"),
+    # Accounting says it of an end by 85 as well; its attempt was judged before, or is told above.
+    _rule("state-requeued", Cause.REQUEUED, "state", r"REQUEUED"),
     _rule(
         "node-taken", Cause.SPOT, "node", r"toolkit: (?:spot interruption|interrupted)"
         r"|SpotInstance(?:Termination|Shutdown)"
@@ -54,6 +56,7 @@ _SLURM = (
     _rule("log-node-failure", Cause.NODE, "log",
           r"DUE TO NODE FAILURE|srun: error: Node failure on|Required node not available \(down"),
     _rule("log-time-limit", Cause.TIME_LIMIT, "log", r"DUE TO TIME LIMIT"),
+    _rule("log-requeued", Cause.REQUEUED, "log", r"CANCELLED AT \S+ DUE TO JOB REQUEUE"),
 )  # fmt: skip
 
 _HARDWARE = (

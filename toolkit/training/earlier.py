@@ -1,7 +1,7 @@
 """Attempts that ended before their batch script could say why: closed, told by what they left."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from toolkit.training import gpus, job_log, ledger, verdict
@@ -13,14 +13,6 @@ from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.slurm_job import AttemptEnd, SlurmJob
 from toolkit.training.steplog import History
 from toolkit.training.verdict import Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What ended an attempt, as far as it left a trace. `state`: accounting's word for it."""
-
-    found: Diagnosis
-    state: str
 
 
 def close(books: Ledger, history: History, attempt: Attempt) -> AttemptRecord | None:
@@ -40,7 +32,7 @@ def close(books: Ledger, history: History, attempt: Attempt) -> AttemptRecord | 
 
 def tell(
     books: Ledger, attempt: Attempt, job: SlurmJob, environment: Mapping[str, str]
-) -> Mapping[str, Told]:
+) -> Mapping[str, Diagnosis]:
     """Find causes for the attempts before `attempt` that nobody has judged; by their keys.
 
     What accounting says of their time counts, too: machines cost until Slurm gave them up.
@@ -57,8 +49,7 @@ def tell(
     told = {}
     for record in untold:
         end = ends.get(record.key, AttemptEnd())
-        found = classify(_left_by(record, attempt, text, end.state))
-        told[record.key] = Told(found, end.state)
+        found = told[record.key] = classify(_left_by(record, attempt, text, end.state))
         known = record.until(end.at)
         if found.cause is not Cause.ERROR:
             rule = f"{found.rule}@{found.version}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from toolkit.training.attempt import Attempt
+from toolkit.training.cause import Cause
 from toolkit.training.files import encode, read_lines, write_atomic
 
 RUNNING = "running"
@@ -150,10 +151,11 @@ def stalled(earlier: Sequence[AttemptRecord], job_id: str, step: int) -> bool:
     """Whether the last NO_PROGRESS attempts of this job all began where the next one would begin.
 
     Where attempts *begin* is what counts: an attempt that is killed before its first checkpoint
-    trains steps and still gets the run no further. A new job, and one that was held and let go,
-    starts with a new budget.
+    trains steps and still gets the run no further. One that a person requeued says nothing of the
+    run. A new job, and one that was held and let go, starts with a new budget.
     """
-    last = [one for one in since_release(earlier) if one.job_id == job_id][-NO_PROGRESS:]
+    ours = [one for one in since_release(earlier) if one.job_id == job_id]
+    last = [one for one in ours if one.cause != Cause.REQUEUED][-NO_PROGRESS:]
     return len(last) == NO_PROGRESS and all(attempt.step_start in (None, step) for attempt in last)
 
 

@@ -16,14 +16,12 @@ NOTICE = 120.0  # what EC2 gives before it takes a spot machine
 NOTICED = 5.2  # until the workers know: the node agent looks every 5 s, they look every 0.2
 LEAVING = 12.0  # the record's last words (10 s at most), the exit, the filesystem's last flush
 
-# What a job does to itself says nothing about the machines: no more often saved, it would end so
-# all the same. Every other word counts, those of later editions too.
+# What a job does to itself, or its owner to it, says nothing about the machines: no more often
+# saved, it would end so all the same. Every other word counts, those of later editions too.
 _OWN_WILL = frozenset(
     {
         *(Cause.FINISHED, Cause.ERROR, Cause.MEMORY, Cause.TIME_LIMIT, Cause.CANCELLED),
-        "no-progress",
-        HELD,
-        RUNNING,
+        *(Cause.REQUEUED, "no-progress", HELD, RUNNING),
     }
 )
 

@@ -163,14 +163,20 @@ def test_a_person_may_bring_back_a_job_whose_script_slurm_ended(begun, state):
     assert begun(*ended, record(2), scontrol=scontrol).code == 0
 
 
-def test_requeueing_a_running_job_by_hand_is_no_failure_of_it(begun):
-    gone = [record(number, "terminated", rule="") for number in range(9)]
-    states = "".join(f"12|{number}|{{}}\n" for number in range(9))
-    log = "".join(
-        f"[toolkit] job 12, restart {number}, run\nconnection reset\n" for number in range(9)
-    )
-    requeued = FakeScontrol(accounting=states.format(*["REQUEUED"] * 9))
-    assert begun(*gone, scontrol=requeued, log=log).code == 0
+REQUEUE = "slurmstepd: error: *** JOB 12 ON n CANCELLED AT x DUE TO JOB REQUEUE ***"
+
+
+@pytest.mark.parametrize("left", ["terminated", "lost"])
+@pytest.mark.parametrize(
+    ("state", "said"), [("REQUEUED", "connection reset"), ("", f"{REQUEUE}\nconnection reset")]
+)
+def test_requeueing_a_running_job_by_hand_is_no_failure_of_it(begun, books, left, state, said):
+    gone = [record(number, left, rule="", step_start=0) for number in range(30)]
+    states = "".join(f"12|{number}|{state}\n" for number in range(30) if state)
+    log = "".join(f"[toolkit] job 12, restart {number}, run\n{said}\n" for number in range(30))
+    requeued = FakeScontrol(accounting=states)
+    assert begun(*gone, scontrol=requeued, log=log, saved=0).code == 0
+    assert {one.cause for one in books.attempts()[:-1]} == {"requeued"}
 
 
 def test_peers_that_were_lost_again_and_again_are_a_reason_to_hold(begun):

@@ -64,6 +64,14 @@ def test_each_cause_has_a_budget_of_its_own():
     assert decided(Cause.TRANSIENT, [*spot, record(9, Cause.TRANSIENT)]).wait == 30.0
 
 
+@pytest.mark.parametrize("cause", list(Cause))
+@pytest.mark.parametrize("start", [None, 40])
+def test_requeues_by_hand_change_nothing_of_what_a_later_end_is_worth(cause, start):
+    by_hand = [record(number, Cause.REQUEUED, start=start) for number in range(50)]
+    after = [record(number, cause, start=start) for number in range(50, 52)]
+    assert decided(cause, [*by_hand, *after], step=40) == decided(cause, after, step=40)
+
+
 def test_failures_of_other_days_and_other_jobs_do_not_count():
     old = [record(n, Cause.TRANSIENT, ended=NOW - WINDOW - 1) for n in range(9)]
     other = [record(n, Cause.TRANSIENT, job="11") for n in range(9)]

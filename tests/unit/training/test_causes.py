@@ -26,6 +26,7 @@ def test_the_labelled_set_is_large_and_has_every_cause_a_log_can_tell():
     assert len(LOGS) >= 100
     assert labels == {
         "transient", "out-of-memory", "error", "preemption", "node-failure", "time-limit",
+        "requeued",
     }  # fmt: skip
 
 
@@ -53,6 +54,10 @@ def test_the_labelled_set_is_large_and_has_every_cause_a_log_can_tell():
         (Evidence(state="OUT_OF_MEMORY", code=1), Cause.MEMORY),
         (Evidence(state="PREEMPTED", code=1), Cause.PREEMPTED),
         (Evidence(state="NODE_FAIL", code=1), Cause.NODE),
+        (Evidence(state="REQUEUED", verdict="resume terminated", log=WATCHDOG), Cause.REQUEUED),
+        (Evidence(state="REQUEUED", verdict="resume peer-lost", log=OOM), Cause.REQUEUED),
+        (Evidence(state="REQUEUED", verdict="resume spot-interruption"), Cause.SPOT),
+        (Evidence(state="REQUEUED", stop="spot-interruption"), Cause.SPOT),
         (Evidence(state="CANCELLED,COMPLETING", verdict="resume terminated"), Cause.CANCELLED),
         (Evidence(code=1, verdict="resume peer-lost x"), Cause.TRANSIENT),
         (Evidence(code=137), Cause.MEMORY),

@@ -51,7 +51,7 @@ def test_more_machines_are_interrupted_sooner_and_a_quiet_past_counts():
 
 def test_what_a_run_ends_by_itself_is_no_interruption():
     quiet = pace.mtti([attempt("finished", 5)], 1)
-    for cause in ("error", "out-of-memory", "cancelled", "time-limit", "no-progress"):
+    for cause in ("error", "out-of-memory", "cancelled", "time-limit", "requeued", "no-progress"):
         assert pace.mtti([attempt(cause, 5)], 1) == quiet
     for cause in ("spot-interruption", "preemption", "node-failure", "transient", "lost"):
         assert pace.mtti([attempt(cause, 5)], 1) < quiet
