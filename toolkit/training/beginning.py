@@ -74,7 +74,8 @@ class Beginning:
         """Why a person has to decide; "" where the attempt may begin."""
         if last and (last.held or last.cause == Cause.FINISHED):
             return ""  # whoever let the job go knew; what is finished costs no more
-        job_id, step = self._attempt.job_id, self._step(last)
+        job_id = self._attempt.job_id
+        step = self._step(last) if self._run_dir.counts_steps else None
         cap = dollars(self._environment.get("TOOLKIT_MAX_USD"))
         if found:
             now = self._clock()

@@ -56,13 +56,14 @@ def decide(
     attempts: Sequence[AttemptRecord],
     *,
     job_id: str,
-    step: int,
+    step: int | None,
     cap_usd: Decimal | None,
     now: float,
     chance: float,
 ) -> Decision:
     """What to do after the last of `attempts`, which `found` is about. `step`: where the next
-    would begin. `chance`: from 0 to 1, spreads the starts of jobs that failed together.
+    would begin, None where nobody counts. `chance`: from 0 to 1, spreads the starts of jobs that
+    failed together.
     """
     if found.cause is Cause.FINISHED:
         return Decision("done", 0.0, "finished")
@@ -81,7 +82,7 @@ def decide(
 
 
 def exhausted(
-    attempts: Sequence[AttemptRecord], *, job_id: str, step: int, cap_usd: Decimal | None
+    attempts: Sequence[AttemptRecord], *, job_id: str, step: int | None, cap_usd: Decimal | None
 ) -> str:
     """Why no attempt may follow these, whatever ended the last; "" where one may."""
     spent = ledger.total_cost(attempts)

@@ -68,7 +68,8 @@ class Ending:
     ) -> None:
         self._attempt, self._job, self._environment = attempt, job, environment
         self._clock, self._chance = clock, chance
-        self._ledger = Ledger(RunDir(attempt.run_dir).attempts)
+        self._run_dir = RunDir(attempt.run_dir)
+        self._ledger = Ledger(self._run_dir.attempts)
 
     def settle(self, code: int) -> Outcome:
         """Find the cause, decide, act, and say what came of it.
@@ -90,7 +91,7 @@ class Ending:
                 found,
                 self._ledger.attempts(),
                 job_id=self._attempt.job_id,
-                step=record.step_end or 0,
+                step=record.step_end if self._run_dir.counts_steps else None,
                 cap_usd=dollars(self._environment.get("TOOLKIT_MAX_USD")),
                 now=self._clock(),
                 chance=self._chance(),
@@ -150,7 +151,7 @@ class Ending:
 
     def _reached(self, record: AttemptRecord) -> int:
         """Where the next attempt begins after one that ended without a word."""
-        saved = tiers.last_step(RunDir(self._attempt.run_dir).checkpoints)
+        saved = tiers.last_step(self._run_dir.checkpoints)
         return record.step_start or 0 if saved is None else saved
 
     def _act(

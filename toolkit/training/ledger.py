@@ -147,13 +147,16 @@ def since_release(attempts: Sequence[AttemptRecord]) -> Sequence[AttemptRecord]:
     return attempts[held[-1] + 1 :] if held else attempts
 
 
-def stalled(earlier: Sequence[AttemptRecord], job_id: str, step: int) -> bool:
+def stalled(earlier: Sequence[AttemptRecord], job_id: str, step: int | None) -> bool:
     """Whether the last NO_PROGRESS attempts of this job all began where the next one would begin.
 
     Where attempts *begin* is what counts: an attempt that is killed before its first checkpoint
     trains steps and still gets the run no further. One that a person requeued says nothing of the
     run. A new job, and one that was held and let go, starts with a new budget.
+    Where nobody counts steps, `step` is None and nothing can be said.
     """
+    if step is None:
+        return False
     ours = [one for one in since_release(earlier) if one.job_id == job_id]
     last = [one for one in ours if one.cause != Cause.REQUEUED][-NO_PROGRESS:]
     return len(last) == NO_PROGRESS and all(attempt.step_start in (None, step) for attempt in last)

@@ -36,6 +36,11 @@ class RunDir:
     def facts(self) -> Mapping[str, Any]:
         return read_json(self._facts) or {}
 
+    @property
+    def counts_steps(self) -> bool:
+        """Whether a `Run` was ever here: else nobody knows how far the training is."""
+        return bool(self.facts())
+
     def agree_order(self, order: SampleOrder, epochs: int) -> None:
         """Note the order of samples, or check that it is the one the run began with.
 

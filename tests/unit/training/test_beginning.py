@@ -11,6 +11,7 @@ from tests.fakes.own_job import FakeScontrol
 from toolkit.training import manifest
 from toolkit.training.beginning import Beginning
 from toolkit.training.ledger import AttemptRecord, Ledger
+from toolkit.training.run import RunDir
 from toolkit.training.slurm_job import SlurmJob
 from toolkit.training.steplog import StepLog, StepRecord
 
@@ -33,7 +34,7 @@ def record(number, cause="running", **more):
 @pytest.fixture
 def run_dir(tmp_path):
     folder = tmp_path / "run"
-    folder.mkdir()
+    RunDir(folder).create()
     return folder
 
 
@@ -145,6 +146,13 @@ def test_a_job_that_got_nowhere_three_times_is_held_whoever_brought_it_back(begu
         "3 attempts began at step 7 and got no further: the last ended by error"
         in (outcome.said[0])
     )
+
+
+@pytest.mark.parametrize("step_start", [None, 0])
+def test_no_progress_holds_no_job_whose_steps_nobody_counts(begun, run_dir, step_start):
+    (run_dir / "run.json").unlink()
+    taken = [record(number, "spot-interruption", step_start=step_start) for number in range(9)]
+    assert begun(*taken, saved=0).code == 0
 
 
 def test_a_job_that_failed_with_its_dollars_spent_is_held_when_the_head_brings_it_back(begun):

@@ -9,6 +9,7 @@ from toolkit.training import manifest, verdict
 from toolkit.training.ending import Ending
 from toolkit.training.files import write_json
 from toolkit.training.ledger import AttemptRecord, Ledger, stalled
+from toolkit.training.run import RunDir
 from toolkit.training.slurm_job import SlurmJob
 
 NOW = 2_000_000_000.0
@@ -18,9 +19,11 @@ NCCL = "[rank0]: ncclRemoteError: A call failed possibly due to a network error\
 
 @pytest.fixture
 def ended(attempt_of, tmp_path):
-    def run(code, *, log="", restart=0, scontrol=None, word=None, **environment):
+    def run(code, *, log="", restart=0, scontrol=None, word=None, counted=True, **environment):
         attempt = attempt_of(restart)
         attempt.run_dir.mkdir(parents=True, exist_ok=True)
+        if counted:
+            RunDir(attempt.run_dir).create()
         attempt.stop_dir.mkdir(exist_ok=True)
         if word:
             word.write(attempt.verdict_file)
@@ -116,6 +119,12 @@ def test_a_job_that_was_held_and_let_go_starts_with_a_new_budget(ended, tmp_path
     assert codes == [85, 85, 93, 85, 85, 93]
     assert [one.held for one in attempts(tmp_path)] == [False, False, True] * 2
     assert not stalled(attempts(tmp_path), "12", 0), "its next attempt begins"
+
+
+def test_no_progress_holds_no_job_whose_steps_nobody_counts(ended):
+    word = verdict.resume(0, "spot-interruption")
+    codes = [ended(1, word=word, restart=restart, counted=False).code for restart in range(9)]
+    assert codes == [85] * 9
 
 
 def test_what_the_workers_hold_is_held(ended, tmp_path):
