@@ -11,7 +11,9 @@ from toolkit.training.cause import Cause
 
 seconds = st.floats(min_value=0.001, max_value=1e7)
 causes = st.sampled_from([*(str(cause) for cause in Cause), "lost", "no-progress", "running"])
-OWN_WILL = ("finished", "error", "out-of-memory", "time-limit", "cancelled", "no-progress")
+OWN_WILL = (
+    "finished", "error", "out-of-memory", "time-limit", "cancelled", "requeued", "no-progress",
+)  # fmt: skip
 
 
 def work(cost, mtti):
