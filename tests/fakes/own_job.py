@@ -19,10 +19,14 @@ class FakeScontrol:
         self.accounting = accounting
         self.asked = 0
 
+    def before(self) -> None:
+        """Each call of scontrol, or a kill that comes before it."""
+
     def __call__(self, argv) -> str:
         verb = argv[1:]
         if "sacct" in argv:
             return self._rows(argv[-1].removeprefix("--format=").split(","))
+        self.before()
         self.asked += 1
         if self.deaf:
             raise subprocess.TimeoutExpired(list(argv), 10)

@@ -18,8 +18,8 @@ from dataclasses import replace
 
 from toolkit.training import earlier, ledger, slurm_job, steplog
 from toolkit.training.attempt import Attempt, current
-from toolkit.training.budget import decide, dollars, exhausted
-from toolkit.training.cause import Cause, Diagnosis
+from toolkit.training.budget import dollars, exhausted, overdrawn
+from toolkit.training.cause import Cause
 from toolkit.training.cause_rules import VERSION
 from toolkit.training.ending import Outcome, held, unattended
 from toolkit.training.job_name import task_name
@@ -51,16 +51,14 @@ class Beginning:
         """Judge what nobody has judged, note that this attempt begins, hold it where it must."""
         lost = earlier.close(self._ledger, steplog.read(self._run_dir.steps), self._attempt)
         said = (lost.without_a_word,) if lost else ()
-        judged = {one.key for one in self._ledger.attempts() if one.rule}
-        told = earlier.tell(self._ledger, self._attempt, self._job, self._environment)
+        earlier.tell(self._ledger, self._attempt, self._job, self._environment)
         before = self._ledger.attempts()
         facts = self._job.facts()
         record = unattended(self._attempt, len(before), facts, self._clock())
         # From here on an attempt that dies before its workers come is in the ledger.
         self._ledger.begin(record)
         last = next((one for one in reversed(before) if one.job_id == record.job_id), None)
-        found = None if last is None or last.key in judged else _nobody_judged(last, told)
-        reason = self._reason(before, last, found)
+        reason = self._reason(before, last)
         if not reason:
             return Outcome(0, said)
         step = self._step(last)
@@ -68,37 +66,29 @@ class Beginning:
         self._ledger.amend(replace(over, rule=_RULE, held=True))
         return held(self._job, facts, reason, said)
 
-    def _reason(
-        self, before: Sequence[AttemptRecord], last: AttemptRecord | None, found: Diagnosis | None
-    ) -> str:
-        """Why a person has to decide; "" where the attempt may begin."""
+    def _reason(self, before: Sequence[AttemptRecord], last: AttemptRecord | None) -> str:
+        """Why a person has to decide; "" where the attempt may begin.
+
+        Only budgets beyond which jobs are held count. Slurm does not bring back a job that failed,
+        so somebody wanted it to run.
+        """
         if last and (last.held or last.cause == Cause.FINISHED):
             return ""  # whoever let the job go knew; what is finished costs no more
         job_id = self._attempt.job_id
         step = self._step(last) if self._run_dir.counts_steps else None
         cap = dollars(self._environment.get("TOOLKIT_MAX_USD"))
-        if found:
-            now = self._clock()
-            decision = decide(
-                found, before, job_id=job_id, step=step, cap_usd=cap, now=now, chance=0.0
-            )
-            if decision.action == "hold":
-                return decision.reason
-        # "fail" is for ends: Slurm does not bring such a job back, so somebody wanted it to run.
+        if reason := overdrawn(before, job_id=job_id, now=self._clock()):
+            return reason
         reason = exhausted(before, job_id=job_id, step=step, cap_usd=cap)
-        return f"{reason}: the last ended by {last.cause}" if reason and last else reason
+        if not reason or last is None:
+            return reason
+        lost = last.cause == ledger.LOST
+        return f"{reason}: {last.without_a_word if lost else f'the last ended by {last.cause}'}"
 
     def _step(self, last: AttemptRecord | None) -> int:
         """Where the attempt would begin."""
         saved = last_step(self._run_dir.checkpoints)
         return (last and last.step_start) or 0 if saved is None else saved
-
-
-def _nobody_judged(last: AttemptRecord, told: Mapping[str, Diagnosis]) -> Diagnosis | None:
-    """What ended an attempt whose script did not say."""
-    if last.cause == ledger.LOST:
-        return Diagnosis(Cause.NODE, "no-word", VERSION, last.without_a_word)
-    return told.get(last.key)
 
 
 def main() -> int:

@@ -68,10 +68,7 @@ def decide(
     if found.cause is Cause.FINISHED:
         return Decision("done", 0.0, "finished")
     budget = POLICY[found.cause]
-    ours = [one for one in ledger.since_release(attempts) if one.job_id == job_id]
-    same = sum(
-        1 for one in ours if _cause(one) is found.cause and now - (one.ended_at or now) <= WINDOW
-    )
+    same = len(_counted(found.cause, attempts, job_id, now))
     why = f"{found.cause} ({found.rule}: {found.seen})"
     if budget.retries is not None and same > budget.retries:
         many = f"{same} in 24 h, {budget.retries} allowed: " if budget.retries else ""
@@ -79,6 +76,21 @@ def decide(
     if reason := exhausted(attempts, job_id=job_id, step=step, cap_usd=cap_usd):
         return Decision("hold", 0.0, f"{reason}: {why}")
     return Decision("requeue", _wait(budget, same, chance), why)
+
+
+def overdrawn(attempts: Sequence[AttemptRecord], *, job_id: str, now: float) -> str:
+    """The cause that ended more of these attempts than a job may go on after; "" without one.
+
+    All that it needs is in the ledger: asked again, it says the same again.
+    """
+    for cause, budget in POLICY.items():
+        counted = _counted(cause, attempts, job_id, now)
+        if budget.retries is None or budget.beyond != "hold" or len(counted) <= budget.retries:
+            continue
+        last = counted[-1]
+        why = f"{last.rule or 'no-word'}: {last.detail or last.without_a_word}"
+        return f"{len(counted)} in 24 h, {budget.retries} allowed: {cause} ({why})"
+    return ""
 
 
 def exhausted(
@@ -107,6 +119,15 @@ def _wait(budget: Budget, same: int, chance: float) -> float:
         return 0.0
     doubled = min(LONGEST_WAIT, float(budget.first_wait * 2 ** max(0, same - 1)))
     return round(doubled * (0.75 + 0.5 * chance), 1)
+
+
+def _counted(
+    cause: Cause, attempts: Sequence[AttemptRecord], job_id: str, now: float
+) -> Sequence[AttemptRecord]:
+    """Those that count for the budget of a cause."""
+    ours = [one for one in ledger.since_release(attempts) if one.job_id == job_id]
+    recent = [one for one in ours if now - (one.ended_at or now) <= WINDOW]
+    return [one for one in recent if _cause(one) is cause]
 
 
 def _cause(record: AttemptRecord) -> Cause | None:

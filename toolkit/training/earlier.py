@@ -6,7 +6,7 @@ from pathlib import Path
 
 from toolkit.training import gpus, job_log, ledger, verdict
 from toolkit.training.attempt import Attempt
-from toolkit.training.cause import Cause, Diagnosis, Evidence, tail
+from toolkit.training.cause import Cause, Evidence, tail
 from toolkit.training.cause_rules import classify
 from toolkit.training.files import read_json
 from toolkit.training.ledger import AttemptRecord, Ledger
@@ -30,10 +30,8 @@ def close(books: Ledger, history: History, attempt: Attempt) -> AttemptRecord | 
     return books.close_lost(last_seen=max(seen, default=0.0), step_end=len(history.steps))
 
 
-def tell(
-    books: Ledger, attempt: Attempt, job: SlurmJob, environment: Mapping[str, str]
-) -> Mapping[str, Diagnosis]:
-    """Find causes for the attempts before `attempt` that nobody has judged; by their keys.
+def tell(books: Ledger, attempt: Attempt, job: SlurmJob, environment: Mapping[str, str]) -> None:
+    """Find causes for the attempts before `attempt` that nobody has judged.
 
     What accounting says of their time counts, too: machines cost until Slurm gave them up.
     """
@@ -46,17 +44,16 @@ def tell(
     ]
     text = job_log.end(environment) if untold else ""
     ends = job.ends() if untold else {}
-    told = {}
     for record in untold:
         end = ends.get(record.key, AttemptEnd())
-        found = told[record.key] = classify(_left_by(record, attempt, text, end.state))
+        found = classify(_left_by(record, attempt, text, end.state))
         known = record.until(end.at)
         if found.cause is not Cause.ERROR:
             rule = f"{found.rule}@{found.version}"
-            known = replace(known, cause=str(found.cause), rule=rule)
+            detail = record.detail or found.seen
+            known = replace(known, cause=str(found.cause), rule=rule, detail=detail)
         if known != record:
             books.amend(known)
-    return told
 
 
 def asked(stop_files: Sequence[Path]) -> str:

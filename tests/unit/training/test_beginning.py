@@ -1,8 +1,10 @@
 """Whether an attempt that is not its job's first may begin, and what the ledger says of it."""
 
+import itertools
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -44,10 +46,23 @@ def books(run_dir):
 
 
 @pytest.fixture
-def begun(attempt_of, run_dir, books):
+def look(attempt_of, run_dir):
+    """Look back at the beginning of a restart."""
+
+    def look(restart, *, scontrol=None, cap="", log=""):
+        (run_dir / "job.log").write_text(log)
+        said = {"TOOLKIT_LOG": str(run_dir / "job.log"), "TOOLKIT_MAX_USD": cap}
+        job = SlurmJob("12", scontrol or FakeScontrol())
+        return Beginning(attempt_of(restart), job, said, clock=lambda: NOW + 60).look()
+
+    return look
+
+
+@pytest.fixture
+def begun(look, run_dir, books):
     """Begin the attempt after these, which saved what they trained."""
 
-    def begin(*records, scontrol=None, saved=None, cap="", log=""):
+    def begin(*records, saved=None, **more):
         for one in records:
             books.begin(one)
         every = books.attempts()
@@ -59,10 +74,7 @@ def begun(attempt_of, run_dir, books):
         folder = run_dir / "checkpoints" / f"step-{saved:08d}.{restart:06d}"
         folder.mkdir(parents=True)
         manifest.commit(folder, [], {"step": saved})
-        (run_dir / "job.log").write_text(log)
-        said = {"TOOLKIT_LOG": str(run_dir / "job.log"), "TOOLKIT_MAX_USD": cap}
-        job = SlurmJob("12", scontrol or FakeScontrol())
-        return Beginning(attempt_of(restart), job, said, clock=lambda: NOW + 60).look()
+        return look(restart, **more)
 
     return begin
 
@@ -195,6 +207,49 @@ def test_peers_that_were_lost_again_and_again_are_a_reason_to_hold(begun):
     outcome = begun(*gone, log=log)
     assert outcome.code == 93
     assert "9 in 24 h, 5 allowed: transient" in outcome.said[0]
+
+
+class Killed(BaseException):
+    """What no process outlives."""
+
+
+@pytest.fixture
+def killed_at(monkeypatch):
+    """Within, be killed just before the n-th write of the ledger or call of scontrol."""
+
+    @contextmanager
+    def at(n, scontrol):
+        before, write = itertools.count(n, -1), Ledger._write
+
+        def tick():
+            if next(before) == 0:
+                raise Killed
+
+        def writing(books, attempts):
+            tick()
+            write(books, attempts)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Ledger, "_write", writing)
+            patched.setattr(scontrol, "before", tick)
+            with pytest.raises(Killed):
+                yield
+
+    return at
+
+
+@pytest.mark.parametrize("n", range(4))
+def test_a_look_that_is_killed_at_any_of_its_calls_leaves_the_budgets_as_they_were(
+    look, books, killed_at, n
+):
+    for number in range(5):
+        books.begin(record(number, "transient"))
+    books.begin(record(5, "terminated", rule=""))
+    scontrol, log = FakeScontrol(), "[toolkit] job 12, restart 5, run\nconnection reset\n"
+    with killed_at(n, scontrol):
+        look(6, scontrol=scontrol, log=log)
+    assert look(7, scontrol=scontrol, log=log).code == 93
+    assert look(8, scontrol=scontrol, log=log).code == 0, "a person let it go"
 
 
 def test_a_finished_run_may_begin_whatever_it_cost(begun):
