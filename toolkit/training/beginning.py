@@ -63,8 +63,11 @@ class Beginning:
             return Outcome(0, said)
         step = self._step(last)
         over = record.ended(at=self._clock(), cause=ledger.HELD, step_end=step, detail=reason)
-        self._ledger.amend(replace(over, rule=_RULE, held=True))
-        return held(self._job, facts, reason, said)
+        over = replace(over, rule=_RULE)
+        self._ledger.amend(over)
+        outcome = held(self._job, facts, reason, said)
+        self._ledger.amend(replace(over, held=True))
+        return outcome
 
     def _reason(self, before: Sequence[AttemptRecord], last: AttemptRecord | None) -> str:
         """Why a person has to decide; "" where the attempt may begin.

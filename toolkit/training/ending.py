@@ -96,11 +96,11 @@ class Ending:
                 now=self._clock(),
                 chance=self._chance(),
             )
-        if decision.action == "hold":
-            self._ledger.amend(replace(record, held=True))
         said = f"{found.cause} by rule {found.rule} of edition {found.version}: {found.seen}"
         failed: Status = "KILLED" if found.cause is Cause.CANCELLED else "FAILED"
         outcome = self._act(decision, facts, _failed(code, word), failed, said)
+        if decision.action == "hold":
+            self._ledger.amend(replace(record, held=True))
         return replace(outcome, said=(*outcome.said, *self._no_cap()))
 
     def _no_cap(self) -> list[str]:
@@ -174,7 +174,11 @@ class Ending:
 
 
 def held(job: SlurmJob, facts: JobFacts, reason: str, said: Sequence[str] = ()) -> Outcome:
-    """Hold the job. Where Slurm does not, it ends here."""
+    """Hold the job. Where Slurm does not, it ends here.
+
+    The ledger says `held` after this and not before: it gives new budgets, and whoever is killed
+    in between has held nothing.
+    """
     done, why = job.hold(facts, reason)
     return Outcome(DO_NOT_REQUEUE, (*said, *why), None if done else "FAILED")
 

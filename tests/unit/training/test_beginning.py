@@ -12,6 +12,7 @@ import pytest
 from tests.fakes.own_job import FakeScontrol
 from toolkit.training import manifest
 from toolkit.training.beginning import Beginning
+from toolkit.training.ending import Ending
 from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.run import RunDir
 from toolkit.training.slurm_job import SlurmJob
@@ -56,6 +57,19 @@ def look(attempt_of, run_dir):
         return Beginning(attempt_of(restart), job, said, clock=lambda: NOW + 60).look()
 
     return look
+
+
+@pytest.fixture
+def end(attempt_of, run_dir):
+    """Let a restart end with exit code 1."""
+
+    def end(restart, *, scontrol, log):
+        (run_dir / "job.log").write_text(log)
+        said = {"TOOLKIT_LOG": str(run_dir / "job.log")}
+        job = SlurmJob("12", scontrol)
+        return Ending(attempt_of(restart), job, said, clock=lambda: NOW).settle(1)
+
+    return end
 
 
 @pytest.fixture
@@ -238,18 +252,35 @@ def killed_at(monkeypatch):
     return at
 
 
-@pytest.mark.parametrize("n", range(4))
+RESET = "[toolkit] job 12, restart 5, run\nconnection reset\n"
+
+
+@pytest.mark.parametrize("n", range(8))
 def test_a_look_that_is_killed_at_any_of_its_calls_leaves_the_budgets_as_they_were(
     look, books, killed_at, n
 ):
     for number in range(5):
         books.begin(record(number, "transient"))
     books.begin(record(5, "terminated", rule=""))
-    scontrol, log = FakeScontrol(), "[toolkit] job 12, restart 5, run\nconnection reset\n"
+    scontrol = FakeScontrol()
     with killed_at(n, scontrol):
-        look(6, scontrol=scontrol, log=log)
-    assert look(7, scontrol=scontrol, log=log).code == 93
-    assert look(8, scontrol=scontrol, log=log).code == 0, "a person let it go"
+        look(6, scontrol=scontrol, log=RESET)
+    assert look(7, scontrol=scontrol, log=RESET).code == 93
+    assert look(8, scontrol=scontrol, log=RESET).code == 0, "a person let it go"
+
+
+@pytest.mark.parametrize("n", range(6))
+def test_an_end_that_is_killed_at_any_of_its_calls_leaves_the_budgets_as_they_were(
+    look, end, books, killed_at, n
+):
+    for number in range(5):
+        books.begin(record(number, "transient"))
+    books.begin(record(5))
+    scontrol = FakeScontrol()
+    with killed_at(n, scontrol):
+        end(5, scontrol=scontrol, log=RESET)
+    assert look(6, scontrol=scontrol, log=RESET).code == 93
+    assert look(7, scontrol=scontrol, log=RESET).code == 0, "a person let it go"
 
 
 def test_a_finished_run_may_begin_whatever_it_cost(begun):
