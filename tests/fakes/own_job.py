@@ -10,11 +10,11 @@ class FakeScontrol:
     `accounting`: a line an attempt, `job|restart|state` and when it ended, if it did.
     """
 
-    def __init__(self, *, comment="", nodes=(), deaf=False, accounting="") -> None:
+    def __init__(self, *, comment="", nodes=(), deaf=False, garbled=False, accounting="") -> None:
         self.job = {
             "job_id": 12, "comment": comment, "job_state": ["RUNNING"], "nodes": "gpu-[001-002]"
         }  # fmt: skip
-        self.nodes, self.deaf = list(nodes), deaf
+        self.nodes, self.deaf, self.garbled = list(nodes), deaf, garbled
         self.done: list[str] = []
         self.accounting = accounting
         self.asked = 0
@@ -30,6 +30,8 @@ class FakeScontrol:
         self.asked += 1
         if self.deaf:
             raise subprocess.TimeoutExpired(list(argv), 10)
+        if verb[0] == "show" and self.garbled:
+            return "slurm_load_jobs error: Unexpected message received"
         if verb[:2] == ["show", "job"]:
             return json.dumps({"jobs": [self.job]})
         if verb[:2] == ["show", "nodes"]:

@@ -24,10 +24,12 @@ FAILURES = (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeEr
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """`nodes`: a line a node, `name state,flags reason`. `log`: where the job writes."""
+    """`nodes`: a line a node, `name state,flags reason`. `log`: where the job writes. `comment`:
+    None where it could not be read, and so must not be replaced.
+    """
 
     log: str = ""
-    comment: str = ""
+    comment: str | None = None
     state: str = ""
     nodes: str = ""
 
@@ -79,7 +81,9 @@ class SlurmJob:
             return {}
 
     def note(self, facts: JobFacts, text: str) -> bool:
-        """Append to the job's comment as `facts` have it; what is there stays."""
+        """Append to the job's comment as `facts` have it; what is there stays, known or not."""
+        if facts.comment is None:
+            return False
         comment = noted(facts.comment, text)
         return self._does("update", f"jobid={self.name}", f"comment={comment}")
 

@@ -114,6 +114,15 @@ def test_a_job_that_gets_nowhere_is_held_with_its_reason_and_how_to_go_on(ended)
     assert comment.endswith("to go on: scontrol release 12 toolkit:checkpoint=17")
 
 
+@pytest.mark.parametrize(("log", "runs"), [(NCCL, 1), (KEYERROR, 1), (NCCL, 3)])
+def test_a_persons_comment_stays_when_it_could_not_be_read(ended, log, runs):
+    scontrol = FakeScontrol(comment="mine", garbled=True)
+    for restart in range(runs):
+        ended(1, log=log, restart=restart, scontrol=scontrol)
+    assert scontrol.job["comment"] == "mine"
+    assert ("requeuehold 12" in scontrol.done) == (runs == 3), "held all the same"
+
+
 def test_a_job_that_was_held_and_let_go_starts_with_a_new_budget(ended, tmp_path):
     codes = [ended(1, log=NCCL, restart=restart).code for restart in range(6)]
     assert codes == [85, 85, 93, 85, 85, 93]
