@@ -11,7 +11,7 @@ import re
 
 from toolkit.training.cause import Cause, Diagnosis, Evidence, Rule, Source, diagnose
 
-VERSION = 6
+VERSION = 7
 
 
 def _rule(slug: str, cause: Cause, source: Source, pattern: str) -> Rule:
@@ -47,6 +47,8 @@ _STATED = (
         r"\b(?:DOWN|NOT_RESPONDING|FAIL)\b|toolkit: (?:machine-ended|no-machine|impaired)",
     ),
     _rule("asked-time-limit", Cause.TIME_LIMIT, "stop", r"time-limit"),
+    # It outlived its end, on a node that Slurm had given up.
+    _rule("superseded", Cause.NODE, "verdict", r"^resume superseded"),
     # By a request that says something else, or can't be read: somebody wants the machines.
     _rule("stopped-otherwise", Cause.PREEMPTED, "verdict", r"^resume (?!peer-lost|terminated)"),
 )  # fmt: skip
