@@ -5,7 +5,7 @@ about why a job came back. This does. Rank 0 is the only writer; a write replace
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Self
@@ -180,5 +180,7 @@ def _cost(instances: Sequence[Mapping[str, Any]], seconds: float) -> str | None:
 
 
 def _parse(line: dict[str, Any]) -> AttemptRecord:
-    fields = line | {"nodes": tuple(line["nodes"]), "instances": tuple(line["instances"])}
-    return AttemptRecord(**fields)
+    """A line, without the fields that only a later version knows."""
+    found = {field.name: line[field.name] for field in fields(AttemptRecord) if field.name in line}
+    sequences = {"nodes": tuple(line["nodes"]), "instances": tuple(line["instances"])}
+    return AttemptRecord(**found | sequences)

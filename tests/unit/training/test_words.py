@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pytest
 
 from slurmplugins import job_name, mlflow
 from toolkit.training import attempt, faults, ledger, provenance, record as run_record, verdict
 from toolkit.training.attempt import current
-from toolkit.training.files import read_json, read_lines, write_atomic, write_first
+from toolkit.training.files import encode, read_json, read_lines, write_atomic, write_first
 from toolkit.training.job_name import task_name
 from toolkit.training.stop import StopFiles
 from toolkit.training.termination import Terminated
@@ -155,6 +156,14 @@ def test_an_attempt_costs_its_machines_prices_times_its_seconds(tmp_path):
     (only,) = books.attempts()
     assert (only.seconds, only.cost_usd) == (1800.0, "0.450000")
     assert only == record(0).ended(at=1900.0, cause="spot-interruption", step_end=50)
+
+
+def test_a_ledger_of_a_later_version_is_read_without_what_only_that_knows(tmp_path):
+    path = tmp_path / "attempts.jsonl"
+    path.write_bytes(encode(asdict(record(0)) | {"mood": "fine"}))
+    books = ledger.Ledger(path)
+    books.begin(record(1))
+    assert books.attempts() == (record(0), record(1))
 
 
 def test_without_a_price_there_is_no_cost_and_no_zero():
