@@ -7,7 +7,7 @@ import subprocess
 class FakeScontrol:
     """A slurmctld with one job, that does what scontrol asks.
 
-    `accounting`: a line an attempt, `job|restart|state` and when it ended, if it did.
+    `accounting`: a line an attempt, `job|state|start` and when it ended, if it did.
     """
 
     def __init__(self, *, comment="", nodes=(), deaf=False, garbled=False, accounting="") -> None:
@@ -45,7 +45,7 @@ class FakeScontrol:
     def _rows(self, fields) -> str:
         if "|" not in self.accounting:
             return self.accounting
-        names = ("JobIDRaw", "Restarts", "State", "End")
+        names = ("JobIDRaw", "State", "Start", "End")
         lines = (f"{line}|Unknown".split("|") for line in self.accounting.splitlines())
         rows = (dict(zip(names, line, strict=False)) for line in lines)
         return "".join("|".join(row[field] for field in fields) + "\n" for row in rows)

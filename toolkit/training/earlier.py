@@ -10,9 +10,12 @@ from toolkit.training.cause import Cause, Evidence, tail
 from toolkit.training.cause_rules import classify
 from toolkit.training.files import read_json
 from toolkit.training.ledger import AttemptRecord, Ledger
-from toolkit.training.slurm_job import AttemptEnd, SlurmJob
+from toolkit.training.slurm_job import Accounted, SlurmJob
 from toolkit.training.steplog import History
 from toolkit.training.verdict import Verdict
+
+_SKEW = 5.0
+"""Seconds by which the clocks of a cluster's machines may differ; attempts are further apart."""
 
 
 def close(books: Ledger, history: History, attempt: Attempt) -> AttemptRecord | None:
@@ -43,11 +46,11 @@ def tell(books: Ledger, attempt: Attempt, job: SlurmJob, environment: Mapping[st
         and record.key != attempt.key
     ]
     text = job_log.end(environment) if untold else ""
-    ends = job.ends() if untold else {}
+    accounted = job.accounted() if untold else ()
     for record in untold:
-        end = ends.get(record.key, AttemptEnd())
-        found = classify(_left_by(record, attempt, text, end.state))
-        known = record.until(end.at)
+        row = _row(record, accounted) if record.job_id == attempt.job_id else None
+        found = classify(_left_by(record, attempt, text, row.state if row else ""))
+        known = record.until(row.end) if row and row.end else record
         if found.cause is not Cause.ERROR:
             rule = f"{found.rule}@{found.version}"
             detail = record.detail or found.seen
@@ -72,6 +75,12 @@ def _left_by(record: AttemptRecord, attempt: Attempt, log: str, state: str) -> E
     word = verdict.read(theirs.verdict_file)
     own = tail(job_log.of(log, record.job_id, record.restart_count))
     return Evidence(state=state, stop=asked(theirs.stop_files), verdict=words(word), log=own)
+
+
+def _row(record: AttemptRecord, accounted: Sequence[Accounted]) -> Accounted | None:
+    """What accounting has of an attempt, told by its time: by the node's clock and Slurm's."""
+    row = min(accounted, key=lambda row: row.off(record.started_at), default=None)
+    return row if row and row.off(record.started_at) <= _SKEW else None
 
 
 def _of(record: AttemptRecord, attempt: Attempt) -> Attempt:

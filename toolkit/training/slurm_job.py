@@ -35,11 +35,16 @@ class JobFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptEnd:
-    """How accounting says that an attempt ended, and when; 0.0 where it does not say."""
+class Accounted:
+    """An attempt as accounting has it; `end` is None while it is not over."""
 
-    state: str = ""
-    at: float = 0.0
+    start: float
+    end: float | None
+    state: str
+
+    def off(self, moment: float) -> float:
+        """The seconds by which a moment is outside the attempt's time; 0.0 within it."""
+        return max(0.0, self.start - moment, moment - (self.end or moment))
 
 
 class SlurmJob:
@@ -66,19 +71,20 @@ class SlurmJob:
             nodes=self._nodes(str(job.get("nodes") or "")),
         )
 
-    def ends(self) -> Mapping[str, AttemptEnd]:
-        """How accounting says that its attempts ended (NODE_FAIL, …), by their keys."""
+    def accounted(self) -> Sequence[Accounted]:
+        """Its attempts that accounting saw begin. They have no number before Slurm 24.11."""
         show = ["env", "TZ=UTC", "SLURM_TIME_FORMAT=%s", "sacct", f"--jobs={self._job_id}"]
         show += ["--duplicates", "--allocations", "--noheader", "--parsable2"]
         try:
-            said = self._run([*show, "--format=JobIDRaw,Restarts,End,State"])
+            said = self._run([*show, "--format=JobIDRaw,Start,End,State"])
             rows = [line.split("|", 3) for line in said.splitlines()]
-            return {
-                f"{job}.{restart}": AttemptEnd(state, float(end) if end.isdecimal() else 0.0)
-                for job, restart, end, state in rows
-            }
+            return [
+                Accounted(float(start), float(end) if end.isdecimal() else None, state)
+                for job, start, end, state in rows
+                if job == self._job_id and start.isdecimal()
+            ]
         except FAILURES:
-            return {}
+            return ()
 
     def note(self, facts: JobFacts, text: str) -> bool:
         """Append to the job's comment as `facts` have it; what is there stays, known or not."""

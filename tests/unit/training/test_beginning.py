@@ -24,14 +24,20 @@ HOUR = 3600.0
 
 def record(number, cause="running", **more):
     """An attempt of an hour that trained one step; "running" is how a death leaves it."""
-    over = cause != "running"
+    over, later = cause != "running", 60 * number
     begun = AttemptRecord(
-        attempt=number, job_id="12", restart_count=number, started_at=NOW - HOUR, ended_at=None,
-        seconds=None, cause="running", step_start=number, step_end=None, world_size=1,
-        nodes=("gpu-001",), instances=({"instance_id": "i-1", "price": "2.00"},), cost_usd=None,
+        attempt=number, job_id="12", restart_count=number, started_at=NOW - HOUR + later,
+        ended_at=None, seconds=None, cause="running", step_start=number, step_end=None,
+        world_size=1, nodes=("gpu-001",), instances=({"instance_id": "i-1", "price": "2.00"},),
+        cost_usd=None,
     )  # fmt: skip
-    begun = begun.ended(at=NOW, cause=cause, step_end=number + 1) if over else begun
+    begun = begun.ended(at=NOW + later, cause=cause, step_end=number + 1) if over else begun
     return replace(begun, **{"rule": "told@5" if over else "", **more})
+
+
+def row(number, state, end=""):
+    """What accounting says of that attempt. Slurm knew of it before its script began."""
+    return f"12|{state}|{NOW - HOUR + 60 * number - 8:.0f}|{end and format(end, '.0f')}\n"
 
 
 @pytest.fixture
@@ -107,13 +113,13 @@ def test_a_job_whose_node_died_with_its_dollars_spent_is_held_before_its_workers
 
 @pytest.mark.parametrize("cause", ["running", "lost", "terminated"])
 def test_what_a_lost_attempt_costs_is_never_less_than_its_time_in_accounting(begun, books, cause):
-    ended = FakeScontrol(accounting=f"12|0|NODE_FAIL|{NOW + HOUR / 2:.0f}\n12|1|RUNNING\n")
+    ended = FakeScontrol(accounting=row(0, "NODE_FAIL", NOW + HOUR / 2) + row(99, "RUNNING"))
     assert begun(record(0, cause, rule=""), cap="2.99", scontrol=ended).code == 93
     assert books.attempts()[0].cost_usd == "3.000000"
 
 
 def test_an_attempt_that_accounting_saw_end_before_its_last_step_costs_until_that(begun, books):
-    ended = FakeScontrol(accounting=f"12|0|NODE_FAIL|{NOW - 9:.0f}\n")
+    ended = FakeScontrol(accounting=row(0, "NODE_FAIL", NOW - 9))
     assert begun(record(0), scontrol=ended).code == 0
     assert books.attempts()[0].cost_usd == "2.000000"
 
@@ -193,7 +199,7 @@ def test_a_person_may_bring_a_failed_job_back(begun, cause):
 @pytest.mark.parametrize("state", ["CANCELLED by 1001", "OUT_OF_MEMORY", "FAILED"])
 def test_a_person_may_bring_back_a_job_whose_script_slurm_ended(begun, state):
     ended = [record(number, "lost", rule="") for number in range(2)]
-    scontrol = FakeScontrol(accounting="".join(f"12|{n}|{state}\n" for n in range(3)))
+    scontrol = FakeScontrol(accounting="".join(row(n, state) for n in range(3)))
     assert begun(*ended, record(2), scontrol=scontrol).code == 0
 
 
@@ -206,7 +212,7 @@ REQUEUE = "slurmstepd: error: *** JOB 12 ON n CANCELLED AT x DUE TO JOB REQUEUE 
 )
 def test_requeueing_a_running_job_by_hand_is_no_failure_of_it(begun, books, left, state, said):
     gone = [record(number, left, rule="", step_start=0) for number in range(30)]
-    states = "".join(f"12|{number}|{state}\n" for number in range(30) if state)
+    states = "".join(row(number, state) for number in range(30) if state)
     log = "".join(f"[toolkit] job 12, restart {number}, run\n{said}\n" for number in range(30))
     requeued = FakeScontrol(accounting=states)
     assert begun(*gone, scontrol=requeued, log=log, saved=0).code == 0

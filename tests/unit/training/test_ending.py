@@ -200,9 +200,14 @@ def test_an_attempt_that_was_taken_before_it_could_say_so_is_no_failure_of_its_n
 @pytest.mark.parametrize(
     ("accounting", "cause"),
     [
-        ("12|0|NODE_FAIL\n12|1|RUNNING\n", "node-failure"),
-        ("12|0|PREEMPTED\n12|1|RUNNING\n", "preemption"),
-        ("11|0|NODE_FAIL\n12|1|NODE_FAIL\n", "lost"),
+        (
+            f"12|NODE_FAIL|{NOW - 900:.0f}|{NOW + 9:.0f}\n12|RUNNING|{NOW + 20:.0f}\n",
+            "node-failure",
+        ),
+        (f"12|PREEMPTED|{NOW - 900:.0f}\n12|RUNNING|{NOW + 20:.0f}\n", "preemption"),
+        (f"12|NODE_FAIL|{NOW + 2:.0f}\n", "node-failure"),  # by its node's clock
+        (f"12|NODE_FAIL|{NOW - 90:.0f}|{NOW - 9:.0f}\n12|NODE_FAIL|{NOW + 9:.0f}\n", "lost"),
+        (f"11|NODE_FAIL|{NOW - 900:.0f}\n12|NODE_FAIL|Unknown\n", "lost"),
         ("sacct: error: Invalid field requested\n", "lost"),
     ],
 )
