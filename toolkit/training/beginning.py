@@ -45,7 +45,7 @@ class Beginning:
         self._attempt, self._job, self._environment = attempt, job, environment
         self._clock = clock
         self._run_dir = RunDir(attempt.run_dir)
-        self._ledger = Ledger(self._run_dir.attempts)
+        self._ledger = Ledger(self._run_dir.attempts, attempt.owner.put)
 
     def look(self) -> Outcome:
         """Judge what nobody has judged, note that this attempt begins, hold it where it must."""

@@ -69,7 +69,7 @@ class Ending:
         self._attempt, self._job, self._environment = attempt, job, environment
         self._clock, self._chance = clock, chance
         self._run_dir = RunDir(attempt.run_dir)
-        self._ledger = Ledger(self._run_dir.attempts)
+        self._ledger = Ledger(self._run_dir.attempts, attempt.owner.put)
 
     def settle(self, code: int) -> Outcome:
         """Find the cause, decide, act, and say what came of it.

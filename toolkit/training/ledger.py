@@ -1,10 +1,11 @@
 """attempts.jsonl: one line an attempt, what it did and what it cost.
 
 SLURM_RESTART_COUNT counts restarts of every kind, launches that failed included, so it says nothing
-about why a job came back. This does. Rank 0 is the only writer; a write replaces the whole file.
+about why a job came back. This does. Rank 0 is the only writer; a write replaces the whole file,
+and is one that only the run's owner can make (owner.Owner.put).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -109,8 +110,8 @@ class AttemptRecord:
 class Ledger:
     """The attempts of one run, in order; the last one may be running."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, put: Callable[[Path, bytes], None] = write_atomic) -> None:
+        self._path, self._put = path, put
 
     def attempts(self) -> tuple[AttemptRecord, ...]:
         return tuple(_parse(line) for line in read_lines(self._path) if line)
@@ -138,7 +139,7 @@ class Ledger:
         return closed
 
     def _write(self, attempts: Sequence[AttemptRecord]) -> None:
-        write_atomic(self._path, b"".join(encode(asdict(attempt)) for attempt in attempts))
+        self._put(self._path, b"".join(encode(asdict(attempt)) for attempt in attempts))
 
 
 def since_release(attempts: Sequence[AttemptRecord]) -> Sequence[AttemptRecord]:

@@ -3,7 +3,7 @@
 The batch script (jobscripts/lib/owner.sh) gave the attempt a folder. Who takes the run over deletes
 it before anything else. So an attempt that still runs on a machine which Slurm has given up commits
 no checkpoint any more: not even in a call that a dead network held up, for the folder that the file
-would be renamed out of is gone by then.
+would be renamed out of is gone by then. The attempt ledger is written in the same way.
 """
 
 import errno
@@ -47,12 +47,17 @@ class Owner:
             )
 
     def put(self, path: Path, content: bytes) -> None:
-        """`write_atomic`, in a step that fails with Superseded for who is not the owner."""
+        """`write_atomic`, in a step that fails with Superseded for who is not the owner.
+
+        Where `path` is on another filesystem (checkpoints/ is a link), a look before must do.
+        """
         try:
             write_atomic(path, content, by_way_of=self.place)
-        except OSError:
+        except OSError as error:
             self.check()
-            raise
+            if error.errno != errno.EXDEV:
+                raise
+            write_atomic(path, content)
 
 
 UNCLAIMED = Owner()

@@ -72,12 +72,12 @@ class Books:
         self._attempt, self._run_dir, self._clock = attempt, run_dir, clock
         self._tracker = tracker
         self._remark = job_remark.for_job(attempt.job_id)
-        self._ledger = Ledger(run_dir.attempts)
+        self._ledger = Ledger(run_dir.attempts, attempt.owner.put)
         history = steplog.read(run_dir.steps)
         if lost := earlier.close(self._ledger, history, attempt):
             say(lost.without_a_word)
-        self._steps = StepLog(run_dir.steps)
         self.record, before = self._begin(hosts, world_size)
+        self._steps = StepLog(run_dir.steps)  # has no owner: only once the ledger knows who writes
         self._first = not any(one.world_size for one in before)
         machines = hardware.of((h.instance for h in hosts), (gpu for h in hosts for gpu in h.gpus))
         self._speed = Throughput(flops_per_sample=flops_per_sample, peak_flops=machines.peak_flops)
@@ -111,9 +111,9 @@ class Books:
         Why it makes no sense to begin, where nothing gets any further.
         """
         before = self._ledger.attempts()[:-1]
-        self._pause("restore", step, seconds)
         self.record = replace(self.record, step_start=step)
         self._ledger.update(self.record)
+        self._pause("restore", step, seconds)
         self._steps.resume(Resumption(self.record.attempt, step, self._clock()))
         self._tag(self._totals())
         return budget.exhausted(before, job_id=self._attempt.job_id, step=step, cap_usd=None)

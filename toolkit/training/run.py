@@ -1,20 +1,23 @@
 """The folder of a run: where every attempt finds what the ones before it left."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from toolkit.training.data import SampleOrder
-from toolkit.training.files import read_json, write_json
+from toolkit.training.files import encode, read_json, write_atomic, write_first
 from toolkit.training.tiers import last_step
 
 
 class RunDir:
-    """Paths in a run's folder, and the few facts about the run that no attempt may change."""
+    """Paths in a run's folder, and the few facts about the run that no attempt may change.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    `put`: how they are written; only its owner may.
+    """
+
+    def __init__(self, path: Path, put: Callable[[Path, bytes], None] = write_atomic) -> None:
+        self.path, self._put = path, put
         self.checkpoints = path / "checkpoints"
         self.steps = path / "steps.jsonl"
         self.attempts = path / "attempts.jsonl"
@@ -26,7 +29,7 @@ class RunDir:
         """Make the folder and give the run its key, unless an earlier attempt did."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not self._facts.exists():
-            write_json(self._facts, {"key": uuid.uuid4().hex})
+            write_first(self._facts, encode({"key": uuid.uuid4().hex}))
 
     @property
     def key(self) -> str:
@@ -57,7 +60,7 @@ class RunDir:
             raise ValueError(f"the run in {self.path} began with {begun}, not with {wanted}")
         noted = {"order": wanted, "epochs": epochs}  # training longer, or shorter, is fine
         if facts | noted != facts:
-            write_json(self._facts, facts | noted)
+            self._put(self._facts, encode(facts | noted))
 
     def _has_saved(self) -> bool:
         """Until then the trainers' own batch may follow the number of ranks."""

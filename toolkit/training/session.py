@@ -59,7 +59,7 @@ class Run:
     ) -> None:
         self.attempt = attempt or current()
         self.world = world or join()
-        self.dir = RunDir(self.attempt.run_dir)
+        self.dir = RunDir(self.attempt.run_dir, self.attempt.owner.put)
         self.step_count = 0  # steps done; the number of the next one
         self._position = 0  # samples taken since the run began, over all ranks
         self._params, self.seed, self._clock, self._flops = params, seed, clock, flops_per_sample

@@ -89,12 +89,13 @@ def read(path: Path) -> History:
         entry = _entry(line)
         if entry is None:
             torn += 1
+        elif marks and entry.attempt < marks[-1].attempt:
+            if isinstance(entry, StepRecord):
+                repeated.append(entry)
         elif isinstance(entry, Resumption):
             marks.append(entry)
             repeated += [record for record in steps if record.step >= entry.step]
             steps = [record for record in steps if record.step < entry.step]
-        elif marks and entry.attempt < marks[-1].attempt:
-            repeated.append(entry)
         else:
             steps.append(entry)
     return History(tuple(steps), tuple(repeated), tuple(marks), torn)

@@ -1,16 +1,25 @@
 """A run's folder is one attempt's at a time, as the batch scripts decide it; squeue is played."""
 
+import itertools
 import os
+import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from tests.fakes import checkpoint_disk as disk
+from tests.fakes.training import JsonCodec, MemoryTracker, Part
+from toolkit.training import Run, SampleOrder
+from toolkit.training.attempt import current
 from toolkit.training.audit import audit
 from toolkit.training.ledger import Ledger
+from toolkit.training.owner import Superseded
+from toolkit.training.world import Solo
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -248,3 +257,58 @@ def test_an_attempt_that_lives_on_beside_its_successor_commits_nothing_and_says_
     assert causes == ["lost", "finished"]
     changed = {path.name for path, content in kept.items() if path.read_bytes() != content}
     assert changed <= {"steps.jsonl"}
+
+
+def trained(place, restart):
+    """The run of a batch script's attempt whose folder `place` is, in this process; how it ended."""
+    doubles = {"world": Solo(), "codec": JsonCodec(), "tracker": MemoryTracker()}
+    environment = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_RESTART_COUNT": str(restart),
+        "TOOLKIT_RUN_OWNER": str(place),
+        "TOOLKIT_RUN_DIR": str(place.parents[2]),
+        "TOOLKIT_STOP_DIR": str(place.parents[2]),
+    }
+    attempt = current(environment)
+    try:
+        with Run(params={}, seed=0, attempt=attempt, checkpoint_every=1, **doubles) as run:
+            run.resume(model=Part({"x": 1}))
+            for batch in run.batches(SampleOrder(8, 8, 1), 1):
+                run.step(batch)
+    except Superseded:
+        return "superseded"
+    return "done"
+
+
+def known(run):
+    """What the ledger and the audit say; what was done in vain may be more."""
+    return (run / "attempts.jsonl").read_bytes(), replace(audit(run), repeated=())
+
+
+def test_wherever_an_attempt_is_taken_over_the_books_are_those_of_its_successor(
+    tmp_path, monkeypatch
+):
+    """At each of its operations on the disk, the first of `with Run` and its last included."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    ends = Counter()
+    for number in itertools.count(1):
+        run = tmp_path / str(number)
+        places = [run / "checkpoints" / "owner" / f"7.{restart}.first.ab" for restart in (0, 1)]
+        places[0].mkdir(parents=True)
+        after = []
+
+        def taken_over(call, args, *, run=run, places=places, after=after):
+            shutil.rmtree(places[0])
+            places[1].mkdir()
+            with monkeypatch.context() as elsewhere:
+                elsewhere.setattr(os, "getpid", lambda: 1)  # its temporary files are its own
+                assert trained(places[1], 1) == "done"
+            after.append(known(run))
+            return call(*args)
+
+        with disk.strike(number, taken_over):
+            ends[trained(places[0], 0)] += 1
+        if not after:
+            break
+        assert [known(run)] == after, number
+    assert ends["superseded"] > ends["done"] > 1, ends

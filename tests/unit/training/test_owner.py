@@ -1,7 +1,10 @@
 """Who is not the run's owner any more changes nothing in it and is told so."""
 
+import errno
 import json
+import os
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -136,6 +139,23 @@ def test_the_commit_itself_fails_when_the_run_was_taken_over_after_the_last_look
     assert names(place) == []
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_file_on_another_filesystem_is_written_by_its_owner_alone(
+    place, tmp_path, monkeypatch, lost
+):
+    def elsewhere(path, target):
+        if path.parent != Path(target).parent:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        path.rename(target)
+
+    monkeypatch.setattr(Path, "replace", elsewhere)
+    if lost:
+        shutil.rmtree(place)
+    with pytest.raises(Superseded) if lost else nullcontext():
+        Owner(place).put(tmp_path / "attempts.jsonl", b"{}")
+    assert (tmp_path / "attempts.jsonl").exists() is not lost
+
+
 def test_a_disk_that_is_full_is_no_taking_over(saves, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
@@ -182,6 +202,17 @@ def test_a_run_that_was_taken_over_ends_with_a_verdict_and_touches_no_books(
     line = json.loads((attempt_of().run_dir / "attempts.jsonl").read_text())
     assert line["cause"] == "running"  # for the next one to close
     assert memory_tracker.statuses == []
+
+
+def test_one_that_was_taken_over_before_it_began_writes_no_books(attempt_of, train, place):
+    """Its node was cut off while it imported, or filled a dataset."""
+    run_dir = attempt_of().run_dir
+    run_dir.mkdir()
+    shutil.rmtree(place)
+    with pytest.raises(Superseded):
+        train(-1)
+    left = {path.name for path in run_dir.iterdir()}
+    assert not left & {"attempts.jsonl", "steps.jsonl", "times.jsonl"}
 
 
 def test_so_does_one_that_has_nothing_more_to_save(attempt_of, train, place, monkeypatch):

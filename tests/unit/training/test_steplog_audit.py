@@ -72,6 +72,15 @@ def test_steps_that_an_attempt_still_took_beside_its_successor_do_not_count(run)
     assert sorted(found.repeated) == [2, 3, 4, 5]
 
 
+def test_nor_does_where_it_says_to_begin_after_its_successor_has(run):
+    write(run, (0, 2), (2, 6))
+    late = StepLog(run.steps)
+    late.resume(Resumption(0, 0, 0.0))
+    late.close()
+    found = audit(run.path)
+    assert (found.ok, found.steps, found.resumed_at) == (True, 6, (2,)), found.problems
+
+
 def test_a_stop_at_a_step_boundary_loses_and_repeats_nothing(run):
     write(run, (0, 4), (4, 6))
     found = audit(run.path)
