@@ -73,15 +73,16 @@ wait_for_step() {
 }
 
 # Before an attempt that is not the job's first: hold the job where it has spent its dollars or gets
-# no further, or nodes die under it (toolkit.training.beginning). Attempts whose script was killed
-# could not do this as they ended. Where it can't be told, training goes on.
+# no further, or nodes die under it (toolkit.training.beginning); leave where a later attempt has the
+# run. Attempts whose script was killed could not do this as they ended. Where it can't be told,
+# training goes on.
 look_back() {
   ((${SLURM_RESTART_COUNT:-0} > 0)) || return 0
   local code
   trap '' TERM # holding a job ends it, this script included
   code=$("$TOOLKIT_ENV/bin/python" -m toolkit.training.beginning)
   trap - TERM
-  [[ $code != 93 ]] || exit 93
+  [[ $code != 85 && $code != 93 ]] || exit "$code"
 }
 
 # Run the training script on every node, in the container that preflight found if there is one, and

@@ -5,8 +5,8 @@
 is what the batch script runs before the workers. An attempt is judged as it ends, by its own script
 (ending); one whose first node died, or whose script was killed, is judged here, before the next one
 costs anything. And whoever brought the job back (Slurm, the head, a person): its dollars and three
-attempts without progress are a limit. It prints 93 where the job is held, 0 where training goes on,
-and says why on standard error.
+attempts without progress are a limit. It prints 93 where the job is held, 85 where a later
+attempt has taken over the run, 0 where training goes on, and says why on standard error.
 """
 
 import os
@@ -16,13 +16,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from toolkit.training import earlier, ledger, slurm_job, steplog
+from toolkit.training import earlier, ledger, steplog
 from toolkit.training.attempt import Attempt, current
 from toolkit.training.budget import dollars, exhausted, overdrawn
 from toolkit.training.cause import Cause
 from toolkit.training.cause_rules import VERSION
-from toolkit.training.ending import Outcome, held, unattended
-from toolkit.training.job_name import task_name
+from toolkit.training.ending import Outcome, as_owner, held, unattended
 from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.run import RunDir
 from toolkit.training.slurm_job import SlurmJob
@@ -49,6 +48,9 @@ class Beginning:
 
     def look(self) -> Outcome:
         """Judge what nobody has judged, note that this attempt begins, hold it where it must."""
+        return as_owner(self._attempt, self._look)
+
+    def _look(self) -> Outcome:
         lost = earlier.close(self._ledger, steplog.read(self._run_dir.steps), self._attempt)
         said = (lost.without_a_word,) if lost else ()
         earlier.tell(self._ledger, self._attempt, self._job, self._environment)
@@ -99,8 +101,7 @@ def main() -> int:
     # Holding a job sends it SIGTERM; scontrol inherits this.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     attempt = current()
-    job = SlurmJob(attempt.job_id, slurm_job.run, task_name(attempt.job_id))
-    Beginning(attempt, job, os.environ).look().conclude(attempt)
+    Beginning(attempt, SlurmJob.of(attempt), os.environ).look().conclude(attempt)
     return 0
 
 

@@ -21,13 +21,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from toolkit.training import earlier, job_log, ledger, mlflow_server, slurm_job, tiers, verdict
+from toolkit.training import earlier, job_log, ledger, mlflow_server, tiers, verdict
 from toolkit.training.attempt import Attempt, current, instance_facts
 from toolkit.training.budget import Decision, decide, dollars
 from toolkit.training.cause import Cause, Diagnosis, Evidence, tail
 from toolkit.training.cause_rules import classify
-from toolkit.training.job_name import task_name
 from toolkit.training.ledger import AttemptRecord, Ledger
+from toolkit.training.owner import Superseded
 from toolkit.training.run import RunDir
 from toolkit.training.slurm_job import JobFacts, SlurmJob
 from toolkit.training.tracking import Status
@@ -72,13 +72,10 @@ class Ending:
         self._ledger = Ledger(self._run_dir.attempts, attempt.owner.put)
 
     def settle(self, code: int) -> Outcome:
-        """Find the cause, decide, act, and say what came of it.
+        """Find the cause, decide, act, and say what came of it."""
+        return as_owner(self._attempt, lambda: self._settle(code))
 
-        One whose run another attempt has taken over decides nothing: the job may be its, too. Where
-        slurmctld took this end for the other's, as it may on a node of the same name, 85 is mended.
-        """
-        if self._attempt.owner.lost():
-            return Outcome(RESUME_ME, ("superseded: another attempt has taken over this run",))
+    def _settle(self, code: int) -> Outcome:
         earlier.tell(self._ledger, self._attempt, self._job, self._environment)
         word = verdict.read(self._attempt.verdict_file)
         facts = self._job.facts()
@@ -173,6 +170,19 @@ class Ending:
         return Outcome(RESUME_ME, tuple(lines))
 
 
+def as_owner(attempt: Attempt, judge: Callable[[], Outcome]) -> Outcome:
+    """What `judge` makes of the attempt, while the run is the attempt's.
+
+    One whose run another attempt has taken over decides nothing: the job may be its, too. Where
+    slurmctld took this end for the other's, as it may on a node of the same name, 85 is mended.
+    """
+    try:
+        attempt.owner.check()
+        return judge()
+    except Superseded:
+        return Outcome(RESUME_ME, ("superseded: another attempt has taken over this run",))
+
+
 def held(job: SlurmJob, facts: JobFacts, reason: str, said: Sequence[str] = ()) -> Outcome:
     """Hold the job. Where Slurm does not, it ends here.
 
@@ -216,8 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Requeueing a job sends it SIGTERM; scontrol inherits this.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     attempt = current()
-    job = SlurmJob(attempt.job_id, slurm_job.run, task_name(attempt.job_id))
-    Ending(attempt, job, os.environ).settle(options.code).conclude(attempt)
+    Ending(attempt, SlurmJob.of(attempt), os.environ).settle(options.code).conclude(attempt)
     return 0
 
 

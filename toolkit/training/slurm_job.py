@@ -1,7 +1,8 @@
 """What a job can ask and say about itself through scontrol and sacct, as its own user.
 
 Every call may fail (no Slurm here, a busy slurmctld): reading then gives nothing, and acting says
-so, for the caller has an exit code to fall back on.
+so, for the caller has an exit code to fall back on. Who is not the owner of the run any more does
+nothing to the job, which may be its successor's: Superseded is raised.
 """
 
 import json
@@ -10,10 +11,12 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
-from toolkit.training.job_name import own_record
+from toolkit.training.attempt import Attempt
+from toolkit.training.job_name import own_record, task_name
 from toolkit.training.job_remark import noted
+from toolkit.training.owner import UNCLAIMED, Owner
 
 TIMEOUT = 5.0
 """A spot notice gives 120 s for everything: what slurmctld can't say by then is done without."""
@@ -53,10 +56,15 @@ class SlurmJob:
     `name`: how scontrol names this job and no other (job_name).
     """
 
-    def __init__(self, job_id: str, call: Call, name: str = "") -> None:
-        self._job_id, self._run = job_id, call
+    def __init__(self, job_id: str, call: Call, name: str = "", owner: Owner = UNCLAIMED) -> None:
+        self._job_id, self._run, self._owner = job_id, call, owner
         self.name = name or job_id
         self._deaf = False
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> Self:
+        """The job that this process is in."""
+        return cls(attempt.job_id, run, task_name(attempt.job_id), attempt.owner)
 
     def facts(self) -> JobFacts:
         """What slurmctld knows; empty when it can't be asked."""
@@ -139,6 +147,7 @@ class SlurmJob:
 
     def _does(self, *arguments: str) -> bool:
         try:
+            self._owner.check()
             self._call(*arguments)
         except FAILURES:
             return False

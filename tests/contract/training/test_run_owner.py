@@ -260,7 +260,7 @@ def test_an_attempt_that_lives_on_beside_its_successor_commits_nothing_and_says_
 
 
 def trained(place, restart):
-    """The run of a batch script's attempt whose folder `place` is, in this process; how it ended."""
+    """The run of an attempt, in this process, as its batch script would start it; how it ended."""
     doubles = {"world": Solo(), "codec": JsonCodec(), "tracker": MemoryTracker()}
     environment = {
         "SLURM_JOB_ID": "7",

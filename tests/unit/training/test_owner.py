@@ -2,7 +2,6 @@
 
 import errno
 import json
-import os
 import shutil
 from contextlib import nullcontext
 from dataclasses import replace
@@ -10,15 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.own_job import FakeScontrol
 from toolkit.training import SampleOrder, verdict
 from toolkit.training.attempt import current
+from toolkit.training.beginning import Beginning
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.ending import Ending
+from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.owner import UNCLAIMED, Owner, Superseded
 from toolkit.training.session import Run
 from toolkit.training.slurm_job import SlurmJob
 from toolkit.training.world import Solo
 
+NCCL_LOST = "[rank0]: ncclRemoteError: A call failed possibly due to a network error\n"
 ORDER = SampleOrder(size=30, global_batch=8, seed=1)  # four steps
 
 
@@ -229,6 +232,78 @@ def test_so_does_one_that_has_nothing_more_to_save(attempt_of, train, place, mon
     with pytest.raises(Superseded):
         train(-1, checkpoint_every=4)
     assert not (attempt_of().run_dir / "result.json").exists()
+
+
+class TakingOver(FakeScontrol):
+    """A Slurm during whose answer to its call `number` another attempt takes over."""
+
+    def __init__(self, place, number) -> None:
+        super().__init__()
+        self._place, self._left = place, number
+        self.before = None  # what had been done to the job by then
+
+    def __call__(self, argv) -> str:
+        said = super().__call__(argv)
+        self._left -= 1
+        if self._left == 0:
+            shutil.rmtree(self._place)
+            self.before = [*self.done, self.job["comment"]]
+        return said
+
+
+def ends_transiently(attempt, job):
+    """To be requeued with a wait."""
+    (attempt.run_dir / "log").write_text(f"[toolkit] job 12, restart 1,\n{NCCL_LOST}")
+    return Ending(attempt, job, {"TOOLKIT_LOG": str(attempt.run_dir / "log")}).settle(1)
+
+
+def ends_stuck(attempt, job):
+    """To be held."""
+    verdict.hold(9, "no-progress", "stuck").write(attempt.verdict_file)
+    return Ending(attempt, job, {}).settle(1)
+
+
+def fails(attempt, job):
+    """With a word in its comment."""
+    return Ending(attempt, job, {}).settle(1)
+
+
+def begins_with_its_dollars_spent(attempt, job):
+    """To be held."""
+    instances = ({"price": "2.00"},)
+    first = AttemptRecord.begun(attempt, 0, 0.0, world_size=1, nodes=(), instances=instances)
+    before = replace(first.ended(at=3600.0, cause="lost", step_end=5), restart_count=0)
+    Ledger(attempt.run_dir / "attempts.jsonl").begin(before)
+    return Beginning(attempt, job, {"TOOLKIT_MAX_USD": "1.99"}).look()
+
+
+@pytest.mark.parametrize("number", range(1, 7))
+@pytest.mark.parametrize(
+    "judged", [ends_transiently, ends_stuck, fails, begins_with_its_dollars_spent]
+)
+def test_an_attempt_whose_place_is_gone_does_nothing_to_the_job(attempt_of, place, judged, number):
+    """Whatever it has asked before, or done."""
+    slurm = TakingOver(place, number)
+    attempt = replace(attempt_of(1), owner=Owner(place))
+    attempt.run_dir.mkdir()
+    outcome = judged(attempt, SlurmJob("12", slurm, owner=attempt.owner))
+    assert slurm.before in (None, [*slurm.done, slurm.job["comment"]])
+    assert number > 1 or outcome.code == 85
+
+
+def test_an_attempt_that_looks_back_after_its_successor_has_begun_leaves_its_line(
+    attempt_of, place
+):
+    """Its preflight took minutes."""
+    attempt, books = replace(attempt_of(1), owner=Owner(place)), attempt_of().run_dir
+    books.mkdir()
+    ledger = Ledger(books / "attempts.jsonl")
+    ledger.begin(AttemptRecord.begun(attempt_of(2), 0, 0.0, world_size=1, nodes=(), instances=()))
+    line = ledger.attempts()
+    shutil.rmtree(place)
+    outcome = Beginning(attempt, SlurmJob("12", FakeScontrol()), {}).look()
+    assert (outcome.code, outcome.said[0][:12]) == (85, "superseded: ")
+    assert ledger.attempts() == line
 
 
 def test_the_end_of_an_attempt_that_was_taken_over_decides_nothing_about_the_job(attempt_of, place):

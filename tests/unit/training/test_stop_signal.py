@@ -87,6 +87,7 @@ def test_a_signal_is_the_time_limits_as_far_ahead_as_the_job_asked_for_it(tmp_pa
     [
         ("echo 0", "1", "goes on"),
         ("echo 93", "1", "held"),
+        ("echo 85", "1", "superseded"),
         ("echo 93; kill -TERM $PPID", "1", "held"),  # as Slurm does to a job that is requeued
         ("echo 93", "0", "goes on"),
         ("exit 1", "1", "goes on"),
@@ -100,6 +101,7 @@ def test_a_restart_goes_on_unless_its_budgets_are_known_to_be_used_up(
     python.parent.mkdir()
     python.write_text(f"#!/bin/bash\n{answers}\n")
     python.chmod(0o755)
-    lines = ("trap '[[ $? != 93 ]] || echo held' EXIT", "look_back; echo goes on")
+    ends = """trap 'case $? in 85) echo superseded ;; 93) echo held ;; esac' EXIT"""
+    lines = (ends, "look_back; echo goes on")
     told = {"TOOLKIT_ENV": str(tmp_path), "SLURM_RESTART_COUNT": restart}
     assert said(tmp_path, lines, may_fail=True, **told) == says
