@@ -81,15 +81,18 @@ def _local(runner: Runner, bin_dir: str, proc: Path) -> frozenset[JobAttempt]:
     """From slurmd, which knows whose processes are whose, so that no user can name another's job.
 
     The restart count is in the processes' environment, absent for a first attempt; the highest
-    wins, since a step's own environment may have dropped it.
+    wins, since a step's own environment may have dropped it. But 0 is what a batch script says that
+    has found it to be of the job which it was submitted from (jobscripts/lib/attempt.sh).
     """
     done = runner.run([f"{bin_dir}/scontrol", "listpids"], timeout=LOCAL_TIMEOUT)
     if done.returncode and "No job steps" not in done.stdout + done.stderr:
         raise SlurmError(f"slurmd does not say which jobs run here: {done.stderr.strip()[-200:]}")
-    restarts: dict[int, int] = {}
+    said: dict[int, set[int]] = {}
     for pid, job in _pids(done.stdout):
-        restarts[job] = max(restarts.get(job, 0), _restart_count(proc / str(pid) / "environ"))
-    return frozenset(restarts.items())
+        said.setdefault(job, set()).update(_restart_count(proc / str(pid) / "environ"))
+    return frozenset(
+        (job, 0 if 0 in found else max(found, default=0)) for job, found in said.items()
+    )
 
 
 def _pids(listing: str) -> Iterable[JobAttempt]:
@@ -100,9 +103,9 @@ def _pids(listing: str) -> Iterable[JobAttempt]:
             yield int(words[0]), int(words[1])
 
 
-def _restart_count(environ: Path) -> int:
+def _restart_count(environ: Path) -> Iterable[int]:
     try:
         found = _RESTARTS.search(environ.read_bytes())
     except OSError:
-        return 0  # ended since
-    return int(found.group(1)) if found else 0
+        return ()  # ended since
+    return (int(found.group(1)),) if found else ()

@@ -7,9 +7,13 @@
 #   TOOLKIT_RUN_OWNER        what shows that it is this attempt's now (owner.sh)
 #   TOOLKIT_SLURM_ID         which Slurm gave out the job id, where the cluster says
 #   TOOLKIT_ATTEMPT_STARTED  seconds since the epoch
+#   SLURM_RESTART_COUNT      0 where it is of the job that this one was submitted from; and no
+#                            SLURM_ARRAY_… that is (attempt.sh)
 #   CONTAINER                srun's options for TOOLKIT_CONTAINER, if that is set (not exported)
 # or ends the job with 93, "do not requeue", saying what is wrong and what to do.
 
+# shellcheck source-path=SCRIPTDIR source=attempt.sh
+source "${BASH_SOURCE[0]%/*}/attempt.sh"
 # shellcheck source-path=SCRIPTDIR source=record.sh
 source "${BASH_SOURCE[0]%/*}/record.sh"
 # shellcheck source-path=SCRIPTDIR source=container.sh
@@ -38,13 +42,17 @@ preflight() {
   SUBMITTED=("$@")
   [[ -n ${TOOLKIT_CONTAINER:-} || -x $TOOLKIT_ENV/bin/torchrun ]] || refuse "no torchrun in the Python environment $TOOLKIT_ENV:" \
     "set TOOLKIT_ENV to one that has torch, or ask for it to be installed"
-  prepare
+  _prepare
   container_options
 }
 
 # What a job needs that trains nothing: the environment and a run folder with room in it.
 prepare() {
-  [[ -n ${TOOLKIT_ATTEMPT_STARTED:-} ]] || _set_up
+  _set_up
+  _prepare
+}
+
+_prepare() {
   [[ -x $TOOLKIT_ENV/bin/python ]] || refuse "no Python environment $TOOLKIT_ENV: set TOOLKIT_ENV"
   _find_run_dir
   local free
@@ -55,6 +63,7 @@ prepare() {
 }
 
 _set_up() {
+  settle_attempt
   TOOLKIT_ATTEMPT_STARTED=$(date +%s.%N)
   TOOLKIT_ENV=${TOOLKIT_ENV:-/shared/env}
   export TOOLKIT_ATTEMPT_STARTED TOOLKIT_ENV

@@ -55,12 +55,18 @@ class Attempt:
 
 
 def current(environment: Mapping[str, str] = os.environ) -> Attempt:
-    """The attempt of this process; outside Slurm, job `local` in TOOLKIT_RUN_DIR or ./run."""
+    """The attempt of this process; outside Slurm, job `local` in TOOLKIT_RUN_DIR or ./run.
+
+    The restart count is what Slurm or the job that this one was submitted from has said; a script
+    that sources preflight.sh has it from slurmctld.
+    """
     job_id = environment.get("SLURM_JOB_ID", "local")
     if not job_id.isalnum():
         raise ValueError(f"SLURM_JOB_ID is not a job id: {job_id!r}")
     # Slurm leaves it unset, not 0, on the first start.
     restart_count = int(environment.get("SLURM_RESTART_COUNT") or 0)
+    environment = _own(environment, f"{job_id}.{restart_count}")
+    place = environment.get("TOOLKIT_RUN_OWNER")
     return Attempt(
         job_id=job_id,
         restart_count=restart_count,
@@ -71,10 +77,23 @@ def current(environment: Mapping[str, str] = os.environ) -> Attempt:
         user=environment.get("SLURM_JOB_USER") or environment.get("USER", "unknown"),
         account=environment.get("SLURM_JOB_ACCOUNT", ""),
         started_at=_seconds(environment.get("TOOLKIT_ATTEMPT_STARTED")),
-        # By name: what a job submits from within inherits its environment.
         judged=environment.get("TOOLKIT_JUDGED_ATTEMPT") == f"{job_id}.{restart_count}",
-        owner=Owner(Path(place) if (place := environment.get("TOOLKIT_RUN_OWNER")) else None),
+        owner=Owner(Path(place)) if place else UNCLAIMED,
     )
+
+
+def _own(environment: Mapping[str, str], key: str) -> Mapping[str, str]:
+    """Without what preflight.sh found for the job that this one was submitted from.
+
+    The place in its run folder is named by the attempt that it was made for.
+    """
+    place = Path(environment.get("TOOLKIT_RUN_OWNER", ""))
+    if not place.name or place.name.startswith(f"{key}."):
+        return environment
+    theirs = {"TOOLKIT_RUN_OWNER", "TOOLKIT_ATTEMPT_STARTED"}
+    if place.is_relative_to(environment.get("TOOLKIT_RUN_DIR") or "run"):
+        theirs.add("TOOLKIT_RUN_DIR")
+    return {name: value for name, value in environment.items() if name not in theirs}
 
 
 def instance_facts(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """How scontrol names a job and no other.
 
 The last task of a job array has the array's own number, and scontrol takes that number for every
-task: it would requeue, hold and rewrite them all.
+task: it would requeue, hold and rewrite them all. Any other job's number is its own; what else the
+environment says of an array may be of the job that this one was submitted from.
 """
 
 import os
@@ -10,10 +11,10 @@ from typing import Any
 
 
 def task_name(job_id: str, environment: Mapping[str, str] = os.environ) -> str:
-    """ARRAY_TASK where this process's job is an array's task, else the job's number."""
-    array, task = environment.get("SLURM_ARRAY_JOB_ID"), environment.get("SLURM_ARRAY_TASK_ID")
-    ours = environment.get("SLURM_JOB_ID") == job_id
-    return f"{array}_{task}" if ours and array and task else job_id
+    """ARRAY_TASK where this process's job has its array's number, else the job's number."""
+    task = environment.get("SLURM_ARRAY_TASK_ID")
+    last = environment.get("SLURM_JOB_ID") == job_id == environment.get("SLURM_ARRAY_JOB_ID")
+    return f"{job_id}_{task}" if last and task else job_id
 
 
 def own_record(answer: Mapping[str, Any], job_id: str) -> Mapping[str, Any]:

@@ -30,7 +30,9 @@ prepare
 echo "OWNER $TOOLKIT_RUN_OWNER"
 """
 # It answers what the file `queue` says: a line a moment, `JOB STATE,JOB STATE`; the last one stays.
+# The file `facts` is what it says of each job with --Format: JOB TASK RESTARTS.
 SQUEUE = """#!/bin/bash
+if [[ $* == *--Format=JobID,ArrayTaskID,RestartCnt ]]; then exec cat {root}/facts; fi
 [[ -z $SQUEUE_PARTITION && -s {root}/queue ]] || exit 1
 head -n 1 {root}/queue | tr , '\\n'
 [[ $(wc -l <{root}/queue) == 1 ]] || sed -i 1d {root}/queue
@@ -111,6 +113,59 @@ class Cluster:
 @pytest.fixture
 def cluster(tmp_path):
     return Cluster(tmp_path)
+
+
+ATTEMPT = """
+source "$TOOLKIT_JOBSCRIPTS/lib/preflight.sh"
+prepare >/dev/null
+"$TOOLKIT_ENV/bin/python" -c '
+import os
+from toolkit.training.attempt import current
+from toolkit.training.job_name import task_name
+
+this = current()
+place = this.owner.place.name.rpartition(".")[0]
+print(this.key, *this.stop_files, place, task_name(this.job_id), this.started_at > 1e9)
+print({name: value for name, value in os.environ.items() if name.startswith("SLURM_ARRAY_")})
+'
+"""
+OTHERS = {
+    "SLURM_RESTART_COUNT": "4",
+    "SLURM_ARRAY_JOB_ID": "30",
+    "SLURM_ARRAY_TASK_ID": "4",
+    "SLURM_ARRAY_TASK_MAX": "23",
+    "TOOLKIT_RUN_DIR": "/other",
+    "TOOLKIT_RUN_OWNER": "/other/checkpoints/owner/30.4.first.ab",
+    "TOOLKIT_ATTEMPT_STARTED": "1.0",
+    "TOOLKIT_SLURM_ID": "other",
+    "TOOLKIT_JUDGED_ATTEMPT": "30.4",
+}
+
+
+@pytest.mark.parametrize("restart", [0, 1])
+def test_an_attempt_is_the_same_with_another_jobs_environment_beneath_its_own(cluster, restart):
+    """It was submitted from within that one."""
+    cluster.program("attempt.sh", ATTEMPT)
+    told = []
+    for beneath in ({}, OTHERS):
+        (cluster.root / "facts").write_text(f"90 4 4\n9 N/A {restart}\n")
+        own = {"SLURM_RESTART_COUNT": str(restart)} if restart else {}
+        job = cluster.start(9, 0, "bash", "attempt.sh", run="", **{**beneath, **own})
+        told.append(job.communicate(timeout=60)[0])
+        shutil.rmtree(cluster.root / "runs")
+    assert told[0] == told[1]
+    assert f"\n9.{restart} {cluster.root}/9.{restart}.json " in told[0]
+
+
+def test_a_task_of_an_array_and_a_restart_that_slurm_gave_up_are_what_their_environment_says(
+    cluster,
+):
+    task = {"SLURM_ARRAY_JOB_ID": "9", "SLURM_ARRAY_TASK_ID": "2"}
+    (cluster.root / "facts").write_text("10 1 0\n9 2 3\n")  # begun again since
+    cluster.program("job.sh", PREFLIGHT + 'echo "TASK $SLURM_ARRAY_TASK_ID"')
+    said, _ = cluster.claim(9, 1, **task)
+    assert cluster.owners() == ["9.1"]
+    assert "TASK 2" in said
 
 
 def test_a_restart_takes_over_from_the_attempt_before_it_without_a_question(cluster):

@@ -104,6 +104,18 @@ def test_the_job_is_asked_to_stop_although_slurmctld_is_silent(stage: Stage):
     assert stage.slurm.writes == ["drain gpu-001"]
 
 
+@pytest.mark.parametrize(("workers", "restart"), [(b"4", 4), (b"0", 0), (b"", 4)])
+def test_the_attempt_is_the_workers_where_the_batch_script_has_another_jobs_environment(
+    stage: Stage, workers: bytes, restart: int
+):
+    stage.slurm.unreachable = True
+    listing = "PID JOBID\n41 7 batch 0 0\n42 7 0 0 0\n"
+    stage.runner.answer("/usr/bin/scontrol", "listpids", stdout=listing)
+    stage.process(41, b"SLURM_RESTART_COUNT=4\0")
+    stage.process(42, b"SLURM_RESTART_COUNT=" + workers + b"\0")
+    assert stage.agent.jobs() == {(7, restart)}
+
+
 def test_a_user_can_not_name_another_job_in_an_environment(stage: Stage):
     stage.slurm.unreachable = True
     stage.runner.answer("/usr/bin/scontrol", "listpids", stdout="PID JOBID\n41 7 0 0 0\n")

@@ -61,4 +61,6 @@ def test_another_tasks_cancellation_is_not_its_own(slurmctld):
 
 def test_a_job_that_is_no_task_is_named_by_its_number():
     assert task_name("7", {"SLURM_JOB_ID": "7"}) == "7"
+    submitted_by_a_task = environment(ANOTHER, 1) | {"SLURM_JOB_ID": "77"}
+    assert task_name("77", submitted_by_a_task) == "77"
     assert task_name("7", environment(LAST, 3)) == "7", "an array that is somebody else's"

@@ -170,8 +170,24 @@ def test_a_disk_that_is_full_is_no_taking_over(saves, monkeypatch):
 
 
 def test_the_place_is_the_one_that_the_batch_script_names(place):
-    assert current({"TOOLKIT_RUN_OWNER": str(place)}).owner == Owner(place)
+    said = {"SLURM_JOB_ID": "12", "TOOLKIT_RUN_OWNER": str(place)}
+    assert current(said).owner == Owner(place)
     assert current({}).owner == UNCLAIMED
+
+
+@pytest.mark.parametrize(
+    "job", [{"SLURM_JOB_ID": "77"}, {"SLURM_JOB_ID": "12", "SLURM_RESTART_COUNT": "1"}]
+)
+def test_nothing_is_of_an_attempt_that_preflight_found_for_another(place, job):
+    """A batch script of one's own, submitted from within a job."""
+    theirs = {
+        "TOOLKIT_RUN_OWNER": str(place),
+        "TOOLKIT_RUN_DIR": str(place.parents[2]),
+        "TOOLKIT_ATTEMPT_STARTED": "1.0",
+    }
+    assert current(theirs | job) == current(job)
+    own = {**job, "TOOLKIT_RUN_DIR": "/shared/own"}
+    assert current(theirs | own) == current(own)
 
 
 @pytest.fixture
