@@ -4,6 +4,8 @@
 # settle_attempt   drops what another job's environment says of that: sbatch passes on what it is
 #                  called with, and slurmd sets SLURM_RESTART_COUNT (before 26.05) only for a restart
 #                  and SLURM_ARRAY_… only for a task. Where slurmctld does not answer, they stay.
+# hold_attempt REASON     holds the job of a restart, with the reason in its comment
+# patiently COMMAND…      tries a restart's command for a minute, a first start's for two seconds
 # slurm_says JOB FORMAT   what slurmctld says of one job; of the last task of an array, of all tasks
 
 _settled=
@@ -13,16 +15,45 @@ settle_attempt() {
   _settled=1
   [[ -n ${SLURM_ARRAY_JOB_ID:-} || ${SLURM_RESTART_COUNT:-0} != 0 ]] || return 0
   local task restarts
-  read -r _ task restarts < <(
-    slurm_says "$SLURM_JOB_ID" --Format=JobID,ArrayTaskID,RestartCnt 2>/dev/null | grep "^$SLURM_JOB_ID "
-  )
+  read -r task restarts < <(_own --Format=JobID,ArrayTaskID,RestartCnt)
   [[ $task != N/A ]] || unset "${!SLURM_ARRAY_@}"
   # Any other number may be a later attempt's, where Slurm has given up this one.
   [[ $restarts != 0 ]] || export SLURM_RESTART_COUNT=0
+}
+
+hold_attempt() {
+  local name=$SLURM_JOB_ID reason=${1//[\'\"\`\\|]/ } restarts comment
+  [[ $name != "${SLURM_ARRAY_JOB_ID:-}" ]] || name+=_$SLURM_ARRAY_TASK_ID # the number is every task's
+  read -r restarts < <(_own --Format=JobID,RestartCnt)
+  # Slurm has given up this attempt: the job is a later one's, and this may be taken for its end.
+  ((${restarts:-0} <= ${SLURM_RESTART_COUNT:-0})) || exit 85
+  [[ $restarts == "${SLURM_RESTART_COUNT:-0}" ]] || return 1
+  comment=$(_own --format='%A %k')
+  comment=${comment#'(null)'}
+  trap '' TERM # holding a job ends it, this script included
+  timeout --signal=KILL 30 scontrol update "jobid=$name" \
+    "comment=${comment:+$comment | }toolkit: held: $reason; to go on: scontrol release $name"
+  timeout --signal=KILL 30 scontrol requeuehold "$name" || return 1
+  echo "[toolkit] held; to go on: scontrol release $name" >&2
+}
+
+# A shared folder that fails over says no for a while. A first start may be a mistake.
+patiently() {
+  local pause pauses=(1 1 3 5 10 20 20)
+  ((${SLURM_RESTART_COUNT:-0} > 0)) || pauses=(1 1)
+  for pause in "${pauses[@]}"; do
+    ! "$@" || return 0
+    sleep "$pause"
+  done
+  "$@"
 }
 
 # For more than one job squeue would load the whole queue. The user's SQUEUE_… would leave jobs out.
 slurm_says() {
   env -i PATH="$PATH" ${SLURM_CONF:+SLURM_CONF="$SLURM_CONF"} timeout 5 \
     squeue --all --noheader --states=all --jobs="$1" "$2"
+}
+
+_own() {
+  slurm_says "$SLURM_JOB_ID" "$1" 2>/dev/null | sed -n "s/^$SLURM_JOB_ID  *//p"
 }

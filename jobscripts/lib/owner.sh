@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # One attempt at a time writes into a run's folder: the one that checkpoints/owner has a folder of.
 #
-# own_run_dir   takes the run over, sets and exports TOOLKIT_RUN_OWNER; or ends the job with 93. Where
-#               a later attempt of this very job has the run, with 85: it may be taken for that one's end
+# own_run_dir   takes the run over, sets and exports TOOLKIT_RUN_OWNER; or refuses. Where a later attempt
+#               of this very job has the run, it leaves with 85: it may be taken for that one's end
 #
 # TOOLKIT_RUN_OWNER is checkpoints/owner/JOB.RESTART.SLURM.RANDOM, and every commit of a checkpoint is
 # a rename out of it (toolkit.training.owner). Who takes the run over deletes it first: from then on
@@ -10,22 +10,24 @@
 # Lustre and NFS it may hold on one machine alone, and one that is cut off never gives it back.
 
 own_run_dir() {
-  local owner=$TOOLKIT_RUN_DIR/checkpoints/owner mine held _
+  local owner=$TOOLKIT_RUN_DIR/checkpoints/owner mine
   mine=$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}.${TOOLKIT_SLURM_ID:--}.$(od -An -N6 -tx1 /dev/urandom | tr -d ' \n')
-  for _ in {1..20}; do
-    held=$(find "$owner" -mindepth 1 -maxdepth 1 -printf '%f\n' -quit 2>/dev/null)
-    [[ $held != "$mine" ]] || break # NFS may say that a rename failed that it has made
-    if [[ -n $held ]]; then
-      _refuse_unless_over "$held" "$owner"
-      rm -rf -- "${owner:?}/$held" 2>/dev/null
-    fi
-    # Only over nothing, or an empty folder: of all who try at once, one succeeds.
-    mkdir -p -- "$owner.$mine/$mine" || break
-    mv -T -- "$owner.$mine" "$owner" 2>/dev/null && break
-    rm -rf -- "$owner.$mine"
-  done
-  [[ -d $owner/$mine ]] || refuse "the run folder $TOOLKIT_RUN_DIR can't be taken over: look at $owner"
+  patiently _take "$owner" "$mine" || refuse "the run folder $TOOLKIT_RUN_DIR can't be taken over: look at $owner"
   export TOOLKIT_RUN_OWNER=$owner/$mine
+}
+
+_take() {
+  local owner=$1 mine=$2 held
+  held=$(find "$owner" -mindepth 1 -maxdepth 1 -printf '%f\n' -quit 2>/dev/null)
+  [[ $held != "$mine" ]] || return 0 # NFS may say that a rename failed that it has made
+  if [[ -n $held ]]; then
+    _refuse_unless_over "$held" "$owner"
+    rm -rf -- "${owner:?}/$held" 2>/dev/null
+  fi
+  # Only over nothing, or an empty folder: of all who try at once, one succeeds.
+  mkdir -p -- "$owner.$mine/$mine" && mv -T -- "$owner.$mine" "$owner" 2>/dev/null && return
+  rm -rf -- "$owner.$mine"
+  [[ -d $owner/$mine ]] # as above
 }
 
 # An earlier attempt of this job makes room: Slurm has given it up, whatever still runs of it. A job of

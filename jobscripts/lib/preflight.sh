@@ -10,7 +10,8 @@
 #   SLURM_RESTART_COUNT      0 where it is of the job that this one was submitted from; and no
 #                            SLURM_ARRAY_… that is (attempt.sh)
 #   CONTAINER                srun's options for TOOLKIT_CONTAINER, if that is set (not exported)
-# or ends the job with 93, "do not requeue", saying what is wrong and what to do.
+# or ends the job with 93, "do not requeue", saying what is wrong and what to do. A restart has shown
+# that it works as submitted: its job is held, for somebody to look and let it go.
 
 # shellcheck source-path=SCRIPTDIR source=attempt.sh
 source "${BASH_SOURCE[0]%/*}/attempt.sh"
@@ -31,16 +32,17 @@ _default_runs() {
 
 refuse() {
   printf '[toolkit] cannot start: %s\n' "$@" >&2
+  ((${SLURM_RESTART_COUNT:-0} == 0)) || hold_attempt "$*" || echo "[toolkit] it is not held: it ends here" >&2
   exit 93
 }
 
 preflight() {
   _set_up
   [[ $# -ge 1 ]] || refuse "no training script: sbatch torchrun.sbatch train.py [arguments]"
-  [[ -r $1 ]] || refuse "the training script '$1' can't be read from $PWD on $(uname -n):" \
+  patiently test -r "$1" || refuse "the training script '$1' can't be read from $PWD on $(uname -n):" \
     "submit from, and keep it in, a folder that all nodes have (under /shared)"
   SUBMITTED=("$@")
-  [[ -n ${TOOLKIT_CONTAINER:-} || -x $TOOLKIT_ENV/bin/torchrun ]] || refuse "no torchrun in the Python environment $TOOLKIT_ENV:" \
+  [[ -n ${TOOLKIT_CONTAINER:-} ]] || patiently test -x "$TOOLKIT_ENV/bin/torchrun" || refuse "no torchrun in the Python environment $TOOLKIT_ENV:" \
     "set TOOLKIT_ENV to one that has torch, or ask for it to be installed"
   _prepare
   container_options
@@ -53,13 +55,18 @@ prepare() {
 }
 
 _prepare() {
-  [[ -x $TOOLKIT_ENV/bin/python ]] || refuse "no Python environment $TOOLKIT_ENV: set TOOLKIT_ENV"
+  patiently test -x "$TOOLKIT_ENV/bin/python" || refuse "no Python environment $TOOLKIT_ENV: set TOOLKIT_ENV"
   _find_run_dir
   local free
-  free=$(df --output=avail --block-size=1M "$TOOLKIT_RUN_DIR" | tail -n 1)
+  free=$(patiently _free_mib) || refuse "no answer from the filesystem of $TOOLKIT_RUN_DIR"
   ((free >= ${TOOLKIT_MIN_FREE_MIB:-200})) || refuse "only $free MiB free in $TOOLKIT_RUN_DIR:" \
     "checkpoints would fail; delete old runs or set TOOLKIT_RUNS to another filesystem"
   record_submission
+}
+
+_free_mib() {
+  local said
+  said=$(df --output=avail --block-size=1M "$TOOLKIT_RUN_DIR") && echo "${said##*$'\n'}"
 }
 
 _set_up() {
@@ -90,7 +97,7 @@ _find_run_dir() {
   local name=${TOOLKIT_RUN_ID:-$SLURM_JOB_ID}
   [[ $name =~ ^[A-Za-z0-9][A-Za-z0-9._-]{0,100}$ ]] ||
     refuse "TOOLKIT_RUN_ID '$name' is not a plain name (letters, digits, . _ -)"
-  mkdir -p -- "$runs" || refuse "the folder for runs, $runs, can't be made: set TOOLKIT_RUNS"
+  patiently mkdir -p -- "$runs" || refuse "the folder for runs, $runs, can't be made: set TOOLKIT_RUNS"
   local number=1 folder=$runs/$name
   if [[ -z ${TOOLKIT_RUN_ID:-} ]]; then
     while [[ -e $runs/$name.$((number + 1)) ]]; do number=$((number + 1)); done
@@ -99,8 +106,8 @@ _find_run_dir() {
       folder=$runs/$name.$((number + 1))
     fi
   fi
-  mkdir -p -- "$folder" || refuse "the run folder $folder can't be made"
-  [[ -w $folder ]] || refuse "the run folder $folder is not writable by $(id -un)"
+  patiently mkdir -p -- "$folder" || refuse "the run folder $folder can't be made"
+  patiently test -w "$folder" || refuse "the run folder $folder is not writable by $(id -un)"
   export TOOLKIT_RUN_DIR=$folder
   local begins="[toolkit] job $SLURM_JOB_ID, restart ${SLURM_RESTART_COUNT:-0}, run folder $folder"
   echo "$begins"

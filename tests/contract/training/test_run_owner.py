@@ -30,12 +30,25 @@ prepare
 echo "OWNER $TOOLKIT_RUN_OWNER"
 """
 # It answers what the file `queue` says: a line a moment, `JOB STATE,JOB STATE`; the last one stays.
-# The file `facts` is what it says of each job with --Format: JOB TASK RESTARTS.
+# The file `facts` is what else it says of each job: JOB TASK RESTARTS COMMENT.
 SQUEUE = """#!/bin/bash
-if [[ $* == *--Format=JobID,ArrayTaskID,RestartCnt ]]; then exec cat {root}/facts; fi
+case $* in
+  *--Format=JobID,ArrayTaskID,RestartCnt) exec cut -d " " -f 1,2,3 {root}/facts ;;
+  *--Format=JobID,RestartCnt) exec cut -d " " -f 1,3 {root}/facts ;;
+  *"--format=%A %k") exec cut -d " " -f 1,4- {root}/facts ;;
+esac
 [[ -z $SQUEUE_PARTITION && -s {root}/queue ]] || exit 1
 head -n 1 {root}/queue | tr , '\\n'
 [[ $(wc -l <{root}/queue) == 1 ]] || sed -i 1d {root}/queue
+"""
+# A shared filesystem that says no until a job has waited for so long.
+REFUSING = """#!/bin/bash
+waited=$(($(paste -sd + {root}/slept)))
+((waited >= {seconds})) || {{ echo "$0: Input/output error" >&2; exit 1; }}
+exec /bin/{name} "$@"
+"""
+SCONTROL = """#!/bin/bash
+echo "$*" >>{root}/scontrol.log
 """
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do shift; done
@@ -57,7 +70,9 @@ class Cluster:
         (self.root / "env" / "bin").mkdir(parents=True)
         (self.root / "env" / "bin" / "python").symlink_to(sys.executable)
         self.program("squeue", SQUEUE.format(root=self.root))
-        self.program("sleep", f"#!/bin/bash\necho >>{self.root}/slept\n")
+        self.program("sleep", f'#!/bin/bash\necho "$1" >>{self.root}/slept\n')
+        (self.root / "slept").write_text("0\n")
+        self.program("scontrol", SCONTROL.format(root=self.root))
         self.program("srun", SRUN)
         self.program("job.sh", PREFLIGHT)
         self.program("env/bin/torchrun", TORCHRUN)
@@ -67,6 +82,14 @@ class Cluster:
         path = self.root / name
         path.write_text(text)
         path.chmod(0o755)
+
+    def refusing(self, name, seconds):
+        self.program(name, REFUSING.format(root=self.root, name=name, seconds=seconds))
+
+    def scontrol(self):
+        """What was done to jobs."""
+        log = self.root / "scontrol.log"
+        return log.read_text().splitlines() if log.exists() else []
 
     def slurm_id(self, text):
         (self.root / "slurm-id").write_text(f"{text}\n")
@@ -175,6 +198,53 @@ def test_a_restart_takes_over_from_the_attempt_before_it_without_a_question(clus
     assert cluster.owners() == ["7.3"]
 
 
+PROGRAMS = ["mkdir", "mv", "df"]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_restart_that_meets_errors_of_the_shared_folder_for_half_a_minute_begins(cluster, name):
+    assert cluster.claim(7)[1] == 0
+    cluster.refusing(name, 30)
+    said, code = cluster.claim(7, 1)
+    assert (code, cluster.owners()) == (0, ["7.1"]), said
+    assert cluster.scontrol() == []
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_restart_that_meets_them_for_good_is_held_with_the_reason(cluster, name):
+    assert cluster.claim(7)[1] == 0
+    (cluster.root / "facts").write_text("70 N/A 1 others\n7 N/A 1 my words\n")
+    cluster.refusing(name, 9999)
+    said, code = cluster.claim(7, 1)
+    note, hold = cluster.scontrol()
+    assert (code, hold) == (93, "requeuehold 7"), said
+    assert note.startswith("update jobid=7 comment=my words | toolkit: held: ")
+    assert str(cluster.root / "runs") in note
+    assert note.endswith("; to go on: scontrol release 7")
+    assert said.endswith("[toolkit] held; to go on: scontrol release 7\n")
+
+
+def test_a_first_start_that_meets_them_is_refused_soon_and_fails(cluster):
+    cluster.refusing("mkdir", 3)
+    assert cluster.claim(7)[1] == 93
+    assert cluster.scontrol() == []
+
+
+@pytest.mark.parametrize(("facts", "ends"), [("", 93), ("7 N/A 2 mine\n", 85)])
+def test_a_restart_that_slurm_does_not_know_or_has_given_up_holds_nothing(cluster, facts, ends):
+    (cluster.root / "facts").write_text(facts)
+    cluster.refusing("mkdir", 9999)
+    assert cluster.claim(7, 1)[1] == ends
+    assert cluster.scontrol() == []
+
+
+def test_of_an_array_its_last_task_alone_is_held(cluster):
+    (cluster.root / "facts").write_text("41 1 0 theirs\n40 3 2 mine\n")
+    cluster.refusing("mkdir", 9999)
+    assert cluster.claim(40, 2, SLURM_ARRAY_JOB_ID="40", SLURM_ARRAY_TASK_ID="3")[1] == 93
+    assert cluster.scontrol()[-1] == "requeuehold 40_3"
+
+
 def test_an_attempt_that_starts_after_its_successor_is_refused(cluster):
     assert cluster.claim(7, 2)[1] == 0
     said, code = cluster.claim(7, 1)
@@ -204,7 +274,7 @@ def test_a_job_on_its_way_out_is_waited_for(cluster):
     cluster.claim(7)
     cluster.queue("7 COMPLETING,8 RUNNING", "", "7 COMPLETING,8 RUNNING", "8 RUNNING")
     assert cluster.claim(8)[1] == 0
-    assert len((cluster.root / "slept").read_text().splitlines()) == 3
+    assert (cluster.root / "slept").read_text().split() == ["0", "5", "5", "5"]
 
 
 def test_where_slurm_does_not_answer_no_other_jobs_run_is_taken(cluster):
