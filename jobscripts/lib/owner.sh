@@ -51,16 +51,14 @@ _refuse_unless_over() {
 }
 
 # Prints nothing when the job is over, else its state. A job on its way out has a minute for it,
-# and slurmctld two for an answer. This job is asked about as well: what is said without it is no answer.
+# and slurmctld two for an answer: jobs, or that it knows (no more) of none with that number.
 _end_of() {
   local try said state
   for try in {1..12}; do
     ((try == 1)) || sleep 5
-    # The user's SQUEUE_… would leave jobs out.
-    said=$(env -i PATH="$PATH" ${SLURM_CONF:+SLURM_CONF="$SLURM_CONF"} timeout 5 \
-      squeue --all --noheader --states=all --jobs="$1,$SLURM_JOB_ID" --format='%A %T' 2>/dev/null)
+    said=$(slurm_says "$1" --format='%A %T' 2>&1)
     state="Slurm does not say"
-    grep -q "^$SLURM_JOB_ID " <<<"$said" || continue
+    grep -qE '^[0-9]+ |Invalid job id specified' <<<"$said" || continue
     state=$(awk -v job="$1" '$1 == job {print $2; exit}' <<<"$said")
     case $state in
       '' | BOOT_FAIL | CANCELLED | COMPLETED | DEADLINE | FAILED | NODE_FAIL | OUT_OF_MEMORY | PREEMPTED | TIMEOUT) return ;;

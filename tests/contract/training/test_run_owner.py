@@ -30,6 +30,7 @@ prepare
 echo "OWNER $TOOLKIT_RUN_OWNER"
 """
 # It answers what the file `queue` says: a line a moment, `JOB STATE,JOB STATE`; the last one stays.
+# As Slurm does: of one job, an error for one that it does not know. An empty line: it is away.
 # The file `facts` is what else it says of each job: JOB TASK RESTARTS COMMENT.
 SQUEUE = """#!/bin/bash
 case $* in
@@ -37,9 +38,12 @@ case $* in
   *--Format=JobID,RestartCnt) exec cut -d " " -f 1,3 {root}/facts ;;
   *"--format=%A %k") exec cut -d " " -f 1,4- {root}/facts ;;
 esac
-[[ -z $SQUEUE_PARTITION && -s {root}/queue ]] || exit 1
-head -n 1 {root}/queue | tr , '\\n'
+[[ -z $SQUEUE_PARTITION && $* =~ --jobs=([0-9]+)\\  ]] || exit 2
+job=${{BASH_REMATCH[1]}} now=$(head -n 1 {root}/queue)
 [[ $(wc -l <{root}/queue) == 1 ]] || sed -i 1d {root}/queue
+[[ -n $now ]] || {{ echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1; }}
+tr , '\\n' <<<"$now" | grep "^$job " ||
+  {{ echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; }}
 """
 # A shared filesystem that says no until a job has waited for so long.
 REFUSING = """#!/bin/bash
@@ -279,10 +283,9 @@ def test_a_job_on_its_way_out_is_waited_for(cluster):
 
 def test_where_slurm_does_not_answer_no_other_jobs_run_is_taken(cluster):
     cluster.claim(7)
-    for moment in ("", "7 COMPLETED"):  # not a word of the job that asks: that is no answer
-        cluster.queue(moment)
-        said, code = cluster.claim(8)
-        assert (code, "not over (Slurm does not say)" in said) == (93, True)
+    cluster.queue("")
+    said, code = cluster.claim(8)
+    assert (code, "not over (Slurm does not say)" in said) == (93, True)
     assert cluster.owners() == ["7.0"]
 
 
