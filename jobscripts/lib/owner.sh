@@ -33,11 +33,11 @@ _take() {
 # An earlier attempt of this job makes room: Slurm has given it up, whatever still runs of it. A job of
 # another number does when Slurm says that it is over.
 _refuse_unless_over() {
-  local held=$1 owner=$2 job restart slurm state
+  local held=$1 owner=$2 job restart state
   [[ $held =~ ^([0-9]+)\.([0-9]+)\.([0-9a-z]+|-)\. ]] || refuse "$owner/$held names no job: if none uses" \
     "the run folder $TOOLKIT_RUN_DIR, delete it"
-  job=${BASH_REMATCH[1]} restart=${BASH_REMATCH[2]} slurm=${BASH_REMATCH[3]}
-  [[ $slurm == - || -z ${TOOLKIT_SLURM_ID:-} || $slurm == "$TOOLKIT_SLURM_ID" ]] ||
+  job=${BASH_REMATCH[1]} restart=${BASH_REMATCH[2]}
+  ! of_another_slurm "$held" ||
     refuse "the run folder $TOOLKIT_RUN_DIR belongs to job $job of another cluster, or of this one before it was" \
       "built anew, which can't be asked about. If that job is over: rm -r '$owner', and submit again"
   if [[ $job == "$SLURM_JOB_ID" ]]; then
@@ -48,6 +48,13 @@ _refuse_unless_over() {
   state=$(_end_of "$job")
   [[ -z $state ]] || refuse "the run folder $TOOLKIT_RUN_DIR belongs to job $job, which is not over ($state):" \
     "wait for it (--dependency=afterany:$job), cancel it, or set another TOOLKIT_RUN_ID"
+}
+
+# Whether a place is of a job that another Slurm gave its number, as far as both are known.
+of_another_slurm() {
+  local slurm
+  slurm=$(cut -d . -f 3 <<<"$1")
+  [[ -n $slurm && $slurm != - && -n ${TOOLKIT_SLURM_ID:-} && $slurm != "$TOOLKIT_SLURM_ID" ]]
 }
 
 # Prints nothing when the job is over, else its state. A job on its way out has a minute for it,

@@ -116,9 +116,12 @@ _find_run_dir() {
   own_run_dir
 }
 
-# As far as the folder says: one without a record is taken for this job's.
+# As far as the folder says: one without a record and an owner is taken for this job's.
 _is_another_clusters() {
-  local fact kept
+  local fact kept place
+  for place in "$1"/checkpoints/owner/*; do
+    ! of_another_slurm "${place##*/}" || return 0
+  done
   for fact in SLURM_CLUSTER_NAME TOOLKIT_SLURM_ID; do
     kept=$(grep -za "^$fact=" "$1/submission/environment" 2>/dev/null | tr -d '\0')
     [[ -z $kept || -z ${!fact:-} || $kept == "$fact=${!fact}" ]] || return 0

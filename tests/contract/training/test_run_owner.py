@@ -335,6 +335,15 @@ def test_a_restart_takes_no_folder_that_a_job_of_an_earlier_slurm_of_the_same_na
     assert folders == ["7", "7", "7.2", "7.2"]
 
 
+def test_nor_one_that_an_older_job_left_which_was_refused_as_it_began(cluster):
+    """It had no room: there is an owner, and no record of what was submitted."""
+    assert cluster.claim(7, run="", TOOLKIT_MIN_FREE_MIB=str(1 << 40))[1] == 93
+    assert not (cluster.root / "runs" / "7" / "submission").exists()
+    cluster.slurm_id("second")
+    said, code = cluster.claim(7, 1, run="")
+    assert (code, folder(said)) == (0, "7.2")
+
+
 def test_a_folder_from_before_slurm_had_an_id_is_still_its_jobs(cluster):
     cluster.slurm_id("")
     cluster.claim(7, run="")
