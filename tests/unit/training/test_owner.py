@@ -256,14 +256,14 @@ class TakingOver(FakeScontrol):
     def __init__(self, place, number) -> None:
         super().__init__()
         self._place, self._left = place, number
-        self.before = None  # what had been done to the job by then
+        self.by_then = None  # what had been done to the job by then
 
     def __call__(self, argv) -> str:
         said = super().__call__(argv)
         self._left -= 1
         if self._left == 0:
             shutil.rmtree(self._place)
-            self.before = [*self.done, self.job["comment"]]
+            self.by_then = [*self.done, self.job["comment"]]
         return said
 
 
@@ -303,7 +303,7 @@ def test_an_attempt_whose_place_is_gone_does_nothing_to_the_job(attempt_of, plac
     attempt = replace(attempt_of(1), owner=Owner(place))
     attempt.run_dir.mkdir()
     outcome = judged(attempt, SlurmJob("12", slurm, owner=attempt.owner))
-    assert slurm.before in (None, [*slurm.done, slurm.job["comment"]])
+    assert slurm.by_then in (None, [*slurm.done, slurm.job["comment"]])
     assert number > 1 or outcome.code == 85
 
 
