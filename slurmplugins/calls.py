@@ -9,7 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins import names
-from slurmplugins.errors import CloudError, CloudUnreachable, StateError, Throttled
+from slurmplugins.cloud import codes
+from slurmplugins.errors import CloudError, CloudUnreachable, StateError
 from slurmplugins.model import Assignment, EndCause
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class Calls:
 
     def launch(self, request: LaunchRequest, jobs: Sequence[int]) -> Launched:
         """Machines for the request, in the journal before and after. Raises CloudError, StateError;
-        nothing is then left running, unless the cloud did not answer.
+        nothing is then left running, unless it is CloudUnreachable: one of the calls got no answer,
+        and none after it said what that one did.
         """
         log = self._log.bind(
             attempt=request.attempt,
@@ -140,8 +142,11 @@ class Calls:
             try:
                 return self._cloud.launch(request, intend)
             except CloudError as error:
-                unanswered += not isinstance(error, Throttled)
+                unanswered += isinstance(error, CloudUnreachable)
                 if not error.retryable or unanswered >= TRIES or self.late:
+                    if unanswered and not (error.settles or isinstance(error, CloudUnreachable)):
+                        text = f"no answer, then {error.code}: {error.message}"
+                        raise codes.error("Unreachable", text) from error
                     raise
                 self._clock.sleep(pause * (0.5 + self._jitter()))
                 pause = min(pause * 2, LONGEST_PAUSE)

@@ -7,9 +7,9 @@ starts them now. Either way they are wanted, since Slurm asks for their nodes ag
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from slurmplugins.errors import Capacity, CloudError, InvalidRequest, NotFound, PriceTooLow, Quota
+from slurmplugins.errors import CloudError
 from slurmplugins.model import Assignment
 
 if TYPE_CHECKING:
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from slurmplugins.log import Log
     from slurmplugins.model import Instance, LaunchRequest
     from slurmplugins.names import NodeName
-
-_NOTHING_STARTED: Final = (Capacity, PriceTooLow, Quota, InvalidRequest, NotFound)
-
-MISMATCH: Final = "IdempotentParameterMismatch"
-"""The token was used, with what the request meant at the time: its machines are somewhere."""
 
 
 def settle(cloud: Cloud, journal: Journal, run: str, wanted: frozenset[NodeName], log: Log) -> None:
@@ -52,7 +47,7 @@ def settle(cloud: Cloud, journal: Journal, run: str, wanted: frozenset[NodeName]
             launched = cloud.launch(request, partial(journal.intend, request, run, ()))
         except CloudError as error:
             log.warning("still in doubt", attempt=request.attempt, code=error.code)
-            if isinstance(error, _NOTHING_STARTED) and error.code != MISMATCH:
+            if error.settles:
                 journal.failed(request.attempt, error)
             continue
         journal.launched(request.attempt, _living(launched.machines))

@@ -19,11 +19,12 @@
         ├── InvalidRequest    the request can never work
         ├── NotFound          what was named does not exist
         ├── CloudUnreachable  no answer: the call may or may not have happened
-        └── UnknownCloudError a code this table does not know
+        └── UnknownCloudError a code that the table does not know, or that says nothing
 
 Each class has a stable `slug`, which is what people and reports see, and says whether repeating
-the same call may help (`retryable`) and whether only a person can mend it (`holds`). Errors from
-boto3 are translated once, in `cloud.session`.
+the same call may help (`retryable`), whether only a person can mend it (`holds`), and whether it
+tells what became of the same call's earlier tries (`settles`). Errors from boto3 are translated
+once, in `cloud.session`.
 """
 
 # ruff: noqa: N818 - the names say what happened; "Error" twice over would say less
@@ -96,6 +97,10 @@ class CloudError(EngineError):
     slug = "cloud"
     holds: ClassVar[bool] = False
     """Waiting does not mend it: a person must act."""
+    settles: ClassVar[bool] = False
+    """EC2 judged the request itself, token and all: nothing runs that it started before. What comes
+    before that judgement, or in place of it, leaves an earlier call without an answer in doubt.
+    """
 
     def __init__(self, message: str, *, code: str, nodes: tuple[str, ...] = ()) -> None:
         super().__init__(message, nodes=nodes)
@@ -104,15 +109,18 @@ class CloudError(EngineError):
 
 class Capacity(CloudError):
     slug = "no-capacity"
+    settles = True
 
 
 class PriceTooLow(CloudError):
     slug = "spot-price"
+    settles = True
 
 
 class Quota(CloudError):
     slug = "quota"
     holds = True
+    settles = True
 
 
 class Throttled(CloudError):
@@ -128,11 +136,13 @@ class Denied(CloudError):
 class InvalidRequest(CloudError):
     slug = "invalid-request"
     holds = True
+    settles = True
 
 
 class NotFound(CloudError):
     slug = "not-found"
     holds = True
+    settles = True
 
 
 class CloudUnreachable(CloudError):

@@ -98,7 +98,6 @@ _BY_CLASS: Final[tuple[tuple[type[CloudError], tuple[str, ...]], ...]] = (
         InvalidRequest,
         (
             "CapacityReservationNotActive",
-            "IdempotentParameterMismatch",
             "InvalidAMIID.Malformed",
             "InvalidAvailabilityZone",
             "InvalidBlockDeviceMapping",
@@ -153,6 +152,8 @@ _BY_CLASS: Final[tuple[tuple[type[CloudError], tuple[str, ...]], ...]] = (
             "Unreachable",
         ),
     ),
+    # The token was used, with what the request meant at the time: its machines are somewhere.
+    (UnknownCloudError, ("IdempotentParameterMismatch",)),
 )
 
 CLASSES: Final[Mapping[str, type[CloudError]]] = MappingProxyType(

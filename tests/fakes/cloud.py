@@ -62,8 +62,9 @@ class FakeCloud:
     listed as it was; `tag_lag`: seconds one that was given is listed under its old name.
     `lose_answers`, `late_effects`, `partials`: how many of the next launches lose their answer,
     happen `delay` seconds after it was lost, or find capacity for half.
-    `next_errors`: what the next launches are answered, having done nothing. `next_list_errors`: the
-    next lists. `lose_gifts`: how many of the next renamings happen and are not answered.
+    `next_errors`: what the next launches are answered, having done nothing; None: what comes of
+    them. `next_list_errors`: the next lists. `lose_gifts`: how many of the next renamings happen
+    and are not answered.
     """
 
     def __init__(self, cluster: str, clock: FakeClock) -> None:
@@ -77,7 +78,7 @@ class FakeCloud:
         self.lag = 0.0
         self.stale = 0.0
         self.tag_lag = 0.0
-        self.next_errors: list[CloudError] = []
+        self.next_errors: list[CloudError | None] = []
         self.next_list_errors: list[CloudError] = []
         self.next_give_errors: list[CloudError] = []
         self.lose_answers = 0
@@ -103,8 +104,8 @@ class FakeCloud:
         action = "CreateFleet" if request.others else "RunInstances"
         self._called("launch", action, len(request.nodes))
         sent = (spec.create_fleet if request.others else spec.run_instances)(request)
-        if self.next_errors:
-            raise self.next_errors.pop(0)
+        if self.next_errors and (error := self.next_errors.pop(0)):
+            raise error
         self._check(request)
         token = sent["ClientToken"]
         if self.late_effects and token not in self._tokens:

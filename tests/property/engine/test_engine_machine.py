@@ -170,6 +170,25 @@ class Trouble(RuleBasedStateMachine):
         self.requeued_jobs_start_again()
         self.resume(None)
 
+    @rule(
+        size=st.integers(1, 4), silent=st.integers(1, 2),
+        code=st.sampled_from(["SlowDown", "UnauthorizedOperation", "NeverSeenBefore"]),
+        lag=st.sampled_from([0.0, 60.0]), wait=st.sampled_from([1, 15, 40]),
+    )  # fmt: skip
+    def answers_are_lost_among_errors_and_the_job_is_tried_again(
+        self, size: int, silent: int, code: str, lag: float, wait: int
+    ) -> None:
+        """What EC2 says to a repeated call need not be about the call that it left unanswered."""
+        said = codes.error(code, "trouble")
+        self.bench.cloud.lag = lag
+        self.bench.cloud.lose_answers = silent
+        self.bench.cloud.next_errors = [*[None] * silent, *[said] * 12]
+        self.submit_and_resume(size, 0, None)
+        self.bench.cloud.lose_answers, self.bench.cloud.next_errors = 0, [said]
+        self.bench.clock.advance(wait)
+        self.requeued_jobs_start_again()
+        self.resume(None)
+
     @rule(size=st.integers(1, 4), at=st.integers(0, 12))
     def two_runs_overlap(self, size: int, at: int) -> None:
         """slurmctld asks again while the first run is somewhere in the middle."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmplugins import bursting, doubts, intents, names
+from slurmplugins import bursting, intents, names
 from slurmplugins.cloud import codes
 from slurmplugins.cloud.paced import PacedCloud, Rate
 from slurmplugins.journal import SETTLE_SECONDS
@@ -60,7 +60,9 @@ def test_a_launch_that_turns_out_to_have_failed_is_followed_by_the_next_offering
     assert bench.cloud.requests[-1].offering.key == ON_DEMAND
 
 
-@pytest.mark.parametrize("code", [doubts.MISMATCH, "Unreachable", "UnauthorizedOperation"])
+@pytest.mark.parametrize(
+    "code", ["IdempotentParameterMismatch", "Unreachable", "UnauthorizedOperation"]
+)
 def test_what_even_that_does_not_settle_stays_in_doubt(bench: Bench, code: str):
     ask = unanswered(bench, happened=True)
     bench.cloud.lag = 600
@@ -70,6 +72,34 @@ def test_what_even_that_does_not_settle_stays_in_doubt(bench: Bench, code: str):
     bursting.resume(bench.engine, [ask])
     assert len(bench.cloud.live()) == 2
     assert bench.slurm.state[G[0]].reason == "toolkit: launch-in-doubt"
+
+
+ONE_OF_EACH = {kind: code for code, kind in reversed(codes.CLASSES.items())}
+
+
+@pytest.mark.parametrize("code", [*ONE_OF_EACH.values(), "NeverSeenBefore"])
+def test_a_call_without_an_answer_stays_in_doubt_until_ec2_has_judged_that_request(
+    bench: Bench, code: str
+):
+    said = codes.error(code, "no")
+    bench.cloud.next_errors = [codes.error("Unreachable", "no answer"), *[said] * 20]
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    doubtful = set() if said.settles else set(G[:2])
+    assert bench.engine.journal.claims().doubtful == doubtful
+
+
+@pytest.mark.parametrize("code", ["NeverSeenBefore", "UnauthorizedOperation", "SlowDown"])
+def test_no_node_has_two_machines_after_an_answer_that_says_nothing_of_the_call_before(
+    bench: Bench, code: str
+):
+    bench.cloud.lag = 110
+    bench.cloud.lose_answers = 1
+    bench.cloud.next_errors = [None, *[codes.error(code, "no")] * 20]
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    bench.cloud.next_errors = []
+    bench.slurm.define(G[:2])
+    bursting.resume(bench.engine, [bench.slurm.start(8, G[:2])])
+    assert [item.node for item in bench.cloud.live()] == list(G[:2])
 
 
 def test_a_question_without_an_answer_is_a_doubt_of_its_own_age(bench: Bench):
