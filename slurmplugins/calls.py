@@ -5,10 +5,9 @@ Safe between threads, as its parts are.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import names
+from slurmplugins import doubts, names
 from slurmplugins.cloud import codes
 from slurmplugins.errors import CloudError, CloudUnreachable, StateError
 from slurmplugins.model import Assignment, EndCause
@@ -78,13 +77,9 @@ class Calls:
         )
         began = self._clock.monotonic()
         try:
-            launched = self._patiently(
-                request, partial(self._journal.intend, request, self._run, jobs)
-            )
+            launched = self._patiently(request, jobs)
         except CloudError as error:
             log.warning("launch failed", slug=error.slug, code=error.code, message=error.message)
-            if not isinstance(error, CloudUnreachable):
-                self._journal.failed(request.attempt, error)
             raise
         for item in launched.refusals:
             code, message = item.error.code, item.error.message
@@ -131,16 +126,12 @@ class Calls:
         self._log.problem("machines left to reconcile", machines=left)
         return frozenset(left)
 
-    def _patiently(self, request: LaunchRequest, intend: Callable[[], None]) -> Launched:
-        """Repeat the same attempt, with the same token, while repeating can help.
-
-        Each call has its own line in the journal: after minutes of throttles and waits, the last of
-        them is as fresh a doubt as a first one.
-        """
+    def _patiently(self, request: LaunchRequest, jobs: Sequence[int]) -> Launched:
+        """Repeat the same attempt, with the same token, while repeating can help."""
         pause, unanswered = FIRST_PAUSE, 0
         while True:
             try:
-                return self._cloud.launch(request, intend)
+                return doubts.ask(self._cloud, self._journal, request, self._run, jobs)
             except CloudError as error:
                 unanswered += isinstance(error, CloudUnreachable)
                 if not error.retryable or unanswered >= TRIES or self.late:

@@ -1,33 +1,56 @@
 """Launches whose outcome nobody knows: their run was killed, or EC2 did not answer.
 
 The same request with the same token tells: EC2 answers with the machines it started then, or
-starts them now. Either way they are wanted, since Slurm asks for their nodes again.
+starts them now. Either way they are wanted, since Slurm asks for their nodes again. An answer that
+tells nothing leaves the doubt as old as it was: it ends with time, however often EC2 is asked.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from slurmplugins.errors import CloudError
+from slurmplugins.errors import CloudError, CloudUnreachable
 from slurmplugins.model import Assignment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from slurmplugins.claims import Claims
     from slurmplugins.cloud.base import Cloud
     from slurmplugins.journal import Journal
     from slurmplugins.log import Log
-    from slurmplugins.model import Instance, LaunchRequest
+    from slurmplugins.model import Instance, Launched, LaunchRequest
     from slurmplugins.names import NodeName
+
+
+def ask(
+    cloud: Cloud, journal: Journal, request: LaunchRequest, run: str, jobs: Sequence[int] = ()
+) -> Launched:
+    """Make one call: on disk before it, and after it where the answer is an error.
+
+    Each call has its own line: after minutes of throttles and waits, the last of them is as fresh a
+    doubt as a first one. Raises CloudError, StateError.
+    """
+    asked = False
+
+    def intend() -> None:
+        nonlocal asked
+        journal.intend(request, run, jobs)
+        asked = True
+
+    try:
+        return cloud.launch(request, intend)
+    except CloudError as error:
+        if asked and not isinstance(error, CloudUnreachable):
+            journal.failed(request.attempt, error)
+        raise
 
 
 def settle(cloud: Cloud, journal: Journal, run: str, wanted: frozenset[NodeName], log: Log) -> None:
     """Ask again about each launch in doubt that has a wanted node, and write down what it was.
 
-    What stays in doubt stays so; nothing is launched for its nodes until the last time that it was
-    asked about is too long ago to matter.
+    What stays in doubt stays so; nothing is launched for its nodes until the last call that got no
+    answer is too long ago to matter.
     StateError when the journal can't be used.
     """
     mine: list[LaunchRequest] = []
@@ -43,12 +66,9 @@ def settle(cloud: Cloud, journal: Journal, run: str, wanted: frozenset[NodeName]
     journal.claim(run, choose)
     for request in mine:
         try:
-            # A machine may come of this call, too, however late it is: a line of its own.
-            launched = cloud.launch(request, partial(journal.intend, request, run, ()))
+            launched = ask(cloud, journal, request, run)
         except CloudError as error:
             log.warning("still in doubt", attempt=request.attempt, code=error.code)
-            if error.settles:
-                journal.failed(request.attempt, error)
             continue
         journal.launched(request.attempt, _living(launched.machines))
         log.info("settled", attempt=request.attempt, machines=len(launched.machines))

@@ -18,6 +18,7 @@
         ├── Denied            credentials or permissions
         ├── InvalidRequest    the request can never work
         ├── NotFound          what was named does not exist
+        ├── Ended             what the same call started before has ended since
         ├── CloudUnreachable  no answer: the call may or may not have happened
         └── UnknownCloudError a code that the table does not know, or that says nothing
 
@@ -142,6 +143,11 @@ class InvalidRequest(CloudError):
 class NotFound(CloudError):
     slug = "not-found"
     holds = True
+    settles = True
+
+
+class Ended(CloudError):
+    slug = "ended-since"
     settles = True
 
 

@@ -90,9 +90,11 @@ class Journal:
         self._append_locked({"kind": "launched", "attempt": attempt, "machines": machines})
 
     def failed(self, attempt: str, error: CloudError) -> None:
-        self._append_locked(
-            {"kind": "failed", "attempt": attempt, "code": error.code, "slug": error.slug}
-        )
+        """The answer to the call last intended: nothing came of it. Calls before it that got none
+        stay in doubt, each as old as it is, unless this answer settles them too.
+        """
+        told = {"code": error.code, "slug": error.slug, "settles": error.settles}
+        self._append_locked({"kind": "failed", "attempt": attempt, **told})
 
     def let_go(self, nodes: Sequence[NodeName]) -> None:
         """Slurm powers these nodes down: none of their machines of before is what it may ask for
@@ -218,7 +220,8 @@ class _Book:
     def __init__(self, recent: Callable[[dict[str, Any]], bool]) -> None:
         self._recent = recent
         self._claimed: dict[str, set[NodeName]] = {}
-        self._open: dict[str, tuple[str, LaunchRequest]] = {}
+        self._open: dict[str, list[tuple[str, LaunchRequest]]] = {}
+        """By attempt, its calls that have no answer: the run, and the one request of them all."""
         self._launched: dict[str, Assignment] = {}
         self._ended: dict[str, EndCause] = {}
         self._node: dict[str, NodeName] = {}
@@ -230,9 +233,11 @@ class _Book:
         if kind == "claim":
             self._claimed.setdefault(record["run"], set()).update(map(NodeName, record["nodes"]))
         elif kind == "intent" and recent:
-            self._open[record["attempt"]] = record["run"], intents.from_record(record)
+            call = record["run"], intents.from_record(record)
+            self._open.setdefault(record["attempt"], []).append(call)
         elif kind == "failed":
-            self._open.pop(record["attempt"], None)
+            calls = self._open.get(record["attempt"], [])
+            del calls[0 if record["settles"] else -1 :]
         elif kind == "launched":
             self._open.pop(record["attempt"], None)
             for node, instance_id, address, type_ in record["machines"]:
@@ -249,7 +254,8 @@ class _Book:
 
     def claims(self, alive: Callable[[str], bool]) -> Claims:
         live = {run for run in self._claimed if alive(run)}
-        doubts = tuple(request for run, request in self._open.values() if run not in live)
+        last = (calls[-1] for calls in self._open.values() if calls)
+        doubts = tuple(request for run, request in last if run not in live)
         return Claims(
             busy=frozenset().union(*(self._claimed[run] for run in live)),
             doubtful=frozenset(node for request in doubts for node in request.nodes),

@@ -14,6 +14,7 @@ from slurmplugins.errors import (
     CloudError,
     CloudUnreachable,
     Denied,
+    Ended,
     InvalidRequest,
     NotFound,
     PriceTooLow,
@@ -140,6 +141,7 @@ _BY_CLASS: Final[tuple[tuple[type[CloudError], tuple[str, ...]], ...]] = (
             "NoSuchKey",
         ),
     ),
+    (Ended, ("IdempotentInstanceTerminated",)),
     (
         CloudUnreachable,
         (

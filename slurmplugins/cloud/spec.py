@@ -123,7 +123,7 @@ def client_token(attempt: str) -> str:
     """EC2's idempotency token, at most 64 characters.
 
     From the attempt, never from the node's name: EC2 remembers a token for a day after its
-    machines ended and would answer with those.
+    machines ended, and refuses what comes with it (IdempotentInstanceTerminated).
     """
     import hashlib
 

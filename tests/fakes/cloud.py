@@ -32,6 +32,7 @@ END_SECONDS = 5.0
 FORGET_SECONDS = 3600.0
 """EC2 lists a terminated instance for about an hour."""
 
+TERMINATED = InstanceState.TERMINATED
 USER_SHUTDOWN = "Client.UserInitiatedShutdown"
 SPOT_TERMINATION = "Server.SpotInstanceTermination"
 
@@ -118,7 +119,12 @@ class FakeCloud:
             self.lose_answers -= 1
             raise codes.error("Unreachable", "the answer was lost")
         ids, refusals = self._tokens[token]
-        return Launched(tuple(self._described(self.machines[item]) for item in ids), refusals)
+        found = [self._described(self.machines[item]) for item in ids]
+        if found and not request.others and all(m.state is TERMINATED for m in found):
+            raise codes.error(
+                "IdempotentInstanceTerminated", "Please use a different client token."
+            )
+        return Launched(tuple(found), refusals)
 
     def give(self, names: Mapping[str, NodeName]) -> None:
         for instance_id, node in names.items():
@@ -333,9 +339,7 @@ class FakeCloud:
         state = instance.state
         if machine.over_at is not None and now >= machine.over_at + stale:
             ended = now >= machine.over_at + END_SECONDS
-            return replace(
-                instance, state=InstanceState.TERMINATED if ended else InstanceState.SHUTTING_DOWN
-            )
+            return replace(instance, state=TERMINATED if ended else InstanceState.SHUTTING_DOWN)
         if state is InstanceState.PENDING and now >= instance.launched_at + BOOT_SECONDS:
             state = InstanceState.RUNNING
         return replace(instance, state=state, ended_at=None, end_code="")

@@ -16,6 +16,7 @@ MEANINGS: Final = {
     "config": "the head's burst.json can't be used: a person must act",
     "denied": "the head's role may not launch this: a person must act",
     "impaired": "EC2's status checks of its machine failed",
+    "ended-since": "EC2 did not answer its launch, and what that had started has ended since",
     "interrupted": "EC2 took its machine back",
     "invalid-registration": "its machine has less than slurm.conf promises",
     "invalid-request": "the launch can't work as it is configured: a person must act",

@@ -18,7 +18,7 @@ import pytest
 from slurmplugins import names
 from slurmplugins.cloud import listing
 from slurmplugins.cloud.ec2 import Ec2
-from slurmplugins.errors import Capacity, CloudError, NotFound, StateError
+from slurmplugins.errors import Capacity, CloudError, Ended, NotFound, StateError
 from slurmplugins.model import InstanceState, LaunchRequest, Lifecycle, Offering
 from tests.fakes.clock import FakeClock
 from tests.fakes.cloud import FakeCloud
@@ -35,6 +35,7 @@ NO_HEALTH = "nothing is ever wrong with moto's machines"
 
 MOTO_GAPS = {
     "test_repeating_an_attempt_returns_the_same_machines": "no ClientToken in moto",
+    "test_a_token_whose_machines_have_ended_is_refused": "no ClientToken in moto",
     "test_repeating_a_fleet_returns_the_same_machines": "no ClientToken in moto",
     "test_what_is_not_to_be_had_is_refused": "moto's capacity is endless",
     "test_a_partial_answer_is_the_first_nodes": "moto's capacity is endless",
@@ -222,6 +223,16 @@ def test_repeating_an_attempt_returns_the_same_machines(offered: Offered):
     first = offered.launch(ask(offered)).machines
     again = offered.launch(ask(offered)).machines
     assert [item.id for item in first] == [item.id for item in again]
+
+
+def test_a_token_whose_machines_have_ended_is_refused(offered: Offered):
+    ids = [item.id for item in offered.launch(ask(offered)).machines]
+    offered.settle()
+    offered.cloud.terminate(ids)
+    offered.settle()
+    with pytest.raises(Ended) as caught:
+        offered.launch(ask(offered))
+    assert caught.value.code == "IdempotentInstanceTerminated"
 
 
 def test_another_attempt_starts_other_machines(offered: Offered):

@@ -114,6 +114,48 @@ def test_a_question_without_an_answer_is_a_doubt_of_its_own_age(bench: Bench):
     assert bench.engine.journal.claims().doubtful == set()
 
 
+SAYS_NOTHING = ["IdempotentParameterMismatch", "SlowDown", "UnauthorizedOperation", "NeverSeen"]
+
+
+@pytest.mark.parametrize("code", SAYS_NOTHING)
+def test_a_doubt_ends_two_minutes_after_the_last_call_without_an_answer_whatever_is_said_to_others(
+    bench: Bench, code: str
+):
+    ask = unanswered(bench, happened=False)
+    silent = bench.clock.monotonic()
+    while bench.clock.monotonic() <= silent + SETTLE_SECONDS:
+        bench.cloud.next_errors = [codes.error(code, "no")]
+        bursting.resume(bench.engine, [ask])
+        assert bench.slurm.state[G[0]].reason == "toolkit: launch-in-doubt"
+        bench.clock.advance(15)
+        bench.slurm.define(G[:2])
+        ask = bench.slurm.start(7, G[:2])
+    assert bench.engine.journal.claims().doubtful == set()
+
+
+def test_a_doubt_whose_machines_have_ended_since_is_none(bench: Bench):
+    ask = unanswered(bench, happened=True)
+    for machine in bench.cloud.live():
+        bench.cloud.end(machine.id, "Client.UserInitiatedShutdown")
+    bench.clock.advance(10)
+    bursting.resume(bench.engine, [ask])
+    assert bench.slurm.queue[7].state == "RUNNING"
+    assert [item.node for item in bench.cloud.live()] == list(G[:2])
+
+
+def test_what_was_not_asked_after_all_leaves_the_doubt_open(bench: Bench):
+    """No credentials, say: the error is not EC2's answer to anything."""
+    ask = unanswered(bench, happened=False)
+
+    def refuse(*_: object) -> None:
+        raise codes.error("InvalidParameterValue", "before anything was asked")
+
+    launch, bench.cloud.launch = bench.cloud.launch, refuse  # type: ignore[assignment]
+    bursting.resume(bench.engine, [ask])
+    bench.cloud.launch = launch  # type: ignore[method-assign]
+    assert bench.engine.journal.claims().doubtful == set(G[:2])
+
+
 def test_a_call_without_an_answer_is_in_doubt_however_long_it_had_waited_for_its_turn(bench: Bench):
     slow = PacedCloud(bench.cloud, bench.clock, patience=1000, instances=Rate(2, 0.01))
     bench.engine = replace(bench.engine, cloud=slow)

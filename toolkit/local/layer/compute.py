@@ -55,7 +55,7 @@ class Compute:
             response.error_on_dryrun()
             params = plain(response.params)
             make = partial(compute.run, response.region, params)
-            made = compute._tokens.once("RunInstances", response.region, params, make)
+            made = compute._tokens.once("RunInstances", response.region, params, make, _ended)
             return reservations.answer("RunInstancesResponse", reservations.reservation(made))
 
         def from_stack(_cls: Any, _name: str, stack_json: Any, /, *place: str, **_: Any) -> Any:
@@ -177,6 +177,10 @@ def _without_hidden(original: Any, hidden: Callable[[Any], bool]) -> Any:
         return kept
 
     return describe
+
+
+def _ended(reservation: Any) -> bool:
+    return all(one.state == "terminated" for one in reservation.instances)
 
 
 def _no_capacity(pool: Pool) -> str:

@@ -16,8 +16,8 @@ class ClientTokens:
     """Remembers what each token was used for, for as long as the local cloud runs.
 
     EC2 keeps a token for at least 24 hours and answers a repetition with the
-    first answer, also when the instances of it are gone. A refused request
-    does not use its token up.
+    first answer, or refuses it once the instances of that are terminated. A
+    refused request does not use its token up.
     """
 
     def __init__(self) -> None:
@@ -30,8 +30,12 @@ class ClientTokens:
         region: str,
         params: Mapping[str, Any],
         make: Callable[[], Any],
+        ended: Callable[[Any], bool] = lambda _: False,
     ) -> Any:
-        """Return what `make` returns, or what it returned when the token was used first."""
+        """Return what `make` returns, or what it returned when the token was used first.
+
+        `ended` says whether the instances of that are terminated.
+        """
         token = params.get("ClientToken")
         if not token:
             return make()
@@ -45,6 +49,12 @@ class ClientTokens:
                     "in previous request(s)."
                 )
                 raise refused("IdempotentParameterMismatch", message)
+            if ended(result):
+                message = (
+                    "The client token you have provided is associated with a terminated instance. "
+                    "Please use a different client token."
+                )
+                raise refused("IdempotentInstanceTerminated", message)
             return result
         result = make()
         self._used[key] = (print_, result)
