@@ -74,12 +74,16 @@ def batches(wants: Sequence[Want], *, fleet: bool) -> tuple[Batch, ...]:
 
 
 def settle(
-    wants: Sequence[Want], machines: Mapping[NodeName, Instance], young: Collection[str]
+    wants: Sequence[Want],
+    machines: Mapping[NodeName, Instance],
+    young: Collection[str],
+    lost: Collection[Want] = (),
 ) -> Settlement:
     """Give machines to whole jobs in queue order.
 
     A job keeps what was started for its own nodes; what jobs that stay incomplete leave over goes
     to the next that it completes, if the machine is so `young` that it can't have read its name.
+    Jobs that are `lost` are given nothing: their missing nodes may have machines unknown to us.
     """
     filled: dict[Want, dict[NodeName, Instance]] = {}
     short: list[Want] = []
@@ -92,6 +96,8 @@ def settle(
     left = {node: machines[node] for want in short for node in want.nodes if node in machines}
     given: dict[str, NodeName] = {}
     for want in short:
+        if want in lost:
+            continue
         missing = [node for node in want.nodes if node not in left]
         others = [node for node in left if node not in want.nodes and left[node].id in young][
             : len(missing)

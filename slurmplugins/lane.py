@@ -181,7 +181,7 @@ class Lane:
                 if answer.last:
                     self._open[want].error = answer.error
                     lost.append(want)
-        settled = batches.settle(list(self._open), machines, young)
+        settled = batches.settle(list(self._open), machines, young, lost)
         filled, spare = self._given(settled)
         stuck = self._calls.end(item.id for item in spare)
         nodes = {item.node for item in spare if item.id in stuck}

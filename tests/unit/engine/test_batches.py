@@ -118,6 +118,15 @@ def test_a_machine_that_may_have_read_its_name_is_not_given_away():
     assert len(found.spare) == 3
 
 
+def test_nothing_is_given_to_nodes_that_are_in_doubt_and_what_their_job_has_goes_on():
+    jobs = wants(2, 2, 1)
+    machines = {node: machine(node) for node in (jobs[0].nodes[0], jobs[1].nodes[0])}
+    young = [item.id for item in machines.values()]
+    assert set(batches.settle(jobs, machines, young).filled) == {jobs[0]}
+    found = batches.settle(jobs, machines, young, [jobs[0]])
+    assert found.given == {f"i-{jobs[0].nodes[0]}": jobs[1].nodes[1]}
+
+
 def test_a_fleets_machines_are_told_apart_by_the_ends_of_their_ids():
     ids = [f"i-{n:013x}{n % 7:04x}" for n in range(500)]
     tags = {**identity.node_tags(N[:500]), **identity.order_tags(ids)}

@@ -153,6 +153,21 @@ def test_a_job_whose_gift_is_in_doubt_and_can_not_be_ended_yet_is_not_launched_f
     assert len(live) == len(set(live))
 
 
+def test_a_job_whose_call_got_no_answer_is_given_nothing_of_anothers(wide: Bench):
+    wide.cloud.lag = 60
+    launch = wide.cloud.launch
+
+    def silent_for_the_first(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        wide.cloud.lose_answers = int(G[0] in request.nodes)
+        wide.cloud.capacity = {SPOT_A: 450}
+        return launch(request, intend)
+
+    wide.cloud.launch = silent_for_the_first  # type: ignore[method-assign]
+    bursting.resume(wide.engine, start(wide, 400, 499, 1))
+    live = [item.node for item in wide.cloud.live()]
+    assert len(live) == len(set(live))
+
+
 def test_a_job_over_several_calls_keeps_nothing_when_one_of_them_fails(wide: Bench):
     wide.cloud.capacity = {SPOT_A: 2500, SPOT_B: 0, ON_DEMAND: 0}
     bursting.resume(wide.engine, start(wide, 3000))
