@@ -222,4 +222,5 @@ class Lane:
 
 
 def _passed(offering: Offering, setback: Setback) -> Refusal:
-    return Refusal(offering, codes.error(setback.code, "refused to another a moment ago"))
+    error = codes.error(setback.code, "refused to another a moment ago")
+    return Refusal(offering, error, passed_on=True)

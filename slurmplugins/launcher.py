@@ -173,8 +173,10 @@ def _failure(job: JobLaunch, failed: Sequence[Decision]) -> Failure:
         worst.slug,
         worst.code if isinstance(worst, CloudError) else "",
         "; ".join(text for text in messages if text),
-        # Where one offering may have capacity again tomorrow, the job may well wait for it.
-        hold=all(isinstance(error, CloudError) and error.holds for error in errors),
+        # Where one offering may have capacity again tomorrow, the job may well wait for it; and an
+        # offering that another job asked for too much of may do for this one.
+        hold=all(isinstance(error, CloudError) and error.holds for error in errors)
+        and not any(item.passed_on for item in refusals),
     )
 
 

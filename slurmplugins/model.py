@@ -207,10 +207,11 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What the cloud said about one offering of a launch."""
+    """What the cloud said about one offering of a launch; with `passed_on`, to another job."""
 
     offering: Offering
     error: CloudError
+    passed_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)

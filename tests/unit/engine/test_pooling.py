@@ -412,6 +412,15 @@ def test_a_job_that_only_a_person_can_help_is_held_with_ec2s_words(bench: Bench,
     assert f"no {SPOT_A} left" in job.comment
 
 
+def test_only_a_job_that_ec2_itself_refused_is_held(wide: Bench):
+    keys = (SPOT_A, SPOT_B, ON_DEMAND)
+    wide.cloud.refusals = dict.fromkeys(keys, "VcpuLimitExceeded")
+    bursting.resume(wide.engine, start(wide, 600, 64))
+    large, small = wide.slurm.queue[100], wide.slurm.queue[101]
+    assert (large.held, small.held) == (True, False)
+    assert "refused to another a moment ago" in small.comment
+
+
 def test_a_job_that_may_find_capacity_later_is_not_held(bench: Bench):
     bench.cloud.refusals = {ON_DEMAND: "VcpuLimitExceeded"}
     bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0}
