@@ -94,15 +94,25 @@ class Calls:
             raise
         return launched
 
-    def give(self, given: Mapping[str, NodeName], machines: Mapping[str, Instance]) -> None:
-        """Rename machines, in the cloud first: its tags are what the machines themselves read."""
-        self._cloud.give(given)
+    def give(
+        self,
+        given: Mapping[str, NodeName],
+        machines: Mapping[str, Instance],
+        may: Callable[[str], bool],
+    ) -> bool:
+        """Rename machines, in the cloud first: its tags are what machines themselves read. False
+        where `may` forbade it: some may have been renamed. Raises CloudError, StateError.
+        """
+        if not self._cloud.give(given, may):
+            self._log.info("too old to be given", machines=list(given)[:SHOWN])
+            return False
         nodes = sorted(given.values())
         self._log.info("given", nodes=names.compress(nodes), machines=list(given)[:SHOWN])
         for instance_id, node in given.items():
             machine = machines[instance_id]
             told = Assignment(node, machine.id, machine.address, machine.type)
             self._journal.launched(machine.attempt, [told])
+        return True
 
     def end(self, ids: Iterable[str]) -> frozenset[str]:
         """End machines of this run and return those that still live; they are reconcile's."""

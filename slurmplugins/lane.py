@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from slurmplugins.policy import Rung
 
 YOUNG_SECONDS: Final = 5.0
-"""A machine this long after it was asked for can't have read its name yet: it may get another."""
+"""A machine this long after it was asked for can't have read its name yet: it may get another, if
+the call that says so leaves before that.
+"""
 
 SHORT: Final = "InsufficientInstanceCapacity"
 """EC2's word for what a partial answer says without one."""
@@ -170,19 +172,22 @@ class Lane:
     def _settle(self, answers: Sequence[Answer]) -> None:
         """Whole jobs get their machines; the others have been told, and nothing of theirs runs."""
         machines: dict[NodeName, Instance] = {}
-        young: set[str] = set()
+        began: dict[str, float] = {}
         lost: list[Want] = []
         for answer in answers:
             machines |= {item.node: item for item in answer.machines if item.node is not None}
-            if self._clock.monotonic() - answer.began <= YOUNG_SECONDS:
-                young |= {item.id for item in answer.machines}
+            began |= {item.id: answer.began for item in answer.machines}
             for want in answer.batch.wants:
                 self._open[want].refusals += answer.refusals
                 if answer.last:
                     self._open[want].error = answer.error
                     lost.append(want)
-        settled = batches.settle(list(self._open), machines, young, lost)
-        filled, spare = self._given(settled)
+
+        def young(instance_id: str) -> bool:
+            return self._clock.monotonic() - began[instance_id] <= YOUNG_SECONDS
+
+        settled = batches.settle(list(self._open), machines, set(filter(young, began)), lost)
+        filled, spare = self._given(settled, young)
         stuck = self._calls.end(item.id for item in spare)
         nodes = {item.node for item in spare if item.id in stuck}
         # One whose renaming failed may be either by now.
@@ -195,22 +200,28 @@ class Lane:
         self._give_up([*stopped, *(want for want in lost if want in self._open)])
 
     def _given(
-        self, settled: Settlement
+        self, settled: Settlement, young: Callable[[str], bool]
     ) -> tuple[dict[Want, tuple[Instance, ...]], list[Instance]]:
         """Rename what was given away; jobs that can't have it after all have nothing."""
-        filled: dict[Want, tuple[Instance, ...]] = {}
-        spare = list(settled.spare)
-        for want, found in settled.filled.items():
-            by_id = {item.id: item for item in found.values()}
+
+        def give(want: Want) -> bool:
+            by_id = {item.id: item for item in settled.filled[want].values()}
             given = {key: settled.given[key] for key in by_id if key in settled.given}
             try:
-                if given:
-                    self._calls.give(given, by_id)
+                return not given or self._calls.give(given, by_id, young)
             except EngineError as error:
                 self._open[want].error = error
-                spare += found.values()
-            else:
+                return False
+
+        filled: dict[Want, tuple[Instance, ...]] = {}
+        spare = list(settled.spare)
+        # At once, since each has only seconds.
+        results = self._crew.map(give, settled.filled)
+        for (want, found), given in zip(settled.filled.items(), results, strict=True):
+            if given:
                 filled[want] = tuple(replace(item, node=node) for node, item in found.items())
+            else:
+                spare += found.values()
         return filled, spare
 
     def _give_up(self, wants: Sequence[Want]) -> None:

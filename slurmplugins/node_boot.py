@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from slurmplugins.clock import Clock
     from slurmplugins.imds import Metadata
     from slurmplugins.log import Log
-    from slurmplugins.node_config import NodeConfig
+    from slurmplugins.node_config import InstanceFacts, NodeConfig
     from slurmplugins.runner import Runner
 
     _T = TypeVar("_T")
@@ -52,18 +52,17 @@ class Boot:
 
     def run(self) -> None:
         """Every step in order; each may be repeated. EngineError when one can't be done."""
-        facts = self._patiently("identity", lambda: machine.identify(self.metadata, self.settings))
-        self.log.info("identity", node=facts.node, instance=facts.instance_id)
         files = machine.Files(self.root)
-        files.name(facts, self.settings)
-        self._command(["/usr/bin/hostnamectl", "hostname", facts.node], optional=True)
-        self._command(["/usr/bin/hostname", facts.node])
+        facts = self._named(files, self._identity())
         self._patiently("shared filesystem", self._mount)
         key = self._patiently("key", lambda: self.secret(self.settings.secret_id))
         files.slurm_key(key)
         shared = self.root / self.settings.shared.path.relative_to("/")
         users.Follower(paths.users_file(shared), self.runner).follow()
         self._scratch()
+        # Started for one job and given to the next, a machine may have read its name too soon.
+        if (now := self._identity()).node != facts.node:
+            facts = self._named(files, now)
         files.facts(facts)
         files.slurmd(facts, self.settings)
         self._command(["/usr/bin/systemctl", "daemon-reload"])
@@ -72,6 +71,16 @@ class Boot:
         self._command(["/usr/bin/systemctl", "start", "--no-block", "slurm-node-agent.service"])
         files.slurmd_started(facts, self.settings)
         self.log.info("registered", node=facts.node)
+
+    def _identity(self) -> InstanceFacts:
+        return self._patiently("identity", lambda: machine.identify(self.metadata, self.settings))
+
+    def _named(self, files: machine.Files, facts: InstanceFacts) -> InstanceFacts:
+        self.log.info("identity", node=facts.node, instance=facts.instance_id)
+        files.name(facts, self.settings)
+        self._command(["/usr/bin/hostnamectl", "hostname", facts.node], optional=True)
+        self._command(["/usr/bin/hostname", facts.node])
+        return facts
 
     def _scratch(self) -> None:
         """A node without it still runs jobs: their caches are on its root disk then."""

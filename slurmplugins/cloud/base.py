@@ -28,9 +28,12 @@ class Cloud(Protocol):
         """
         ...
 
-    def give(self, names: Mapping[str, NodeName]) -> None:
-        """From now on these instances are those nodes, whatever they were launched as. Raises
-        CloudError; some may then have been renamed.
+    def give(self, names: Mapping[str, NodeName], may: Callable[[str], bool]) -> bool:
+        """From now on these instances are those nodes, whatever they were launched as.
+
+        `may` is asked about each last before it is renamed, after whatever must be waited for. At
+        the first no nothing more is renamed, and the answer is False. Then, and after a CloudError,
+        some may have been renamed.
         """
         ...
 

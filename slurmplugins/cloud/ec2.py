@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import identity, tags
@@ -64,9 +65,11 @@ class Ec2:
             raise codes.error("OddAnswer", text)
         return Launched(machines)
 
-    def give(self, names: Mapping[str, NodeName]) -> None:
-        for instance_id, node in names.items():
-            self._tag([instance_id], {tags.NODE: node})
+    def give(self, names: Mapping[str, NodeName], may: Callable[[str], bool]) -> bool:
+        return all(
+            self._tag([instance_id], {tags.NODE: node}, partial(may, instance_id))
+            for instance_id, node in names.items()
+        )
 
     def _fleet(self, request: LaunchRequest) -> Launched:
         """Start a fleet, then write which of its machines is which node, on all in one call."""
@@ -93,9 +96,13 @@ class Ec2:
         machines = (known.get(item) or spec.unlisted(request, item, node) for node, item in made)
         return Launched(tuple(machines), refusals)
 
-    def _tag(self, ids: Sequence[str], values: Mapping[str, str]) -> None:
-        """Tag machines so new that EC2 may not know them everywhere yet."""
+    def _tag(
+        self, ids: Sequence[str], values: Mapping[str, str], may: Callable[[], bool] = lambda: True
+    ) -> bool:
+        """Tag machines so new that EC2 may not know them everywhere yet, as long as one `may`."""
         for again in range(SETTLE_TRIES):
+            if not may():
+                return False
             try:
                 self._call("create_tags", Resources=list(ids), Tags=spec.tag_pairs(values))
             except (NotFound, Throttled):
@@ -103,7 +110,8 @@ class Ec2:
                     raise
                 self._clock.sleep(SETTLE_PAUSE * 2**again)
             else:
-                return
+                break
+        return True
 
     def _listed(self, ids: Sequence[str]) -> list[Instance]:
         """The machines, with their addresses as far as EC2 has them within a moment."""

@@ -92,9 +92,9 @@ class PacedCloud:
             self._pace((self._run, 1), (self._instances, len(request.nodes)))
         return self._cloud.launch(request, intend)
 
-    def give(self, names: Mapping[str, NodeName]) -> None:
+    def give(self, names: Mapping[str, NodeName], may: Callable[[str], bool]) -> bool:
         self._pace((self._tags, len(names)))
-        self._cloud.give(names)
+        return self._cloud.give(names, may)
 
     def instances(self) -> tuple[Instance, ...]:
         self._pace((self._describe, 1))

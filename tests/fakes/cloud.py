@@ -126,8 +126,10 @@ class FakeCloud:
             )
         return Launched(tuple(found), refusals)
 
-    def give(self, names: Mapping[str, NodeName]) -> None:
+    def give(self, names: Mapping[str, NodeName], may: Callable[[str], bool]) -> bool:
         for instance_id, node in names.items():
+            if not may(instance_id):
+                return False
             self._called("give", "CreateTags", 1)
             if self.next_give_errors:
                 raise self.next_give_errors.pop(0)
@@ -140,6 +142,7 @@ class FakeCloud:
             if self.lose_gifts:
                 self.lose_gifts -= 1
                 raise codes.error("Unreachable", "the answer was lost")
+        return True
 
     def instances(self) -> tuple[Instance, ...]:
         self._called("instances", "DescribeInstances", 0)

@@ -380,7 +380,7 @@ def test_a_fleet_below_its_least_is_nothing_and_says_why(offered: Offered):
 def test_a_machine_given_to_another_node_is_that_node(offered: Offered):
     machine = offered.launch(ask(offered)).machines[0]
     (other,) = names.expand("gpu-009")
-    offered.cloud.give({machine.id: other})
+    assert offered.cloud.give({machine.id: other}, lambda _: True)
     offered.settle()
     listed = {item.id: item.node for item in offered.cloud.instances()}
     assert listed[machine.id] == other
@@ -389,7 +389,17 @@ def test_a_machine_given_to_another_node_is_that_node(offered: Offered):
 def test_a_machine_that_is_not_there_can_not_be_given(offered: Offered):
     (other,) = names.expand("gpu-009")
     with pytest.raises(NotFound):
-        offered.cloud.give({"i-0123456789abcdef0": other})
+        offered.cloud.give({"i-0123456789abcdef0": other}, lambda _: True)
+
+
+def test_machines_are_given_only_up_to_the_first_that_may_not(offered: Offered):
+    first, second, third = offered.launch(ask(offered)).machines
+    seven, eight, nine = names.expand("gpu-[007-009]")
+    wanted = {first.id: seven, second.id: eight, third.id: nine}
+    assert not offered.cloud.give(wanted, lambda key: key != second.id)
+    offered.settle()
+    listed = {item.id: item.node for item in offered.cloud.instances()}
+    assert listed == {first.id: seven, second.id: second.node, third.id: third.node}
 
 
 def one_machine(offered: Offered) -> str:

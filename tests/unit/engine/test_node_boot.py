@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -96,6 +97,19 @@ def test_a_node_tag_overrides_the_place_in_the_launch(stage: Stage):
     stage.metadata.values["tags/instance/toolkit:node"] = "gpu-007"
     stage.boot.run()
     assert stage.read("etc/hostname") == "gpu-007\n"
+
+
+def test_a_machine_that_is_renamed_while_it_boots_registers_by_its_new_name(stage: Stage):
+    def renamed(_: str) -> str:
+        stage.metadata.values["tags/instance/toolkit:node"] = "gpu-007"
+        return KEY
+
+    replace(stage.boot, secret=renamed).run()
+    assert stage.read("etc/hostname") == "gpu-007\n"
+    assert ["/usr/bin/hostname", "gpu-007"] in stage.runner.commands
+    assert json.loads(stage.read("run/slurm-toolkit/instance.json"))["node"] == "gpu-007"
+    assert "10.42.1.21 gpu-007" in stage.read("etc/hosts")
+    assert "gpu-002" not in stage.read("etc/hosts")
 
 
 def test_the_node_and_the_head_are_found_without_dns_and_booting_twice_adds_nothing(stage: Stage):

@@ -12,6 +12,7 @@ from slurmplugins import bursting, config, names, reconcile
 from slurmplugins.cloud import codes
 from slurmplugins.cloud.paced import PacedCloud
 from slurmplugins.crew import Crew
+from slurmplugins.lane import YOUNG_SECONDS
 from slurmplugins.model import EndCause, JobAsk, Launched, LaunchRequest, Lifecycle
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench, burst
 
@@ -102,6 +103,29 @@ def test_surplus_that_may_have_read_its_name_is_ended_and_not_given(bench: Bench
     bursting.resume(bench.engine, start(bench, 2, 4, 3))
     assert running(bench) == {100}
     assert {item.node for item in bench.cloud.live()} == set(G[:2])
+
+
+def test_no_renaming_leaves_later_than_a_machine_is_young_however_many_and_slow_they_are(
+    bench: Bench,
+):
+    bench.cloud.capacity = {SPOT_A: 10, SPOT_B: 0, ON_DEMAND: 0}
+    give, ages = bench.cloud.give, []
+
+    def slowly(wanted: dict[str, names.NodeName], may: Callable[[str], bool]) -> bool:
+        done = give(wanted, may)
+        ages.extend([bench.clock.monotonic() - since(key) for key in wanted if done])
+        bench.clock.advance(1.2)
+        return done
+
+    def since(instance_id: str) -> float:
+        return bench.cloud.machines[instance_id].instance.launched_at
+
+    bench.cloud.give = slowly  # type: ignore[method-assign]
+    bursting.resume(bench.engine, start(bench, 12, *[1] * 8))
+    assert len(ages) == 5
+    assert max(ages) <= YOUNG_SECONDS
+    assert running(bench) == {101, 102, 103, 104, 105}
+    assert {item.node for item in bench.cloud.live()} == set(G[12:17])
 
 
 def test_a_machine_that_was_given_is_known_by_its_new_name_before_it_is_listed(bench: Bench):
