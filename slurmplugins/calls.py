@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.clock import Clock
     from slurmplugins.cloud.base import Cloud
+    from slurmplugins.doubts import Attempt
     from slurmplugins.journal import Journal
     from slurmplugins.log import Log
     from slurmplugins.model import Instance, Launched, LaunchRequest
@@ -64,10 +65,11 @@ class Calls:
         """The time for finding capacity is spent."""
         return self._clock.monotonic() > self._deadline
 
-    def launch(self, request: LaunchRequest, jobs: Sequence[int]) -> Launched:
-        """Machines for the request, in the journal before and after. Raises CloudError, StateError;
-        nothing is then left running, unless it is CloudUnreachable: one of the calls got no answer,
-        and none after it said what that one did.
+    def launch(self, request: LaunchRequest, jobs: Sequence[int]) -> tuple[Launched, float]:
+        """Machines for the request, in the journal before and after, and the earliest moment at
+        which they may have been started. Raises CloudError, StateError; nothing is then left
+        running, unless it is CloudUnreachable: one of the calls got no answer, and none after it
+        said what that one did.
         """
         log = self._log.bind(
             attempt=request.attempt,
@@ -75,9 +77,10 @@ class Calls:
             offering=",".join(item.key for item in request.offerings),
             nodes=names.compress(request.nodes),
         )
+        attempt = doubts.Attempt(self._cloud, self._journal, self._run, request, jobs)
         began = self._clock.monotonic()
         try:
-            launched = self._patiently(request, jobs)
+            launched = self._patiently(attempt)
         except CloudError as error:
             log.warning("launch failed", slug=error.slug, code=error.code, message=error.message)
             raise
@@ -92,7 +95,7 @@ class Calls:
         except StateError:
             self.end([item.id for item in launched.machines])
             raise
-        return launched
+        return launched, attempt.silent[0]
 
     def give(
         self,
@@ -136,16 +139,18 @@ class Calls:
         self._log.problem("machines left to reconcile", machines=left)
         return frozenset(left)
 
-    def _patiently(self, request: LaunchRequest, jobs: Sequence[int]) -> Launched:
+    def _patiently(self, attempt: Attempt) -> Launched:
         """Repeat the same attempt, with the same token, while repeating can help."""
         pause, unanswered = FIRST_PAUSE, 0
         while True:
             try:
-                return doubts.ask(self._cloud, self._journal, request, self._run, jobs)
+                return attempt.ask()
             except CloudError as error:
                 unanswered += isinstance(error, CloudUnreachable)
                 if not error.retryable or unanswered >= TRIES or self.late:
-                    if unanswered and not (error.settles or isinstance(error, CloudUnreachable)):
+                    if attempt.silent and not (
+                        error.settles or isinstance(error, CloudUnreachable)
+                    ):
                         text = f"no answer, then {error.code}: {error.message}"
                         raise codes.error("Unreachable", text) from error
                     raise

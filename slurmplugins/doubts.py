@@ -7,6 +7,7 @@ tells nothing leaves the doubt as old as it was: it ends with time, however ofte
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from slurmplugins.errors import CloudError, CloudUnreachable
@@ -23,27 +24,34 @@ if TYPE_CHECKING:
     from slurmplugins.names import NodeName
 
 
-def ask(
-    cloud: Cloud, journal: Journal, request: LaunchRequest, run: str, jobs: Sequence[int] = ()
-) -> Launched:
-    """Make one call: on disk before it, and after it where the answer is an error.
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One request of one run. `silent`: when its calls were made that have no answer."""
 
-    Each call has its own line: after minutes of throttles and waits, the last of them is as fresh a
-    doubt as a first one. Raises CloudError, StateError.
-    """
-    asked = False
+    cloud: Cloud
+    journal: Journal
+    run: str
+    request: LaunchRequest
+    jobs: Sequence[int] = ()
+    silent: list[float] = field(default_factory=list)
 
-    def intend() -> None:
-        nonlocal asked
-        journal.intend(request, run, jobs)
-        asked = True
+    def ask(self) -> Launched:
+        """Make one call: on disk before it, and after it where the answer is an error.
 
-    try:
-        return cloud.launch(request, intend)
-    except CloudError as error:
-        if asked and not isinstance(error, CloudUnreachable):
-            journal.failed(request.attempt, error)
-        raise
+        Each call has its own line: after minutes of throttles and waits, the last of them is as
+        fresh a doubt as a first one. Raises CloudError, StateError.
+        """
+        before = len(self.silent)
+        try:
+            return self.cloud.launch(self.request, self._intend)
+        except CloudError as error:
+            if len(self.silent) > before and not isinstance(error, CloudUnreachable):
+                self.silent.pop()
+                self.journal.failed(self.request.attempt, error)
+            raise
+
+    def _intend(self) -> None:
+        self.silent.append(self.journal.intend(self.request, self.run, self.jobs))
 
 
 def settle(cloud: Cloud, journal: Journal, run: str, wanted: frozenset[NodeName], log: Log) -> None:
@@ -66,7 +74,7 @@ def settle(cloud: Cloud, journal: Journal, run: str, wanted: frozenset[NodeName]
     journal.claim(run, choose)
     for request in mine:
         try:
-            launched = ask(cloud, journal, request, run)
+            launched = Attempt(cloud, journal, run, request).ask()
         except CloudError as error:
             log.warning("still in doubt", attempt=request.attempt, code=error.code)
             continue

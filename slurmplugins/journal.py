@@ -80,10 +80,13 @@ class Journal:
                 self._append({"kind": "claim", "run": run, "nodes": nodes})
             return nodes
 
-    def intend(self, request: LaunchRequest, run: str, jobs: Sequence[int]) -> None:
-        """Must be on disk before the cloud is called: raises StateError when it can't be."""
+    def intend(self, request: LaunchRequest, run: str, jobs: Sequence[int]) -> float:
+        """Must be on disk before the cloud is called: raises StateError when it can't be. Returns
+        the moment at which it is, by the steady clock.
+        """
         record = intents.to_record(request)
         self._append_locked({"kind": "intent", "run": run, "jobs": jobs, **record})
+        return self._clock.monotonic()
 
     def launched(self, attempt: str, assignments: Iterable[Assignment]) -> None:
         machines = [[item.node, item.instance_id, item.address, item.type] for item in assignments]

@@ -40,11 +40,13 @@ SHORT: Final = "InsufficientInstanceCapacity"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one call brought. `began` is when it was made; `last`: its jobs are not to try on."""
+    """What one call brought, and the earliest moment at which that may have been started. `last`:
+    its jobs are not to try on.
+    """
 
     batch: Batch
-    began: float
     machines: tuple[Instance, ...] = ()
+    began: float = 0.0
     refusals: tuple[Refusal, ...] = ()
     error: EngineError | None = None
 
@@ -120,7 +122,6 @@ class Lane:
 
     def _ask(self, batch: Batch, rung: Rung) -> Answer:
         """One call, of those offerings that no one was refused since this lane set out."""
-        began = self._clock.monotonic()
         now = self._memory.setbacks()
         # A setback that is over, or forgotten since, is none: only a new one counts.
         fresh = tuple(
@@ -128,17 +129,17 @@ class Lane:
         )
         passed = tuple(_passed(item, now[item.key]) for item in rung if item not in fresh)
         if not fresh:
-            return Answer(batch, began, refusals=passed)
+            return Answer(batch, refusals=passed)
         request = self._request(batch, fresh)
         jobs = [want.job for want in batch.wants if want.job is not None]
         try:
-            launched = self._calls.launch(request, jobs)
+            launched, began = self._calls.launch(request, jobs)
         except CloudError as error:
             refusals = tuple(Refusal(item, error) for item in fresh)
             self._learn(refusals)
-            return Answer(batch, began, (), (*passed, *refusals), error)
+            return Answer(batch, refusals=(*passed, *refusals), error=error)
         except StateError as error:
-            return Answer(batch, began, (), passed, error)
+            return Answer(batch, refusals=passed, error=error)
         refusals = launched.refusals
         if len(launched.machines) < len(batch.nodes) and not refusals:
             text = f"{len(launched.machines)} of {len(batch.nodes)} machines"
@@ -147,7 +148,7 @@ class Lane:
         if not refusals:
             for item in fresh:
                 self._memory.forget(item)
-        return Answer(batch, began, launched.machines, (*passed, *refusals))
+        return Answer(batch, launched.machines, began, (*passed, *refusals))
 
     def _request(self, batch: Batch, rung: Rung) -> LaunchRequest:
         zone = rung[0].zone

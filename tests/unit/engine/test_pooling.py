@@ -105,6 +105,21 @@ def test_surplus_that_may_have_read_its_name_is_ended_and_not_given(bench: Bench
     assert {item.node for item in bench.cloud.live()} == set(G[:2])
 
 
+def test_surplus_of_a_call_that_had_to_wait_is_as_young_as_that_of_another(bench: Bench):
+    bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
+    bench.cloud.next_errors = [codes.error("SlowDown", "wait")] * 5
+    bursting.resume(bench.engine, start(bench, 2, 4, 3))
+    assert running(bench) == {100, 102}
+
+
+def test_surplus_is_as_old_as_the_first_call_that_may_have_started_it(bench: Bench):
+    bench.cloud.capacity = {SPOT_A: 5, SPOT_B: 0, ON_DEMAND: 0}
+    bench.cloud.lose_answers = 4
+    bursting.resume(bench.engine, start(bench, 2, 4, 3))
+    assert bench.clock.slept
+    assert running(bench) == {100}
+
+
 def test_no_renaming_leaves_later_than_a_machine_is_young_however_many_and_slow_they_are(
     bench: Bench,
 ):
