@@ -91,7 +91,7 @@ class Calls:
         ids = [item.id for item in launched.machines]
         log.info("launched", count=len(ids), machines=ids[:SHOWN], seconds=seconds)
         try:
-            self._journal.launched(request.attempt, assignments(launched.machines))
+            self._journal.launched(request.attempt, doubts.assignments(launched.machines))
         except StateError:
             self.end([item.id for item in launched.machines])
             raise
@@ -156,12 +156,3 @@ class Calls:
                     raise
                 self._clock.sleep(pause * (0.5 + self._jitter()))
                 pause = min(pause * 2, LONGEST_PAUSE)
-
-
-def assignments(machines: Iterable[Instance]) -> list[Assignment]:
-    """Who is who, of machines that are some node."""
-    return [
-        Assignment(item.node, item.id, item.address, item.type)
-        for item in machines
-        if item.node is not None
-    ]

@@ -17,7 +17,8 @@ class Claims:
     """The journal at one moment.
 
     `busy`: nodes a live run of resume is launching for. `doubtful`: nodes of recent launches whose
-    run died, or got no answer, before it knew the outcome; `open`: those launches. `launched`:
+    run died, or got no answer, before it knew the outcome; `open`: those launches. `asked`: the
+    attempts that a live run has asked the cloud for and not yet told the outcome of. `launched`:
     machines launched so recently that the cloud may not list them yet. `ended`: machines we have
     decided to end, and why. `let_go`: machines that Slurm has powered their node down with.
     """
@@ -25,6 +26,7 @@ class Claims:
     busy: frozenset[NodeName] = frozenset()
     doubtful: frozenset[NodeName] = frozenset()
     open: tuple[LaunchRequest, ...] = ()
+    asked: frozenset[str] = frozenset()
     launched: Mapping[str, Assignment] = field(default_factory=dict)
     ended: Mapping[str, EndCause] = field(default_factory=dict)
     let_go: frozenset[str] = frozenset()

@@ -7,7 +7,7 @@ tells nothing leaves the doubt as old as it was: it ends with time, however ofte
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from slurmplugins.errors import CloudError, CloudUnreachable
@@ -36,19 +36,22 @@ class Attempt:
     silent: list[float] = field(default_factory=list)
 
     def ask(self) -> Launched:
-        """Make one call: on disk before it, and after it where the answer is an error.
+        """Make one call: on disk before it, and after it where the answer is an error. Machines of
+        an earlier call that have ended since are left out.
 
         Each call has its own line: after minutes of throttles and waits, the last of them is as
         fresh a doubt as a first one. Raises CloudError, StateError.
         """
         before = len(self.silent)
         try:
-            return self.cloud.launch(self.request, self._intend)
+            launched = self.cloud.launch(self.request, self._intend)
         except CloudError as error:
             if len(self.silent) > before and not isinstance(error, CloudUnreachable):
                 self.silent.pop()
                 self.journal.failed(self.request.attempt, error)
             raise
+        living = tuple(item for item in launched.machines if item.state.live)
+        return replace(launched, machines=living)
 
     def _intend(self) -> None:
         self.silent.append(self.journal.intend(self.request, self.run, self.jobs))
@@ -78,14 +81,14 @@ def settle(cloud: Cloud, journal: Journal, run: str, wanted: frozenset[NodeName]
         except CloudError as error:
             log.warning("still in doubt", attempt=request.attempt, code=error.code)
             continue
-        journal.launched(request.attempt, _living(launched.machines))
+        journal.launched(request.attempt, assignments(launched.machines))
         log.info("settled", attempt=request.attempt, machines=len(launched.machines))
 
 
-def _living(machines: Iterable[Instance]) -> list[Assignment]:
-    """EC2 answers a repeated request with its machines even when they have ended since."""
+def assignments(machines: Iterable[Instance]) -> list[Assignment]:
+    """Who is who, of machines that are some node."""
     return [
         Assignment(item.node, item.id, item.address, item.type)
         for item in machines
-        if item.node is not None and item.state.live
+        if item.node is not None
     ]

@@ -257,12 +257,13 @@ class _Book:
 
     def claims(self, alive: Callable[[str], bool]) -> Claims:
         live = {run for run in self._claimed if alive(run)}
-        last = (calls[-1] for calls in self._open.values() if calls)
+        last = [calls[-1] for calls in self._open.values() if calls]
         doubts = tuple(request for run, request in last if run not in live)
         return Claims(
             busy=frozenset().union(*(self._claimed[run] for run in live)),
             doubtful=frozenset(node for request in doubts for node in request.nodes),
             open=doubts,
+            asked=frozenset(request.attempt for run, request in last if run in live),
             launched={key: item for key, item in self._launched.items() if key not in self._ended},
             ended=self._ended,
             let_go=frozenset(self._let_go),

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins import batches, offerings
-from slurmplugins.calls import assignments
 from slurmplugins.cloud import codes
+from slurmplugins.doubts import assignments
 from slurmplugins.errors import (
     CloudError,
     CloudUnreachable,

@@ -216,8 +216,8 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """The machines of the first `len(machines)` nodes of a request, in order, and what was refused
-    on the way to them.
+    """The machines of the first nodes of a request, in order, and what was refused on the way to
+    them.
     """
 
     machines: tuple[Instance, ...]

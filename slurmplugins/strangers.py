@@ -26,6 +26,8 @@ def ends(world: World) -> Iterator[Terminate]:
             continue
         if machine.id in world.claims.ended:
             yield Terminate(machine, world.claims.ended[machine.id], "its end was decided before")
+        elif machine.node is None and machine.attempt in world.claims.asked:
+            continue  # of a fleet whose run is about to say who is who
         elif old(world, machine) and (why := _why_none(world, machine)):
             yield Terminate(machine, EndCause.ORPHAN, why)
 

@@ -19,9 +19,10 @@ class Cloud(Protocol):
 
         The answer names what each offering refused. The tags are part of the call, so a machine is
         never without its map (one of a fleet can't be told its place before the fleet has
-        answered: until then it is nobody, and nobody's machine is ended). Repeating a request (same
-        attempt) returns the machines of the first answer and starts nothing. Raises a CloudError
-        when nothing was started; after CloudUnreachable it is unknown whether machines exist.
+        answered: until then it is nobody, and once its run has an answer or is over, nobody's
+        machine is ended). Repeating a request (same attempt) returns the machines of the first
+        answer, some of which may have ended, and starts nothing. Raises a CloudError when nothing
+        was started; after CloudUnreachable it is unknown whether machines exist.
 
         `intend` is called last before anything is asked, after whatever must be waited for: how old
         a doubt is counts from there. What it raises goes through, and nothing was asked.

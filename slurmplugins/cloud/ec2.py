@@ -74,7 +74,9 @@ class Ec2:
     def _fleet(self, request: LaunchRequest) -> Launched:
         """Start a fleet, then write which of its machines is which node, on all in one call."""
         answer = self._call("create_fleet", **spec.create_fleet(request))
-        ids = [item for group in answer.get("Instances", ()) for item in group["InstanceIds"]]
+        # Sorted, so that a repeat names each as before, however EC2 lists them then.
+        groups = answer.get("Instances", ())
+        ids = sorted(item for group in groups for item in group["InstanceIds"])
         refusals = spec.refusals(request, answer.get("Errors", ()))
         if len(ids) > len(request.nodes) or len(set(ids)) < len(ids):
             self._end(ids)

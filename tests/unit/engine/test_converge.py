@@ -475,6 +475,15 @@ TABLE: dict[str, tuple[converge.World, list[str]]] = {
         world("IDLE", machine(), machine(id="i-2", node=None)),
         ["end i-2:orphan"],
     ),
+    "of a fleet that its run is about to name": (
+        world(
+            "IDLE",
+            machine(),
+            machine(id="i-2", node=None, attempt="f1"),
+            claims=Claims(asked=frozenset({"f1"})),
+        ),
+        [],
+    ),
     "the head": (world("IDLE", machine(), machine(id="i-h", role="head", node=None)), []),
     "a builder": (world("IDLE", machine(), machine(id="i-b", role="builder", node=None)), []),
 }

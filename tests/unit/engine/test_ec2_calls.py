@@ -208,6 +208,21 @@ def test_a_fleet_that_can_not_be_named_is_ended_unless_nobody_knows(
     assert ended == ([] if retryable else [{"InstanceIds": ["i-1", "i-2", "i-3"]}])
 
 
+def test_a_fleet_asked_for_again_gets_the_same_names_in_whatever_order_ec2_lists_it():
+    def launched(ids: list[str]) -> tuple[list[tuple[str, str | None]], Any]:
+        client = Answers(
+            create_fleet={"Instances": [{"InstanceIds": ids[:2]}, {"InstanceIds": ids[2:]}]},
+            create_tags={},
+            describe_instances={"Reservations": []},
+        )
+        fleet = replace(request(), others=(replace(SPOT, type="g5.2xlarge"),))
+        found = Ec2("demo", lambda: client, FakeClock()).launch(fleet, lambda: None)
+        (written,) = [given["Tags"] for name, given in client.calls if name == "create_tags"]
+        return [(item.id, item.node) for item in found.machines], written
+
+    assert launched(["i-0003", "i-0001", "i-0002"]) == launched(["i-0002", "i-0003", "i-0001"])
+
+
 def test_machines_come_in_the_order_of_the_nodes_whatever_the_answers_order():
     client = Answers(run_instances={"Instances": [described(2), described(0), described(1)]})
     found = Ec2("demo", lambda: client).launch(request(), lambda: None)

@@ -76,6 +76,17 @@ def test_an_intent_without_outcome_is_a_doubt_until_the_cloud_has_settled(
     assert journal.claims().doubtful == frozenset()
 
 
+def test_what_a_live_run_has_asked_for_is_known_until_it_has_an_outcome(journal: Journal):
+    with journal.run() as run:
+        journal.claim(run, lambda _: G[:2])
+        for attempt in ("a1", "a2", "a3"):
+            journal.intend(request(attempt), run, [7])
+        journal.failed("a1", codes.error("InsufficientInstanceCapacity", "none"))
+        journal.launched("a2", [assignment(G[0], "i-1")])
+        assert journal.claims().asked == {"a3"}
+    assert journal.claims().asked == frozenset()
+
+
 def test_an_outcome_ends_the_doubt(journal: Journal):
     journal.intend(request("a1"), "run", [7])
     journal.failed("a1", codes.error("InsufficientInstanceCapacity", "none"))

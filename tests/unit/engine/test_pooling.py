@@ -207,6 +207,23 @@ def test_a_job_whose_call_got_no_answer_is_given_nothing_of_anothers(wide: Bench
     assert len(live) == len(set(live))
 
 
+def test_a_machine_that_ended_before_its_launch_was_answered_is_no_jobs(bench: Bench):
+    bench.cloud.lose_answers = 1
+    launch = bench.cloud.launch
+
+    def taken_meanwhile(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        for machine in bench.cloud.live()[:1]:
+            bench.cloud.interrupt(machine.id)
+        bench.cloud.launch = launch if bench.cloud.machines else taken_meanwhile  # type: ignore[method-assign]
+        return launch(request, intend)
+
+    bench.cloud.launch = taken_meanwhile  # type: ignore[method-assign]
+    bursting.resume(bench.engine, start(bench, 2))
+    assert running(bench) == {100}
+    live = {item.node: item.id for item in bench.cloud.live()}
+    assert live == {node: bench.slurm.state[node].instance_id for node in G[:2]}
+
+
 def test_a_job_over_several_calls_keeps_nothing_when_one_of_them_fails(wide: Bench):
     wide.cloud.capacity = {SPOT_A: 2500, SPOT_B: 0, ON_DEMAND: 0}
     bursting.resume(wide.engine, start(wide, 3000))
