@@ -52,6 +52,7 @@ class Ec2:
         self._clock = clock or SystemClock()
 
     def launch(self, request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        self._connected()  # which may have to fetch credentials
         intend()
         if request.others:
             return self._fleet(request)
@@ -212,10 +213,17 @@ class Ec2:
                 return
 
     def _call(self, operation: str, **arguments: Any) -> Any:
+        client = self._connected()
+        try:
+            return getattr(client, operation)(**arguments)
+        except Exception as error:
+            raise translate(error) from error
+
+    def _connected(self) -> Any:
         try:
             with self._connecting:
                 if self._client is None:
                     self._client = self._connect()
-            return getattr(self._client, operation)(**arguments)
+                return self._client
         except Exception as error:
             raise translate(error) from error

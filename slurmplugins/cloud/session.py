@@ -12,7 +12,9 @@ _OF_CREDENTIALS: Final = ("sts", "sso", "sso-oidc")
 
 
 def client(service: str, region: str, endpoint_url: str | None) -> Any:
-    """A client with the default credential chain and bounds on how long it may wait."""
+    """A client with the default credential chain and bounds on how long it may wait. It has its
+    credentials: the first call need not fetch them.
+    """
     from botocore.config import Config
 
     config = Config(
@@ -25,7 +27,10 @@ def client(service: str, region: str, endpoint_url: str | None) -> Any:
         # The compute node has no reason to look for a profile or a proxy in a user's home.
         s3={"addressing_style": "path"} if endpoint_url else {},
     )
-    found = _session(service).create_client(service, endpoint_url=endpoint_url, config=config)
+    session = _session(service)
+    found = session.create_client(service, endpoint_url=endpoint_url, config=config)
+    if (credentials := session.get_credentials()) is not None:
+        credentials.get_frozen_credentials()  # of a role: botocore would ask STS at the first call
     if service == "ec2":
         from slurmplugins.cloud import listing
 

@@ -229,6 +229,18 @@ def test_machines_come_in_the_order_of_the_nodes_whatever_the_answers_order():
     assert [item.node for item in found.machines] == list(G)
 
 
+def test_a_doubt_begins_when_ec2_is_asked_and_not_while_a_client_is_made():
+    order: list[str] = []
+    client = Answers(run_instances={"Instances": [described(0), described(1), described(2)]})
+
+    def connect() -> Answers:
+        order.append("connected")
+        return client
+
+    Ec2("demo", connect).launch(request(), lambda: order.append(f"intended, {client.calls}"))
+    assert order == ["connected", "intended, []"]
+
+
 def test_every_page_of_a_listing_is_read():
     pages = [
         {"Reservations": [{"Instances": [described(0)]}], "NextToken": "t"},

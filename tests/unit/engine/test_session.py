@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import pytest
+from botocore.credentials import DeferredRefreshableCredentials
 from botocore.loaders import Loader
+from botocore.session import Session
 
 from slurmplugins.cloud.session import client
 
 HERE = "http://127.0.0.1:1"
+ROLE = {
+    "access_key": "x",
+    "secret_key": "x",
+    "token": "x",
+    "expiry_time": "2999-01-01T00:00:00Z",
+    "account_id": "1",
+}
 
 
 @pytest.fixture(autouse=True)
 def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+
+
+def test_a_clients_credentials_are_there_before_its_first_call(monkeypatch: pytest.MonkeyPatch):
+    fetched: list[str] = []
+    role = DeferredRefreshableCredentials(
+        lambda: fetched.append("role") or ROLE,  # type: ignore[func-returns-value]
+        "assume-role",
+    )
+    monkeypatch.setattr(Session, "get_credentials", lambda _: role)
+    client("ec2", "eu-central-1", HERE)
+    assert fetched == ["role"]
 
 
 @pytest.mark.parametrize("service", ["ec2", "s3", "secretsmanager"])
