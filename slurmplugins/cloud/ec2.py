@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -61,9 +60,10 @@ class Ec2:
         by_node = {item.node: item for item in found if item.node is not None}
         machines = tuple(by_node[node] for node in request.nodes if node in by_node)
         if len(machines) < len(found) or len(found) < request.at_least:
-            self.terminate([item.id for item in found])
             text = f"asked for {len(request.nodes)} machines, got {len(found)} that make no sense"
-            raise codes.error("OddAnswer", text)
+            ended = self._end([item.id for item in found])
+            # They are nodes: while they may run, nothing else may be started for those.
+            raise codes.error("OddAnswer" if ended else "Unreachable", text)
         return Launched(machines)
 
     def give(self, names: Mapping[str, NodeName], may: Callable[[str], bool]) -> bool:
@@ -130,11 +130,16 @@ class Ec2:
                 break
         return [item for item in found if item.node is not None]
 
-    def _end(self, ids: Sequence[str]) -> None:
-        """End what this call has just made. Nobody's machines: what is missed is reconcile's."""
-        with contextlib.suppress(CloudError):
+    def _end(self, ids: Sequence[str]) -> bool:
+        """End what this call has just made, which no list may show yet. False when EC2 would not:
+        what runs on is reconcile's.
+        """
+        try:
             if ids:
                 self._call("terminate_instances", InstanceIds=list(ids))
+        except CloudError:
+            return False
+        return True
 
     def instances(self) -> tuple[Instance, ...]:
         return tuple(

@@ -163,16 +163,20 @@ def described(number: int) -> dict[str, Any]:
     }
 
 
-def test_an_answer_with_too_few_machines_is_a_failure_and_they_are_ended():
-    listed = {"Reservations": [{"Instances": [described(0)]}]}
-    over = {"InstanceId": "i-0", "CurrentState": {"Name": "shutting-down"}}
+@pytest.mark.parametrize("known", [True, False])
+def test_an_answer_with_too_few_machines_is_a_failure_once_they_are_ended(*, known: bool):
+    """Listed or not. Where EC2 does not know them yet, the same request is made again."""
+    from botocore.exceptions import ClientError
+
+    unknown = ClientError({"Error": {"Code": "InvalidInstanceID.NotFound"}}, "TerminateInstances")
     client = Answers(
         run_instances={"Instances": [described(0)]},
-        describe_instances=listed,
-        terminate_instances={"TerminatingInstances": [over]},
+        describe_instances={"Reservations": []},
+        terminate_instances={"TerminatingInstances": []} if known else unknown,
     )
-    with pytest.raises(errors.CloudError, match="got 1"):
+    with pytest.raises(errors.CloudError, match="got 1") as caught:
         Ec2("demo", lambda: client).launch(request(), lambda: None)
+    assert isinstance(caught.value, errors.CloudUnreachable) is not known
     assert client.calls[-1] == ("terminate_instances", {"InstanceIds": ["i-0"]})
 
 
