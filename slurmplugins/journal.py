@@ -157,7 +157,7 @@ class Journal:
         return book.claims(lambda run: run != but and self._alive(run))
 
     def _recent(self, record: dict[str, Any]) -> bool:
-        return self._age(record) < SETTLE_SECONDS
+        return self._age(record) <= SETTLE_SECONDS
 
     def _age(self, record: dict[str, Any]) -> float:
         """By the steady clock, which nobody can set; by the other one for what is from before the
