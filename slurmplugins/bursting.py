@@ -81,18 +81,17 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
     wanted = [node for node in nodes if engine.config.pool_of(node) is not None]
     _let_go(engine, wanted)
     listed, _ = _listed(engine)
+    seen = engine.clock.monotonic()
     states = {node.name: node for node in engine.slurm.nodes()}
     plan = planner.suspend(wanted, engine.journal.claims().named(listed), states, cause)
+    machines = [(item.instance.id, item.instance.node) for item in plan]
+    try:
+        kept = engine.journal.condemn_idle(machines, cause, seen)
+        plan = tuple(item for item in plan if item.instance.id in kept)
+    except StateError as error:  # no run can claim a node then; the money matters more
+        engine.log.problem("journal", message=error.message)
     without = set(wanted) - {item.instance.node for item in plan if item.instance.node}
     engine.log.info("planned", terminate=len(plan), without=names.compress(without))
-    try:
-        agreed = engine.journal.condemn_idle(
-            [(item.instance.id, item.instance.node) for item in plan], cause
-        )
-    except StateError as error:  # no run of resume can claim a thing either
-        engine.log.problem("journal", message=error.message)
-    else:
-        plan = tuple(item for item in plan if item.instance.id in agreed)
     engine.executor.run(plan)
 
 

@@ -21,6 +21,8 @@ class Claims:
     attempts that a live run has asked the cloud for and not yet told the outcome of. `launched`:
     machines launched so recently that the cloud may not list them yet. `ended`: machines we have
     decided to end, and why. `let_go`: machines that Slurm has powered their node down with.
+    `claimed`: when a node was last claimed, by the steady clock, if that was lately; its run may be
+    over.
     """
 
     busy: frozenset[NodeName] = frozenset()
@@ -30,6 +32,7 @@ class Claims:
     launched: Mapping[str, Assignment] = field(default_factory=dict)
     ended: Mapping[str, EndCause] = field(default_factory=dict)
     let_go: frozenset[str] = frozenset()
+    claimed: Mapping[NodeName, float] = field(default_factory=dict)
 
     def named(self, listed: Iterable[Instance]) -> tuple[Instance, ...]:
         """The machines under the names they were given last. A list read before these claims may
@@ -39,3 +42,7 @@ class Claims:
             replace(item, node=self.launched[item.id].node) if item.id in self.launched else item
             for item in listed
         )
+
+    def worked_on(self, since: float) -> frozenset[NodeName]:
+        """Nodes a run has been at since then, or is at now: what was seen before may be untrue."""
+        return self.busy.union(node for node, at in self.claimed.items() if at > since)

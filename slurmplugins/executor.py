@@ -22,7 +22,7 @@ from slurmplugins.interruption import NOTICE_SECONDS, Kind, Notice
 from slurmplugins.model import REASON_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from slurmplugins.actions import Action
@@ -51,6 +51,10 @@ _OnNode = MarkDown | Drain | AskJobs | PowerDown | Reopen | PowerUp
 _Reasoned = TypeVar("_Reasoned", MarkDown, Drain, AskJobs)
 
 
+def _all(nodes: Sequence[NodeName]) -> Collection[NodeName]:
+    return nodes
+
+
 class Executor:
     def __init__(
         self,
@@ -69,29 +73,33 @@ class Executor:
         self._log = log
         self._stop_requests = stop_requests
 
-    def run(self, actions: Sequence[Action]) -> tuple[Outcome, ...]:
-        """Do them all, grouped into few calls: end machines, then down, power down, reopen.
+    def run(
+        self,
+        actions: Sequence[Action],
+        fit: Callable[[Sequence[NodeName]], Collection[NodeName]] = _all,
+    ) -> tuple[Outcome, ...]:
+        """Do them all, grouped into few calls: nodes down, power down, reopen; then end machines.
 
         That order lets a job leave its node before the node is powered down, and a node be
-        reopened only after everything else about it was said.
+        reopened only after everything else about it was said. Machines come last, since EC2 may
+        keep us waiting for minutes, in which what is true of nodes changes. `fit`, asked before
+        each call to Slurm, says of which nodes the actions still hold; the others are left alone.
         """
         outcomes: list[Outcome] = []
-        outcomes += self._terminate([item for item in actions if isinstance(item, Terminate)])
+
+        def tell(group: Sequence[_OnNode], call: Callable[[Sequence[NodeName]], None]) -> None:
+            outcomes.extend(self._slurm_call(group, call, fit))
+
         for reason, group in _by_reason(actions, MarkDown).items():
-            outcomes += self._slurm_call(group, partial(self._slurm.down, reason=reason))
+            tell(group, partial(self._slurm.down, reason=reason))
         for reason, drains in _by_reason(actions, Drain).items():
-            outcomes += self._slurm_call(drains, partial(self._slurm.drain, reason=reason))
+            tell(drains, partial(self._slurm.drain, reason=reason))
         for reason, asks in _by_reason(actions, AskJobs).items():
-            outcomes += self._slurm_call(asks, partial(self._ask_jobs, reason=reason))
-        outcomes += self._slurm_call(
-            [item for item in actions if isinstance(item, PowerDown)], self._slurm.power_down
-        )
-        outcomes += self._slurm_call(
-            [item for item in actions if isinstance(item, Reopen)], self._slurm.resume
-        )
-        outcomes += self._slurm_call(
-            [item for item in actions if isinstance(item, PowerUp)], self._slurm.power_up
-        )
+            tell(asks, partial(self._ask_jobs, reason=reason))
+        tell([item for item in actions if isinstance(item, PowerDown)], self._slurm.power_down)
+        tell([item for item in actions if isinstance(item, Reopen)], self._slurm.resume)
+        tell([item for item in actions if isinstance(item, PowerUp)], self._slurm.power_up)
+        outcomes += self._terminate([item for item in actions if isinstance(item, Terminate)])
         return tuple(outcomes)
 
     def give_back(self, failures: Sequence[Failure]) -> None:
@@ -222,20 +230,21 @@ class Executor:
         self,
         actions: Sequence[_OnNode],
         call: Callable[[Sequence[NodeName]], None],
+        fit: Callable[[Sequence[NodeName]], Collection[NodeName]],
     ) -> list[Outcome]:
         """All nodes in one call; node by node when that is refused, so that one can't spoil it."""
-        if not actions:
+        fitting = fit([item.node for item in actions]) if actions else ()
+        told = [item for item in actions if item.node in fitting]
+        if not told:
             return []
-        for action in actions:
+        for action in told:
             self._log.info("node", action=type(action).__name__, node=action.node, why=_why(action))
-        error = _attempt(partial(call, [item.node for item in actions]))
+        error = _attempt(partial(call, [item.node for item in told]))
         if not error:
-            return [Outcome(item) for item in actions]
-        if len(actions) == 1:
-            return self._logged([Outcome(actions[0], error)])
-        return self._logged(
-            [Outcome(item, _attempt(partial(call, [item.node]))) for item in actions]
-        )
+            return [Outcome(item) for item in told]
+        if len(told) == 1:
+            return self._logged([Outcome(told[0], error)])
+        return [outcome for item in told for outcome in self._slurm_call([item], call, fit)]
 
     def _logged(self, outcomes: list[Outcome]) -> list[Outcome]:
         for outcome in outcomes:

@@ -114,20 +114,23 @@ class Journal:
                 self._append({"kind": "ended", "ids": fresh, "cause": cause})
 
     def condemn_idle(
-        self, wanted: Iterable[tuple[str, NodeName | None]], cause: EndCause
+        self,
+        wanted: Iterable[tuple[str, NodeName | None]],
+        cause: EndCause,
+        since: float = math.inf,
     ) -> frozenset[str]:
-        """Condemn those machines whose node no live run works on, and that were not given to
+        """Condemn those machines whose node no run works on, or has since, and that were not given to
         another node since the caller saw them; returns their ids.
 
         This is the moment at which resume and who ends machines agree who has a machine.
         """
         with self._held():
             claims = self._claims()
-            told = claims.launched
+            busy, told = claims.worked_on(since), claims.launched
             ids = [
                 item
                 for item, node in wanted
-                if node not in claims.busy and (item not in told or told[item].node == node)
+                if node not in busy and (item not in told or told[item].node == node)
             ]
             fresh = [item for item in ids if item not in claims.ended]
             if fresh:
@@ -223,6 +226,7 @@ class _Book:
     def __init__(self, recent: Callable[[dict[str, Any]], bool]) -> None:
         self._recent = recent
         self._claimed: dict[str, set[NodeName]] = {}
+        self._claimed_at: dict[NodeName, float] = {}
         self._open: dict[str, list[tuple[str, LaunchRequest]]] = {}
         """By attempt, its calls that have no answer: the run, and the one request of them all."""
         self._launched: dict[str, Assignment] = {}
@@ -234,7 +238,10 @@ class _Book:
     def add(self, record: dict[str, Any]) -> None:
         kind, recent = record.get("kind"), self._recent(record)
         if kind == "claim":
-            self._claimed.setdefault(record["run"], set()).update(map(NodeName, record["nodes"]))
+            nodes = [NodeName(node) for node in record["nodes"]]
+            self._claimed.setdefault(record["run"], set()).update(nodes)
+            if recent:
+                self._claimed_at |= dict.fromkeys(nodes, _number(record, "up"))
         elif kind == "intent" and recent:
             call = record["run"], intents.from_record(record)
             self._open.setdefault(record["attempt"], []).append(call)
@@ -267,6 +274,7 @@ class _Book:
             launched={key: item for key, item in self._launched.items() if key not in self._ended},
             ended=self._ended,
             let_go=frozenset(self._let_go),
+            claimed=self._claimed_at,
         )
 
 

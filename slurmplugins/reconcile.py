@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import boots, comeback, consoles, converge, files, ledger, protection, runtime
@@ -18,11 +19,18 @@ from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
 from slurmplugins.memory import LastPass, Memory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from slurmplugins.actions import Action
     from slurmplugins.health import Health
     from slurmplugins.ledger import LedgerEntry
+    from slurmplugins.names import NodeName
     from slurmplugins.protection import Record
     from slurmplugins.runtime import Engine
+
+VIEW_SECONDS: Final = 15.0
+"""How old what Slurm said may be when it is acted on: the timer's period, so that a pass which was
+held up for longer leaves its actions to the next, which sees better."""
 
 WRITERS: Final = 10
 """Ledger entries written at once: as many connections as boto3 keeps open."""
@@ -60,9 +68,12 @@ def run(engine: Engine) -> None:
     LastPass(world.now, plan.note, plan.remarks).save(engine.state)
     if plan.note:
         engine.log.warning("held back", note=plan.note)
-    outcomes = engine.executor.run(_agreed(engine, plan.actions))
+    ends = _agreed(engine, world, plan.actions)
+    said = [item for item in plan.actions if not isinstance(item, Terminate)]
+    outcomes = engine.executor.run(said, partial(_fit, engine, world))
     if not plan.note:
         _bring_back(engine, world)
+    outcomes += engine.executor.run(ends)
     written = memory.ledger
     if plan.cloud_believed:
         ended = engine.journal.claims().ended
@@ -79,9 +90,13 @@ def run(engine: Engine) -> None:
 
 
 def _world(engine: Engine, memory: Memory) -> converge.World:
-    """The cloud first: what Slurm says is then the newer, and a node that just came up is up."""
-    instances = engine.cloud.instances()
+    """The cloud first: what Slurm says is then the newer, and a node that just came up is up.
+
+    Health is asked before all: it is many calls, and tells nothing that is untrue a minute later.
+    """
     health = _health(engine)
+    instances = engine.cloud.instances()
+    seen = engine.clock.monotonic()
     nodes = {node.name: node for node in engine.slurm.nodes()}
     claims = engine.journal.claims()
     return converge.World(
@@ -95,6 +110,7 @@ def _world(engine: Engine, memory: Memory) -> converge.World:
         known=memory.known,
         doubted_since=memory.doubted_since,
         woken=memory.woken,
+        seen=seen,
     )
 
 
@@ -107,25 +123,36 @@ def _health(engine: Engine) -> dict[str, Health]:
         return {}
 
 
-def _agreed(engine: Engine, actions: tuple[Action, ...]) -> list[Action]:
-    """The actions less those on nodes that a run of resume has claimed meanwhile.
+def _agreed(engine: Engine, world: converge.World, actions: Sequence[Action]) -> list[Terminate]:
+    """The machines that may end: of nodes which no run of resume has claimed since the view.
 
     With a full disk nothing can be agreed on with resume, so nothing is ended; jobs still go back.
     """
     ends = [item for item in actions if isinstance(item, Terminate)]
     kept: set[str] = set()
+    if not ends or _old(engine, world):
+        return []
     for cause in {item.cause for item in ends}:
         wanted = [(e.instance.id, e.instance.node) for e in ends if e.cause is cause]
         try:
-            kept |= engine.journal.condemn_idle(wanted, cause)
+            kept |= engine.journal.condemn_idle(wanted, cause, world.seen)
         except StateError as error:
             engine.log.problem("nothing is ended", machines=len(wanted), message=error.message)
-    busy = engine.journal.claims().busy if actions else frozenset()
-    return [
-        item
-        for item in actions
-        if (item.instance.id in kept if isinstance(item, Terminate) else item.node not in busy)
-    ]
+    return [item for item in ends if item.instance.id in kept]
+
+
+def _fit(engine: Engine, world: converge.World, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
+    """The nodes of which the view still holds: it is young, and no run has claimed them since."""
+    if _old(engine, world):
+        return frozenset()
+    return frozenset(nodes) - engine.journal.claims().worked_on(world.seen)
+
+
+def _old(engine: Engine, world: converge.World) -> bool:
+    age = engine.clock.monotonic() - world.seen
+    if age > VIEW_SECONDS:
+        engine.log.warning("left to the next pass: the view is old", seconds=round(age))
+    return age > VIEW_SECONDS
 
 
 def _bring_back(engine: Engine, world: converge.World) -> None:

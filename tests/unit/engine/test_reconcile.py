@@ -114,19 +114,6 @@ def test_half_a_view_ends_nothing(bench: Bench, blind: str):
     assert len(bench.cloud.live()) == 2
 
 
-def test_a_machine_claimed_between_view_and_act_is_not_ended(bench: Bench):
-    up(bench)
-    bench.slurm.finish(7)
-    for node in G[:2]:
-        bench.slurm.state[node].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
-    bench.clock.advance(100)
-    view = reconcile._world(bench.engine, Memory.load(bench.engine.state))
-    with bench.engine.journal.run() as other:
-        bench.engine.journal.claim(other, lambda _: G[:1])
-        found = reconcile._agreed(bench.engine, reconcile.converge.plan(view).actions)
-    assert [item.instance.node for item in found] == [G[1]]
-
-
 def test_the_ledger_has_every_machine_from_birth_to_end(bench: Bench):
     up(bench)
     passes(bench, 15)

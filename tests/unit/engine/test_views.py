@@ -1,0 +1,134 @@
+"""Between what reconcile and suspend see and what they do, the world goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins import bursting, names, reconcile
+from slurmplugins.cloud import codes
+from slurmplugins.model import EndCause
+from tests.fakes.boundaries import watch
+from tests.fakes.engine import Bench
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+G = names.expand("gpu-[001-008]")
+SEEN = "slurm.nodes: done"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def up(bench: Bench, job: int, *nodes: names.NodeName) -> None:
+    bursting.resume(bench.engine, [bench.slurm.start(job, nodes)])
+    bench.clock.advance(10)
+    bench.boot()
+
+
+def once(at: str, happens: Callable[[], None]) -> Callable[[str], None]:
+    """A step of `watch` at which, the first time, something happens."""
+    todo = [happens]
+
+    def step(place: str) -> None:
+        if place == at and todo:
+            todo.pop()()
+
+    return step
+
+
+def orphan(bench: Bench, job: int, node: names.NodeName) -> None:
+    """The node's machine lives on, though Slurm has powered the node down."""
+    up(bench, job, node)
+    bench.slurm.finish(job)
+    bench.slurm.state[node].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
+    bench.clock.advance(200)
+
+
+def test_between_reading_slurm_and_acting_on_a_node_no_call_to_ec2_is_waited_for(bench: Bench):
+    up(bench, 7, G[0])
+    up(bench, 8, G[1])
+    orphan(bench, 9, G[2])
+    bench.cloud.interrupt(bench.slurm.state[G[0]].instance_id)
+    bench.cloud.give_notice(bench.slurm.state[G[1]].instance_id)
+    places: list[str] = []
+    reconcile.run(watch(bench.engine, places.append))
+    acts = [at for at, place in enumerate(places) if place.startswith("slurm.")]
+    assert {"slurm.down: done", "slurm.drain: done", "slurm.power_down: done"} <= set(places)
+    between = places[places.index(SEEN) : acts[-1]]
+    assert not [place for place in between if place.startswith("cloud.")]
+    assert "cloud.terminate: done" in places[acts[-1] :]
+
+
+def test_an_interrupted_job_goes_back_before_machines_that_ec2_does_not_end_are_waited_for(
+    bench: Bench,
+):
+    up(bench, 7, G[0])
+    orphan(bench, 8, G[1])
+    bench.cloud.interrupt(bench.slurm.state[G[0]].instance_id)
+    states: list[str] = []
+
+    def hangs(_ids: object) -> frozenset[str]:
+        states.append(bench.slurm.queue[7].state)
+        bench.clock.advance(30)
+        raise codes.error("Unreachable", "no answer")
+
+    bench.cloud.terminate = hangs  # type: ignore[method-assign]
+    reconcile.run(bench.engine)
+    assert states[0] == "PENDING"
+
+
+def test_a_pass_that_was_held_up_leaves_what_it_saw_to_the_next(bench: Bench):
+    """A node came up, another was drained by a person: neither is what it was."""
+    bench.slurm.start(7, G[:1])
+    reconcile.run(bench.engine)
+    bench.slurm.state[G[1]].flags = {"IDLE", "CLOUD", "POWERING_DOWN"}
+    orphan(bench, 8, G[2])
+
+    def held_up() -> None:
+        bench.clock.advance(20)
+        bench.slurm.register(G[0], "i-1")
+        bench.slurm.drain([G[1]], "bad NIC, ticket 12")
+
+    before = len(bench.slurm.writes)
+    reconcile.run(watch(bench.engine, once(SEEN, held_up)))
+    assert bench.slurm.writes[before:] == [f"drain {G[1]}"]
+    assert len(bench.cloud.live()) == 1
+    assert bench.slurm.queue[7].state == "RUNNING"
+
+
+@pytest.mark.parametrize("lasts", [True, False])
+def test_what_a_run_has_claimed_since_the_view_is_left_to_it(bench: Bench, *, lasts: bool):
+    """Also when that run was over before the pass came to act."""
+    orphan(bench, 8, G[0])
+    orphan(bench, 9, G[1])
+    run = bench.engine.journal.run()
+
+    def claims() -> None:
+        bench.clock.advance(0.1)
+        bench.engine.journal.claim(run.__enter__(), lambda _: G[:1])
+        if not lasts:
+            run.__exit__(None, None, None)
+
+    reconcile.run(watch(bench.engine, once(SEEN, claims)))
+    assert [item.node for item in bench.cloud.live()] == [G[0]]
+
+
+def test_a_node_that_a_run_claims_while_its_machine_is_to_end_keeps_it(bench: Bench):
+    up(bench, 7, *G[:2])
+    bench.slurm.finish(7)
+    bench.slurm.power_down(list(G[:2]))
+    bench.slurm.tick()
+
+    def claims() -> None:
+        bench.clock.advance(0.1)
+        with bench.engine.journal.run() as run:
+            bench.engine.journal.claim(run, lambda _: G[:1])
+
+    bursting.suspend(watch(bench.engine, once(SEEN, claims)), G[:2], EndCause.SUSPEND)
+    assert [item.node for item in bench.cloud.live()] == [G[0]]
