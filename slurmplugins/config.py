@@ -22,6 +22,15 @@ VERSION: Final = 1
 MAX_BYTES: Final = 16 * 1024 * 1024
 """No honest burst.json comes near; a larger one is not read."""
 
+ORPHAN_GRACE: Final = 90
+"""Seconds a machine may live that no node asked for: longer than a launch takes to be written back.
+"""
+
+UNBACKED_GRACE: Final = 30
+"""Seconds a node that does not answer may be wanted without a machine: longer than EC2's lists lag
+behind what the journal does not know of.
+"""
+
 _PRICE: Final = re.compile(r"\d{1,6}(\.\d{1,8})?", re.ASCII)
 _WORD: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,127}", re.ASCII)
 _CLUSTER: Final = re.compile(r"[a-z][a-z0-9-]{0,30}", re.ASCII)
@@ -101,8 +110,8 @@ def parse(data: object) -> BurstConfig:
         slurm_bin=reader.text(slurm, "bin", default=paths.SLURM_BIN),
         resume_timeout=reader.seconds(slurm, "resume_timeout", 600),
         suspend_timeout=reader.seconds(slurm, "suspend_timeout", 60),
-        orphan_grace=reader.seconds(grace, "orphan", 90),
-        unbacked_grace=reader.seconds(grace, "unbacked", 30),
+        orphan_grace=reader.seconds(grace, "orphan", ORPHAN_GRACE),
+        unbacked_grace=reader.seconds(grace, "unbacked", UNBACKED_GRACE),
         pools=pools,
         pool_by_node=owner,
         policies={

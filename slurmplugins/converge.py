@@ -68,6 +68,7 @@ def plan(world: World) -> Plan:
         return held
     doubted = world.doubted_since if doubt.cloud(world) else None
     actions: list[Action] = list(strangers.ends(world))
+    remarks = list(strangers.remarks(world))
     unbacked: dict[NodeName, float] = {}
     woken: dict[NodeName, float] = {}
     for case in _cases(world):
@@ -77,11 +78,13 @@ def plan(world: World) -> Plan:
             continue
         if _unbacked(case):
             unbacked[case.name] = world.unbacked_since.get(case.name, world.now)
+            if case.node.up and _missing(world, case, unbacked[case.name]):
+                remarks.append(f"{case.name} answers, and EC2 lists no machine for it: left alone")
         actions += _on(world, case, unbacked.get(case.name))
     return Plan(
         tuple(actions),
         unbacked,
-        remarks=tuple(strangers.remarks(world)),
+        remarks=tuple(remarks),
         doubted_since=doubted,
         woken=woken,
     )
@@ -223,16 +226,23 @@ def _trouble_ahead(world: World, health: Health, *, busy: bool) -> str:
 
 
 def _lost(world: World, case: _Case, unbacked_since: float | None) -> str:
-    """The reason to give when the node's machine is gone; empty while it is, or may be, there."""
+    """The reason to give when the node's machine is gone; empty while it is, or may be, there:
+    EC2's lists leave machines out, and a slurmd that answers runs on one.
+    """
     if not _unbacked(case):
         return ""
     if case.evidence is not None:
         code = case.evidence.end_code
         slug = "interrupted" if code in SPOT_TAKEN else "machine-ended"
         return f"{REASON_PREFIX} {slug}" + (f" ({code})" if code else "")
-    if unbacked_since is not None and world.now - unbacked_since >= world.config.unbacked_grace:
-        return f"{REASON_PREFIX} no-machine"
-    return ""
+    if unbacked_since is None or case.node.up or not _missing(world, case, unbacked_since):
+        return ""
+    return f"{REASON_PREFIX} no-machine"
+
+
+def _missing(world: World, case: _Case, since: float) -> bool:
+    """Unlisted for longer than a list lags, and nothing says what became of it."""
+    return case.evidence is None and world.now - since >= world.config.unbacked_grace
 
 
 def _unbacked(case: _Case) -> bool:

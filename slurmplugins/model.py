@@ -149,8 +149,9 @@ class Node:
 
     @property
     def up(self) -> bool:
-        """slurmd has registered and answers."""
-        return not (self.off or self.powering_up or self.down or self.silent)
+        """slurmd has registered and answers. UNKNOWN: not since slurmctld started."""
+        unheard = self.silent or "UNKNOWN" in self.flags
+        return not (self.off or self.powering_up or self.down or unheard)
 
     @property
     def power_down_asked(self) -> bool:

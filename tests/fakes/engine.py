@@ -41,7 +41,6 @@ def burst(nodes: str = "gpu-[001-008]", **more: object) -> dict[str, object]:
         "endpoint_url": None,
         "slurm": {"bin": "/usr/bin", "resume_timeout": 180, "suspend_timeout": 60},
         "bucket": "demo-bucket",
-        "grace_seconds": {"orphan": 90, "unbacked": 60},
         "pools": {
             "gpu": {
                 **pool, "nodes": nodes, "launch_template": "demo-gpu", "offerings": offerings
@@ -115,7 +114,14 @@ class Bench:
         self.restart()
 
     def boot(self) -> None:
-        """Every live machine's slurmd reports, but those that never come up."""
-        for machine in self.cloud.live():
-            if machine.node is not None and machine.id not in self.duds:
+        """slurmd reports on each live machine that comes up at all, and on no other."""
+        machines = self.cloud.machines
+        live = [
+            item
+            for item in self.cloud.live()
+            if machines[item.id].cluster == self.config.cluster and item.id not in self.duds
+        ]
+        self.slurm.silence(self.slurm.state.keys() - {item.node for item in live})
+        for machine in live:
+            if machine.node is not None:
                 self.slurm.register(machine.node, machine.id, machine.address, machine.launched_at)

@@ -245,6 +245,12 @@ class FakeSlurm:
         self.assigned[instance_id] = NodeName(name)
         return True
 
+    def silence(self, names: Iterable[str]) -> None:
+        """No slurmd answers for these nodes."""
+        for name in names:
+            if not self._is_off(name):
+                self.state[name].flags.add("NOT_RESPONDING")
+
     def finish(self, job: int) -> None:
         state = self.queue.pop(job)
         for name in state.nodes:

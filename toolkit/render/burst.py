@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from slurmplugins.config import VERSION
+from slurmplugins.config import ORPHAN_GRACE, UNBACKED_GRACE, VERSION
 from slurmplugins.paths import SLURM_BIN
 from toolkit.config.types import seconds
 from toolkit.errors import RenderError
@@ -14,12 +14,6 @@ if TYPE_CHECKING:
     from toolkit.config.model import ClusterConfig, Offering
     from toolkit.render.prices import Prices
     from toolkit.render.stack import StackFacts
-
-ORPHAN_GRACE: Final = 90
-"""Seconds an instance may live that no node asked for: longer than a launch takes to be written
-back."""
-UNBACKED_GRACE: Final = 30
-"""Seconds a node may be up in Slurm without an instance: longer than EC2's listings lag."""
 
 
 def burst_json(config: ClusterConfig, facts: StackFacts, prices: Prices) -> str:

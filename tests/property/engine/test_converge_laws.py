@@ -35,6 +35,7 @@ FLAGS = (
     "POWERING_UP",
     "POWER_DOWN",
     "COMPLETING",
+    "UNKNOWN",
     "REBOOT_ISSUED",
     "A_FLAG_OF_2031",
 )
@@ -188,6 +189,16 @@ def test_jobs_are_sent_away_only_for_a_machine_that_is_lost_or_useless(world: co
                 "toolkit: never-registered",
                 "toolkit: invalid-registration",
             }
+
+
+@given(worlds())
+def test_no_job_is_sent_from_a_node_that_answers_without_evidence(world: converge.World):
+    """EC2 lists its machine as over, or slurmd itself registered as something else."""
+    over = {item.id for item in world.instances if not item.state.live}
+    for action in converge.plan(world).actions:
+        if isinstance(action, MarkDown):
+            found = world.nodes[action.node]
+            assert not found.up or found.instance_id in over or found.invalid, action
 
 
 @given(worlds())

@@ -10,6 +10,7 @@ import pytest
 from slurmplugins import config, converge, names
 from slurmplugins.actions import AskJobs, Drain, MarkDown, PowerDown, PowerUp, Reopen, Terminate
 from slurmplugins.claims import Claims
+from slurmplugins.config import UNBACKED_GRACE
 from slurmplugins.health import Health, ScheduledEvent
 from slurmplugins.model import (
     Assignment,
@@ -96,7 +97,7 @@ def static(flags: str, *machines: Instance, **more: Any) -> converge.World:
 
 TAKEN_MACHINE = machine(S.TERMINATED, end_code=TAKEN)
 LOST = ["down toolkit: interrupted (Server.SpotInstanceTermination)", "power-down"]
-LONG_AGO = {NODE: NOW - 61}
+LONG_AGO = {NODE: NOW - UNBACKED_GRACE}
 TABLE: dict[str, tuple[converge.World, list[str]]] = {
     # Slurm has let go
     "powered down, no machine": (world("IDLE+POWERED_DOWN"), []),
@@ -186,32 +187,37 @@ TABLE: dict[str, tuple[converge.World, list[str]]] = {
         [],
     ),
     "up, no machine seen for the first time": (world("IDLE"), []),
-    "up, no machine for a minute": (
-        world("IDLE", unbacked_since=LONG_AGO),
+    "up, no machine listed for long": (world("ALLOCATED", unbacked_since=LONG_AGO), []),
+    "silent, no machine for long": (
+        world("ALLOCATED+NOT_RESPONDING", unbacked_since=LONG_AGO),
         ["down toolkit: no-machine", "power-down"],
     ),
-    "powering up, no machine for a minute": (
+    "silent, no machine for less than the grace": (
+        world("ALLOCATED+NOT_RESPONDING", unbacked_since={NODE: NOW - UNBACKED_GRACE + 1}),
+        [],
+    ),
+    "powering up, no machine for long": (
         world("ALLOCATED+POWERING_UP", unbacked_since=LONG_AGO),
         ["down toolkit: no-machine", "power-down"],
     ),
-    "fell silent, no machine for a minute": (
+    "fell silent, no machine for long": (
         world("DOWN", reason="Not responding", unbacked_since=LONG_AGO),
         ["power-down"],
     ),
-    "completing, no machine for a minute": (
-        world("IDLE+COMPLETING", unbacked_since=LONG_AGO),
+    "completing, silent, no machine for long": (
+        world("IDLE+COMPLETING+NOT_RESPONDING", unbacked_since=LONG_AGO),
         ["down toolkit: no-machine", "power-down"],
     ),
-    "reserved and planned, no machine for a minute": (
-        world("IDLE+RESERVED+PLANNED+MAINTENANCE", unbacked_since=LONG_AGO),
+    "reserved and planned, silent, no machine for long": (
+        world("IDLE+RESERVED+PLANNED+MAINTENANCE+NOT_RESPONDING", unbacked_since=LONG_AGO),
         ["down toolkit: no-machine", "power-down"],
     ),
-    "of unknown state since slurmctld started, no machine for a minute": (
+    "of unknown state since slurmctld started, no machine for long": (
         world("UNKNOWN+CLOUD", unbacked_since=LONG_AGO),
         ["down toolkit: no-machine", "power-down"],
     ),
-    "failing, no machine for a minute": (
-        world("IDLE+FAIL", unbacked_since=LONG_AGO),
+    "failing, silent, no machine for long": (
+        world("IDLE+FAIL+NOT_RESPONDING", unbacked_since=LONG_AGO),
         ["down toolkit: no-machine", "power-down"],
     ),
     "downed by an admin, no machine": (
@@ -514,6 +520,13 @@ def test_a_slurm_that_lists_too_few_nodes_is_not_believed():
     found = converge.plan(given)
     assert found.actions == ()
     assert "not believed" in found.note
+
+
+def test_a_node_that_answers_without_a_listed_machine_is_remarked():
+    given = world("ALLOCATED", unbacked_since=LONG_AGO)
+    said = (f"{NODE} answers, and EC2 lists no machine for it: left alone",)
+    assert converge.plan(given).remarks == said
+    assert converge.plan(replace(given, unbacked_since={})).remarks == ()
 
 
 def test_how_long_a_node_has_no_machine_is_remembered_and_forgotten():

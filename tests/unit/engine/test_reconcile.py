@@ -259,10 +259,26 @@ def test_an_ec2_that_suddenly_lists_nothing_costs_no_job_and_no_ledger_entry(ben
     assert len(bench.cloud.live()) == 4
 
 
+def test_an_ec2_that_leaves_out_machines_whose_nodes_answer_costs_no_job(bench: Bench):
+    up(bench, nodes=G[:4])
+    up(bench, 8, G[4:])
+    passes(bench, 150)
+    hidden = [item.id for item in bench.cloud.live()][:2]
+    left_out = {key: bench.cloud.machines.pop(key) for key in hidden}
+    passes(bench, 90)
+    assert bench.slurm.queue[7].state == "RUNNING"
+    assert f"{G[0]} answers" in LastPass.load(bench.engine.state).remarks[0]
+    bench.cloud.machines |= left_out
+    passes(bench, 30)
+    assert len(bench.cloud.live()) == 8
+    assert LastPass.load(bench.engine.state).remarks == ()
+
+
 def test_an_ec2_that_lists_nothing_for_ten_minutes_is_believed(bench: Bench):
     up(bench, nodes=G[:4])
     passes(bench, 15)
     bench.cloud.machines = {}
+    bench.slurm.silence(G[:4])
     passes(bench, 600 + 60 + 45)
     assert bench.slurm.queue[7].state == "PENDING"
     assert all(item["ended_at"] for item in entries(bench))
