@@ -174,7 +174,7 @@ def _carry_out(engine: Engine, run: str, plan: ResumePlan, decided: set[NodeName
     from slurmplugins.launcher import Launcher
 
     executor = engine.executor
-    executor.give_back(plan.failures)
+    executor.give_back(plan.failures, run)
     decided.update(node for failure in plan.failures for node in failure.nodes)
     decided.update(plan.busy)
     executor.run(
@@ -196,7 +196,7 @@ def _carry_out(engine: Engine, run: str, plan: ResumePlan, decided: set[NodeName
     def settled(results: Results) -> None:
         decided.update(item.node for item in results.assignments)
         _assign(engine, results.assignments)
-        executor.give_back(results.failures)
+        executor.give_back(results.failures, run)
         decided.update(node for failure in results.failures for node in failure.nodes)
 
     launcher.end(plan.surplus, run)

@@ -20,6 +20,7 @@ from slurmplugins.actions import (
 from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
 from slurmplugins.interruption import NOTICE_SECONDS, Kind, Notice
 from slurmplugins.model import REASON_PREFIX
+from slurmplugins.slurm import awaited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -102,40 +103,50 @@ class Executor:
         outcomes += self._terminate([item for item in actions if isinstance(item, Terminate)])
         return tuple(outcomes)
 
-    def give_back(self, failures: Sequence[Failure]) -> None:
+    def give_back(self, failures: Sequence[Failure], run: str = "") -> None:
         """Return nodes that can't be had to Slurm at once, tell the jobs why, and hold those that
-        would only fail again.
+        would only fail again. What came up meanwhile, or is at work for a run other than `run`, is
+        nobody's failure.
         """
         if not failures:
             return
-        waiting = self._waiting([node for failure in failures for node in failure.nodes])
+        waiting = self.waiting([node for failure in failures for node in failure.nodes])
+        waiting -= self._others(run)
         actions: list[Action] = []
+        told: list[Failure] = []
         for failure in failures:
             nodes = [node for node in failure.nodes if node in waiting]
             actions += [MarkDown(node, failure.reason) for node in nodes]
             actions += [PowerDown(node, failure.reason) for node in nodes]
+            told += [failure] if nodes else []
             self._log.warning(
-                "nodes given back",
+                "nodes given back" if nodes else "no longer waited for",
                 job=failure.job,
-                nodes=names.compress(failure.nodes),
+                nodes=names.compress(nodes or failure.nodes),
                 slug=failure.slug,
                 code=failure.code,
                 message=failure.message,
                 hold=failure.hold,
             )
         self.run(actions)
-        for failure in failures:
+        for failure in told:
             if failure.job is not None:
                 self._tell(failure.job, failure)
 
-    def _waiting(self, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
-        """Those Slurm still waits for: a POWER_DOWN on a node that is off would stick to it."""
+    def waiting(self, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
+        """Those whose machine Slurm waits for at this moment; none when it can't be asked."""
         try:
-            off = {node.name for node in self._slurm.nodes(nodes) if node.off}
+            return awaited(self._slurm, nodes)
         except SlurmError as error:
             self._log.warning("nodes unread", message=error.message)
-            off = set()
-        return frozenset(node for node in nodes if node not in off)
+            return frozenset()
+
+    def _others(self, run: str) -> frozenset[NodeName]:
+        try:
+            return self._journal.claims(but=run).busy
+        except StateError as error:
+            self._log.problem("journal", message=error.message)
+            return frozenset()
 
     def _tell(self, job: int, failure: Failure) -> None:
         """After its nodes are down, so that the job is back in the queue, where it can be held."""

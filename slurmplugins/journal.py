@@ -63,10 +63,10 @@ class Journal:
             held.callback(path.unlink, missing_ok=True)
             yield run
 
-    def claims(self) -> Claims:
-        """The state of affairs now."""
+    def claims(self, but: str = "") -> Claims:
+        """The state of affairs now, as others than the run `but` see it."""
         with self._held():
-            return self._claims()
+            return self._claims(but)
 
     def claim(
         self, run: str, choose: Callable[[Claims], Iterable[NodeName]]

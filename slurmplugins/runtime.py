@@ -118,9 +118,17 @@ def refuse(slurm: Slurm, logger: Log, asks: Sequence[JobAsk], error: EngineError
     the file is as wrong at their next try.
     """
     from slurmplugins.model import REASON_PREFIX
+    from slurmplugins.slurm import awaited
 
-    nodes = [node for ask in asks for node in ask.nodes]
-    jobs = [ask.job for ask in asks if ask.job is not None]
+    try:
+        waiting = awaited(slurm, [node for ask in asks for node in ask.nodes])
+    except SlurmError as unread:
+        logger.problem("not given back", error=unread.message)
+        return
+    if not waiting:
+        return
+    nodes = sorted(waiting)
+    jobs = [ask.job for ask in asks if ask.job is not None and not waiting.isdisjoint(ask.nodes)]
     reason = f"{REASON_PREFIX} {error.slug}"
     text = f"{reason} held, release when mended: {error.message}"
     calls: list[Callable[[], None]] = [

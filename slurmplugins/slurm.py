@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.comeback import EndedJob
     from slurmplugins.model import Assignment
+    from slurmplugins.names import NodeName
     from slurmplugins.runner import Runner
 
 _Item = TypeVar("_Item")
@@ -206,6 +207,19 @@ class ScontrolSlurm:
         done = self._runner.run(argv, timeout=self._write_timeout, stdin=stdin)
         if done.returncode:
             raise _failure(argv, done.stderr or done.stdout)
+
+
+def awaited(slurm: Slurm, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
+    """Those whose machine Slurm waits for: the only ones that can be given back.
+
+    A node that is up works for somebody. A POWER_DOWN on one that is off would stick to it.
+    """
+    try:
+        found = slurm.nodes(nodes)
+    except SlurmRefused:  # one of the names is no node
+        found = slurm.nodes()
+    waiting = {node.name for node in found if node.powering_up}
+    return frozenset(node for node in nodes if node in waiting)
 
 
 def plain(text: str, length: int) -> str:

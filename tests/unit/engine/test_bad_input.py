@@ -233,6 +233,15 @@ def test_without_an_engine_the_nodes_are_given_back_with_the_reason(bench: Bench
     assert "slurm.conf of other" in bench.slurm.queue[7].comment
 
 
+def test_without_an_engine_a_node_that_is_up_and_its_job_are_left_alone(bench: Bench):
+    asks = [bench.slurm.start(7, G[:2])]
+    for node in G[:2]:
+        bench.slurm.register(node, f"i-{node}")
+    runtime.refuse(bench.slurm, bench.engine.log, asks, ConfigError(("no",)))
+    assert bench.slurm.writes == []
+    assert bench.slurm.queue[7].comment == ""
+
+
 def leave_no_offering(bench: Bench) -> None:
     pool = replace(bench.config.pools["gpu"], offerings=bench.config.pools["gpu"].offerings[2:])
     policies = config.parse(burst(partitions={"spot": {"policy": "spot-only"}})).policies

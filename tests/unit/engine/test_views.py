@@ -132,3 +132,34 @@ def test_a_node_that_a_run_claims_while_its_machine_is_to_end_keeps_it(bench: Be
 
     bursting.suspend(watch(bench.engine, once(SEEN, claims)), G[:2], EndCause.SUSPEND)
     assert [item.node for item in bench.cloud.live()] == [G[0]]
+
+
+def unlisted(bench: Bench, happens: Callable[[], None]) -> None:
+    """EC2's list fails for good, and meanwhile something happens."""
+    todo = [happens]
+
+    def fails() -> tuple[()]:
+        bench.clock.advance(30)
+        if todo:
+            todo.pop()()
+        raise codes.error("UnauthorizedOperation", "no")
+
+    bench.cloud.instances = fails  # type: ignore[method-assign]
+
+
+def test_a_run_downs_no_node_that_is_up_and_holds_no_job_that_runs(bench: Bench):
+    ask = bench.slurm.start(7, G[:2])
+    unlisted(bench, lambda: [bench.slurm.register(node, f"i-{node}") for node in G[:2]])
+    bursting.resume(bench.engine, [ask])
+    assert bench.slurm.writes == []
+    assert not bench.slurm.queue[7].held
+    assert bench.slurm.queue[7].comment == ""
+
+
+def test_a_run_gives_back_no_node_that_another_live_run_has_claimed(bench: Bench):
+    asks = [bench.slurm.start(7, G[:1]), bench.slurm.start(8, G[1:2])]
+    with bench.engine.journal.run() as other:
+        unlisted(bench, lambda: bench.engine.journal.claim(other, lambda _: G[:1]))
+        bursting.resume(bench.engine, asks)
+    assert bench.slurm.queue[7].state == "RUNNING"
+    assert bench.slurm.queue[8].held
