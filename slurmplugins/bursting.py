@@ -16,10 +16,9 @@ from slurmplugins.model import EndCause, Failure
 from slurmplugins.policy import Preference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from slurmplugins.claims import Claims
-    from slurmplugins.launcher import Results
     from slurmplugins.model import Assignment, Instance, JobAsk
     from slurmplugins.names import NodeName
     from slurmplugins.planner import ResumePlan
@@ -29,6 +28,11 @@ BUDGET_SHARE: Final = 0.5
 """Share of ResumeTimeout spent on finding capacity; the rest is for booting."""
 
 READ_TRIES: Final = 4
+
+SETTLING_WAIT: Final = 60.0
+"""How long a run waits for nodes that another holds only to ask about an earlier launch."""
+
+SETTLING_PAUSE: Final = 1.0
 
 BUG: Final = "bug"
 """Why nodes are given back when it is our own code that failed."""
@@ -47,7 +51,9 @@ def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
     decided: set[NodeName] = set()
     try:
         with engine.journal.run() as run:
-            plan = _screened(engine, _plan(engine, run, asks))
+            # First of all: reconcile gives nodes back that nobody has claimed for a while.
+            mine = _claim(engine, run, asks)
+            plan = _screened(engine, _plan(engine, run, asks, mine))
             engine.log.info(
                 "planned",
                 run=run,
@@ -106,37 +112,76 @@ def _let_go(engine: Engine, nodes: Sequence[NodeName]) -> None:
         engine.log.warning("not written down", slug=error.slug, message=error.message)
 
 
-def _plan(engine: Engine, run: str, asks: Sequence[JobAsk]) -> ResumePlan:
-    """Read the cloud, then plan and claim while no other run can claim."""
+def _claim(engine: Engine, run: str, asks: Sequence[JobAsk]) -> frozenset[NodeName]:
+    """Claim the nodes that are asked for, but those another run is at; and wait for those that it
+    does not want itself.
+    """
+    wanted = [node for ask in asks for node in ask.nodes]
+    until = engine.clock.monotonic() + SETTLING_WAIT
+    settling: set[NodeName] = set()
+
+    def choose(claims: Claims) -> Iterable[NodeName]:
+        settling.clear()
+        settling.update(claims.settling.intersection(wanted))
+        return [node for node in wanted if node not in claims.busy]
+
+    while True:
+        mine = engine.journal.claim(run, choose)
+        if not settling or engine.clock.monotonic() >= until:
+            return frozenset(mine)
+        engine.clock.sleep(SETTLING_PAUSE)
+
+
+def _release(engine: Engine, run: str, nodes: Collection[NodeName]) -> None:
+    """Safe to miss: claims end with their run."""
+    try:
+        if nodes:
+            engine.journal.release(run, nodes)
+    except StateError as error:
+        engine.log.problem("journal", message=error.message)
+
+
+def _plan(
+    engine: Engine, run: str, asks: Sequence[JobAsk], mine: frozenset[NodeName]
+) -> ResumePlan:
+    """What to do for the nodes that Slurm waits for, all of them claimed."""
     waited = _waited(engine, asks)
-    _settle_doubts(engine, run, asks)
-    plans: list[ResumePlan] = []
+    _settle_doubts(engine, run, mine)
     for _ in range(READ_TRIES):
-        listed, at = _listed(engine)
-        from slurmplugins import planner
-
-        def choose(
-            claims: Claims, listed: Sequence[Instance] = listed, at: float = at
-        ) -> Iterable[NodeName]:
-            if engine.clock.monotonic() - at > LIST_SECONDS:
-                return ()
-            now = engine.clock.now()
-            plans.append(planner.resume(asks, listed, claims, engine.config, now, waited=waited))
-            return plans[-1].claimed
-
-        engine.journal.claim(run, choose)
-        if plans:
-            return plans[-1]
+        plan = _planned(engine, run, asks, waited)
+        if plan is not None:
+            return plan
     raise StateError("the cloud's list was out of date each time it could be used")
 
 
-def _settle_doubts(engine: Engine, run: str, asks: Sequence[JobAsk]) -> None:
-    wanted = frozenset(node for ask in asks for node in ask.nodes)
-    if engine.journal.claims().doubtful.isdisjoint(wanted):
+def _planned(
+    engine: Engine, run: str, asks: Sequence[JobAsk], waited: Mapping[int, float]
+) -> ResumePlan | None:
+    """Read the cloud, then plan and claim while no other run can claim; None where that took so
+    long that the list is old.
+    """
+    listed, at = _listed(engine)
+    from slurmplugins import planner
+
+    plans: list[ResumePlan] = []
+
+    def choose(claims: Claims) -> Iterable[NodeName]:
+        if engine.clock.monotonic() - at > LIST_SECONDS:
+            return ()
+        now = engine.clock.now()
+        plans.append(planner.resume(asks, listed, claims, engine.config, now, waited=waited))
+        return plans[-1].claimed
+
+    engine.journal.claim(run, choose)
+    return plans[-1] if plans else None
+
+
+def _settle_doubts(engine: Engine, run: str, mine: frozenset[NodeName]) -> None:
+    if engine.journal.claims().doubtful.isdisjoint(mine):
         return
     from slurmplugins import doubts
 
-    doubts.settle(engine.cloud, engine.journal, run, wanted, engine.log.bind(run=run))
+    doubts.settle(engine.cloud, engine.journal, run, mine, engine.log.bind(run=run))
 
 
 def _screened(engine: Engine, plan: ResumePlan) -> ResumePlan:
@@ -171,11 +216,20 @@ def _carry_out(engine: Engine, run: str, plan: ResumePlan, decided: set[NodeName
     from random import random
 
     from slurmplugins.actions import Terminate
-    from slurmplugins.launcher import Launcher
+    from slurmplugins.launcher import Launcher, Results
 
     executor = engine.executor
-    executor.give_back(plan.failures, run)
-    decided.update(node for failure in plan.failures for node in failure.nodes)
+
+    def settled(results: Results) -> None:
+        had = [item.node for item in results.assignments]
+        decided.update(had)
+        _assign(engine, results.assignments)
+        executor.give_back(results.failures, run)
+        given_back = [node for failure in results.failures for node in failure.nodes]
+        decided.update(given_back)
+        _release(engine, run, [*had, *given_back])
+
+    settled(Results(failures=plan.failures))
     decided.update(plan.busy)
     executor.run(
         [Terminate(item, EndCause.ORPHAN, "left over from before") for item in plan.replace]
@@ -192,13 +246,6 @@ def _carry_out(engine: Engine, run: str, plan: ResumePlan, decided: set[NodeName
         budget=engine.config.resume_timeout * BUDGET_SHARE,
         crew=engine.crew,
     )
-
-    def settled(results: Results) -> None:
-        decided.update(item.node for item in results.assignments)
-        _assign(engine, results.assignments)
-        executor.give_back(results.failures, run)
-        decided.update(node for failure in results.failures for node in failure.nodes)
-
     launcher.end(plan.surplus, run)
     decided.update(item.node for item in plan.adopt)
     _assign(engine, plan.adopt)

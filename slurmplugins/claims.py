@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 class Claims:
     """The journal at one moment.
 
-    `busy`: nodes a live run of resume is launching for. `doubtful`: nodes of recent launches whose
-    run died, or got no answer, before it knew the outcome; `open`: those launches. `asked`: the
-    attempts that a live run has asked the cloud for and not yet told the outcome of. `launched`:
-    machines launched so recently that the cloud may not list them yet. `ended`: machines we have
-    decided to end, and why. `let_go`: machines that Slurm has powered their node down with.
-    `claimed`: when a node was last claimed, by the steady clock, if that was lately; its run may be
-    over.
+    `busy`: nodes a live run of resume is at; `settling`: those of them that it does not want, and
+    is about to let go of. `doubtful`: nodes of recent launches whose outcome no live run is about
+    to know; `open`: those launches. `asked`: the attempts whose outcome a live run is about to
+    know. `launched`: machines launched so recently that the cloud may not list them yet. `ended`:
+    machines we have decided to end, and why. `let_go`: machines that Slurm has powered their node
+    down with. `claimed`: when a node was last claimed, by the steady clock, if that was lately; its
+    run may be over.
     """
 
     busy: frozenset[NodeName] = frozenset()
+    settling: frozenset[NodeName] = frozenset()
     doubtful: frozenset[NodeName] = frozenset()
     open: tuple[LaunchRequest, ...] = ()
     asked: frozenset[str] = frozenset()

@@ -58,7 +58,8 @@ class Attempt:
 
 
 def settle(cloud: Cloud, journal: Journal, run: str, wanted: frozenset[NodeName], log: Log) -> None:
-    """Ask again about each launch in doubt that has a wanted node, and write down what it was.
+    """Ask again about each launch in doubt that has a wanted node, and write down what it was. The
+    run has claimed those; the launches' other nodes it holds only meanwhile.
 
     What stays in doubt stays so; nothing is launched for its nodes until the last call that got no
     answer is too long ago to matter.
@@ -67,14 +68,14 @@ def settle(cloud: Cloud, journal: Journal, run: str, wanted: frozenset[NodeName]
     mine: list[LaunchRequest] = []
 
     def choose(claims: Claims) -> Iterable[NodeName]:
-        """All nodes of these launches, unless another run works on one of them."""
+        """The nodes of these launches, unless another run works on one of them."""
         for request in claims.open:
             if wanted.isdisjoint(request.nodes) or not claims.busy.isdisjoint(request.nodes):
                 continue
             mine.append(request)
-        return [node for request in mine for node in request.nodes]
+        return [node for request in mine for node in request.nodes if node not in wanted]
 
-    journal.claim(run, choose)
+    foreign = journal.claim(run, choose, settling=True)
     for request in mine:
         try:
             launched = Attempt(cloud, journal, run, request).ask()
@@ -83,6 +84,8 @@ def settle(cloud: Cloud, journal: Journal, run: str, wanted: frozenset[NodeName]
             continue
         journal.launched(request.attempt, assignments(launched.machines))
         log.info("settled", attempt=request.attempt, machines=len(launched.machines))
+    if foreign:
+        journal.release(run, foreign)
 
 
 def assignments(machines: Iterable[Instance]) -> list[Assignment]:

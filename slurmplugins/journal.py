@@ -66,19 +66,28 @@ class Journal:
     def claims(self, but: str = "") -> Claims:
         """The state of affairs now, as others than the run `but` see it."""
         with self._held():
-            return self._claims(but)
+            return self._claims(self._book(), but)
 
     def claim(
-        self, run: str, choose: Callable[[Claims], Iterable[NodeName]]
+        self,
+        run: str,
+        choose: Callable[[Claims], Iterable[NodeName]],
+        *,
+        settling: bool = False,
     ) -> tuple[NodeName, ...]:
         """Let `choose` see what others claim, and claim the nodes it returns, with no one in
-        between.
+        between. `settling`: not for the nodes' sake, but to ask about a launch they were in.
         """
         with self._held():
-            nodes = tuple(choose(self._claims(but=run)))
-            if nodes:
-                self._append({"kind": "claim", "run": run, "nodes": nodes})
+            book = self._book()
+            nodes = tuple(choose(self._claims(book, but=run)))
+            if not book.claimed(run).issuperset(nodes):
+                self._append({"kind": "claim", "run": run, "nodes": nodes, "settling": settling})
             return nodes
+
+    def release(self, run: str, nodes: Iterable[NodeName]) -> None:
+        """The run is done with these: other runs may have them, and reconcile may act on them."""
+        self._append_locked({"kind": "release", "run": run, "nodes": list(nodes)})
 
     def intend(self, request: LaunchRequest, run: str, jobs: Sequence[int]) -> float:
         """Must be on disk before the cloud is called: raises StateError when it can't be. Returns
@@ -108,7 +117,7 @@ class Journal:
     def condemn(self, ids: Iterable[str], cause: EndCause) -> None:
         """From here on these machines are as good as ended: no run will adopt them."""
         with self._held():
-            known = self._claims().ended
+            known = self._claims(self._book()).ended
             fresh = [item for item in ids if item not in known]
             if fresh:
                 self._append({"kind": "ended", "ids": fresh, "cause": cause})
@@ -125,7 +134,7 @@ class Journal:
         This is the moment at which resume and who ends machines agree who has a machine.
         """
         with self._held():
-            claims = self._claims()
+            claims = self._claims(self._book())
             busy, told = claims.worked_on(since), claims.launched
             ids = [
                 item
@@ -152,11 +161,14 @@ class Journal:
             ]
             write_atomically(self._path, "".join(f"{k}\n" for k in kept).encode(), mode=0o640)
 
-    def _claims(self, but: str = "") -> Claims:
+    def _book(self) -> _Book:
         book = _Book(self._recent)
         for record in self._records():
             with contextlib.suppress(KeyError, TypeError, ValueError):  # a damaged line
                 book.add(record)
+        return book
+
+    def _claims(self, book: _Book, but: str = "") -> Claims:
         return book.claims(lambda run: run != but and self._alive(run))
 
     def _recent(self, record: dict[str, Any]) -> bool:
@@ -226,6 +238,7 @@ class _Book:
     def __init__(self, recent: Callable[[dict[str, Any]], bool]) -> None:
         self._recent = recent
         self._claimed: dict[str, set[NodeName]] = {}
+        self._settling: dict[str, set[NodeName]] = {}
         self._claimed_at: dict[NodeName, float] = {}
         self._open: dict[str, list[tuple[str, LaunchRequest]]] = {}
         """By attempt, its calls that have no answer: the run, and the one request of them all."""
@@ -239,9 +252,13 @@ class _Book:
         kind, recent = record.get("kind"), self._recent(record)
         if kind == "claim":
             nodes = [NodeName(node) for node in record["nodes"]]
-            self._claimed.setdefault(record["run"], set()).update(nodes)
+            of = self._settling if record.get("settling") else self._claimed
+            of.setdefault(record["run"], set()).update(nodes)
             if recent:
                 self._claimed_at |= dict.fromkeys(nodes, _number(record, "up"))
+        elif kind == "release":
+            for of in (self._claimed, self._settling):
+                of.get(record["run"], set()).difference_update(record["nodes"])
         elif kind == "intent" and recent:
             call = record["run"], intents.from_record(record)
             self._open.setdefault(record["attempt"], []).append(call)
@@ -262,15 +279,27 @@ class _Book:
         elif kind == "ended":
             self._ended |= dict.fromkeys(record["ids"], EndCause(record["cause"]))
 
+    def claimed(self, run: str) -> frozenset[NodeName]:
+        """What the run has claimed, for whatever reason, and not released."""
+        return frozenset().union(self._claimed.get(run, ()), self._settling.get(run, ()))
+
     def claims(self, alive: Callable[[str], bool]) -> Claims:
-        live = {run for run in self._claimed if alive(run)}
+        live = {run for run in self._claimed.keys() | self._settling.keys() if alive(run)}
+        held = {run: self.claimed(run) for run in live}
         last = [calls[-1] for calls in self._open.values() if calls]
-        doubts = tuple(request for run, request in last if run not in live)
+        # A live run that has let go of a launch's nodes does not know what became of it either.
+        known = {
+            request.attempt
+            for run, request in last
+            if held.get(run, frozenset()).issuperset(request.nodes)
+        }
+        doubts = tuple(request for _, request in last if request.attempt not in known)
         return Claims(
-            busy=frozenset().union(*(self._claimed[run] for run in live)),
+            busy=frozenset().union(*held.values()),
+            settling=frozenset().union(*(self._settling.get(run, ()) for run in live)),
             doubtful=frozenset(node for request in doubts for node in request.nodes),
             open=doubts,
-            asked=frozenset(request.attempt for run, request in last if run in live),
+            asked=frozenset(known),
             launched={key: item for key, item in self._launched.items() if key not in self._ended},
             ended=self._ended,
             let_go=frozenset(self._let_go),

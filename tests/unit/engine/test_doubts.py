@@ -193,6 +193,20 @@ def test_a_doubt_with_a_node_another_run_works_on_is_left_to_it(bench: Bench):
     assert bench.cloud.calls.count("launch") == before
 
 
+@pytest.mark.parametrize("code", ["", "InsufficientInstanceCapacity", "Unreachable"])
+def test_nodes_that_a_settlement_does_not_want_are_let_go_of_after_it(bench: Bench, code: str):
+    """What is in doubt even then is so for every run."""
+    unanswered(bench, happened=False)
+    bench.cloud.next_errors = [codes.error(code, "no")] if code else []
+    engine = bench.engine
+    with engine.journal.run() as run:
+        wanted = frozenset(engine.journal.claim(run, lambda _: G[:1]))
+        doubts.settle(engine.cloud, engine.journal, run, wanted, engine.log)
+        claims = engine.journal.claims()
+    assert claims.busy == {G[0]}
+    assert (G[1] in claims.doubtful) == (code == "Unreachable")
+
+
 def test_a_request_in_the_journal_is_the_same_request_again():
     offering = Offering(
         "p5.48xlarge", Lifecycle.ON_DEMAND, "us-east-1a", "1", "cr-0abc", block=True

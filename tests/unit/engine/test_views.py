@@ -10,7 +10,7 @@ from slurmplugins import bursting, names, reconcile
 from slurmplugins.cloud import codes
 from slurmplugins.model import EndCause
 from tests.fakes.boundaries import watch
-from tests.fakes.engine import Bench
+from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,3 +163,51 @@ def test_a_run_gives_back_no_node_that_another_live_run_has_claimed(bench: Bench
         bursting.resume(bench.engine, asks)
     assert bench.slurm.queue[7].state == "RUNNING"
     assert bench.slurm.queue[8].held
+
+
+def test_from_the_moment_a_run_has_begun_no_pass_gives_its_nodes_back(bench: Bench):
+    """However long EC2 keeps it from launching."""
+
+    def passes() -> None:
+        for _ in range(3):
+            bench.clock.advance(15)
+            bench.slurm.tick()
+            reconcile.run(bench.engine)
+
+    ask = bench.slurm.start(7, G[:2])
+    bursting.resume(watch(bench.engine, once("cloud.instances: about to", passes)), [ask])
+    assert bench.slurm.queue[7].state == "RUNNING"
+    assert [item.node for item in bench.cloud.live()] == list(G[:2])
+
+
+def test_nodes_of_a_job_that_is_decided_are_free_while_the_run_goes_on(bench: Bench):
+    bench.cloud.capacity = dict.fromkeys((SPOT_A, SPOT_B, ON_DEMAND), 0)
+    cpu = names.expand("cpu-[1-2]")
+    busy: list[frozenset[names.NodeName]] = []
+
+    def look(place: str) -> None:
+        if place == "cloud.launch: about to":
+            busy.append(bench.engine.journal.claims().busy)
+
+    asks = [bench.slurm.start(7, G[:2]), bench.slurm.start(8, cpu)]
+    bursting.resume(watch(bench.engine, look), asks)
+    assert busy == [{*G[:2], *cpu}, {*G[:2], *cpu}, {*G[:2], *cpu}, set(cpu)]
+
+
+def test_a_node_left_without_a_machine_by_a_settlement_gets_one_from_the_run_that_wants_it(
+    bench: Bench,
+):
+    journal = bench.engine.journal
+    with journal.run() as other:
+        journal.claim(other, lambda _: G[:2], settling=True)
+        bench.clock.sleep = lambda _: journal.release(other, G[:2])  # type: ignore[method-assign]
+        bursting.resume(bench.engine, [bench.slurm.start(7, G[:3])])
+    assert [item.node for item in bench.cloud.live()] == list(G[:3])
+
+
+def test_a_settlement_that_never_ends_is_waited_for_a_while_only(bench: Bench):
+    journal = bench.engine.journal
+    with journal.run() as other:
+        journal.claim(other, lambda _: G[:1], settling=True)
+        bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert [item.node for item in bench.cloud.live()] == [G[1]]
