@@ -149,8 +149,13 @@ def _plan(
     _settle_doubts(engine, run, mine)
     for _ in range(READ_TRIES):
         plan = _planned(engine, run, asks, waited)
-        if plan is not None:
+        if plan is None:
+            continue
+        up = _up(engine, plan)
+        if not up:
             return plan
+        _release(engine, run, up)
+        asks = [replace(ask, nodes=tuple(n for n in ask.nodes if n not in up)) for ask in asks]
     raise StateError("the cloud's list was out of date each time it could be used")
 
 
@@ -174,6 +179,12 @@ def _planned(
 
     engine.journal.claim(run, choose)
     return plans[-1] if plans else None
+
+
+def _up(engine: Engine, plan: ResumePlan) -> frozenset[NodeName]:
+    """Nodes whose machine would be replaced, though Slurm does not wait for one: it is in use."""
+    old = [item.node for item in plan.replace if item.node is not None]
+    return frozenset(old) - engine.executor.waiting(old) if old else frozenset()
 
 
 def _settle_doubts(engine: Engine, run: str, mine: frozenset[NodeName]) -> None:

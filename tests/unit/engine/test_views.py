@@ -8,7 +8,7 @@ import pytest
 
 from slurmplugins import bursting, names, reconcile
 from slurmplugins.cloud import codes
-from slurmplugins.model import EndCause
+from slurmplugins.model import EndCause, JobAsk
 from tests.fakes.boundaries import watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
@@ -192,6 +192,18 @@ def test_nodes_of_a_job_that_is_decided_are_free_while_the_run_goes_on(bench: Be
     asks = [bench.slurm.start(7, G[:2]), bench.slurm.start(8, cpu)]
     bursting.resume(watch(bench.engine, look), asks)
     assert busy == [{*G[:2], *cpu}, {*G[:2], *cpu}, {*G[:2], *cpu}, set(cpu)]
+
+
+def test_resume_ends_no_machine_of_a_node_that_is_up(bench: Bench):
+    """Asked by hand, or by a run that was stopped for long, and launches for the others alone."""
+    up(bench, 7, G[0])
+    bench.clock.advance(1000)
+    (old,) = bench.cloud.live()
+    bench.slurm.start(8, G[1:2])
+    bursting.resume(bench.engine, [JobAsk(None, G[:2])])
+    assert bench.slurm.queue[7].state == "RUNNING"
+    assert [item.node for item in bench.cloud.live()] == list(G[:2])
+    assert old in bench.cloud.live()
 
 
 def test_a_node_left_without_a_machine_by_a_settlement_gets_one_from_the_run_that_wants_it(
