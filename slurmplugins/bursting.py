@@ -49,6 +49,7 @@ def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
     What is no EngineError is raised again, once the nodes it left undecided are given back.
     """
     decided: set[NodeName] = set()
+    until = engine.clock.monotonic() + engine.config.resume_timeout * BUDGET_SHARE
     try:
         with engine.journal.run() as run:
             # First of all: reconcile gives nodes back that nobody has claimed for a while.
@@ -63,7 +64,7 @@ def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
                 replace=len(plan.replace),
                 busy=names.compress(plan.busy),
             )
-            _carry_out(engine, run, plan, decided)
+            _carry_out(engine, run, plan, decided, until)
             engine.log.info("done", run=run)
     except EngineError as error:  # before anything was launched: what comes later has its own
         code = error.code if isinstance(error, CloudError) else ""
@@ -222,7 +223,9 @@ def _listed(engine: Engine) -> tuple[tuple[Instance, ...], float]:
     raise AssertionError("unreachable")
 
 
-def _carry_out(engine: Engine, run: str, plan: ResumePlan, decided: set[NodeName]) -> None:
+def _carry_out(
+    engine: Engine, run: str, plan: ResumePlan, decided: set[NodeName], until: float
+) -> None:
     """`decided` gets the nodes that have a machine, are another run's or were given back."""
     from random import random
 
@@ -254,7 +257,7 @@ def _carry_out(engine: Engine, run: str, plan: ResumePlan, decided: set[NodeName
         log=engine.log.bind(run=run),
         attempt=lambda: os.urandom(12).hex(),
         jitter=random,
-        budget=engine.config.resume_timeout * BUDGET_SHARE,
+        budget=until - engine.clock.monotonic(),
         crew=engine.crew,
     )
     launcher.end(plan.surplus, run)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmplugins import bursting, names, reconcile
+from slurmplugins import bursting, calls, names, reconcile
 from slurmplugins.cloud import codes
 from slurmplugins.model import EndCause, JobAsk
 from tests.fakes.boundaries import watch
@@ -15,6 +15,8 @@ from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from slurmplugins.model import Instance
 
 G = names.expand("gpu-[001-008]")
 SEEN = "slurm.nodes: done"
@@ -204,6 +206,20 @@ def test_resume_ends_no_machine_of_a_node_that_is_up(bench: Bench):
     assert bench.slurm.queue[7].state == "RUNNING"
     assert [item.node for item in bench.cloud.live()] == list(G[:2])
     assert old in bench.cloud.live()
+
+
+def test_the_time_for_finding_capacity_is_counted_from_the_begin_of_the_run(bench: Bench):
+    inner, began = bench.cloud.instances, bench.clock.monotonic()
+
+    def slow() -> tuple[Instance, ...]:
+        bench.clock.advance(50)
+        return inner()
+
+    bench.cloud.instances = slow  # type: ignore[method-assign]
+    bench.cloud.next_errors = [codes.error("RequestLimitExceeded", "slow down")] * 99
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:1])])
+    budget = bench.config.resume_timeout * bursting.BUDGET_SHARE
+    assert bench.clock.monotonic() - began < budget + calls.LONGEST_PAUSE * 1.5
 
 
 def test_a_node_left_without_a_machine_by_a_settlement_gets_one_from_the_run_that_wants_it(
