@@ -57,7 +57,9 @@ class Journal:
         run = os.urandom(8).hex()
         path = self._runs / f"{run}.lock"
         with contextlib.ExitStack() as held:
-            with _state_errors():
+            # Under the journal's lock: `sweep` must not take the file for a dead run's before it
+            # is locked.
+            with self._held():
                 self._runs.mkdir(mode=0o750, exist_ok=True)
                 held.enter_context(locked(path))
             held.callback(path.unlink, missing_ok=True)
@@ -145,6 +147,13 @@ class Journal:
             if fresh:
                 self._append({"kind": "ended", "ids": fresh, "cause": cause})
             return frozenset(ids)
+
+    def sweep(self) -> None:
+        """Remove the lock files of runs that were killed; an ended run removes its own."""
+        with self._held():
+            for path in self._runs.glob("*.lock"):
+                if not self._alive(path.stem):
+                    path.unlink(missing_ok=True)
 
     def compact(self) -> None:
         """Drop what is too old to matter and of no live run, once the file is large."""

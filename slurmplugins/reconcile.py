@@ -83,6 +83,7 @@ def run(engine: Engine) -> None:
     learned = Memory(dict(plan.unbacked_since), written, plan.doubted_since, dict(plan.woken))
     if learned != memory:
         learned.save(engine.state)
+    engine.journal.sweep()
     engine.journal.compact()
     if outcomes:
         failed = sum(1 for item in outcomes if item.error)

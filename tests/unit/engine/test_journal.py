@@ -64,6 +64,21 @@ def test_a_claim_ends_with_its_process_however_it_ends(journal: Journal, tmp_pat
     assert journal.claims().busy == frozenset()
 
 
+def test_the_lock_of_a_killed_run_is_swept_and_that_of_a_live_one_is_not(
+    journal: Journal, tmp_path: Path
+):
+    child = os.fork()
+    if child == 0:
+        journal.run().__enter__()
+        os._exit(9)
+    os.waitpid(child, 0)
+    with journal.run() as run:
+        journal.claim(run, lambda _: G[:1])
+        journal.sweep()
+        assert [path.stem for path in (tmp_path / "runs").iterdir()] == [run]
+        assert journal.claims().busy == {G[0]}
+
+
 def test_an_intent_without_outcome_is_a_doubt_until_the_cloud_has_settled(
     journal: Journal, clock: FakeClock
 ):
