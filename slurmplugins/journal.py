@@ -14,23 +14,22 @@ import contextlib
 import json
 import math
 import os
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import intents
-from slurmplugins.claims import Claims
+from slurmplugins.book import Book, number
 from slurmplugins.errors import StateError
 from slurmplugins.files import locked, write_atomically
-from slurmplugins.model import Assignment, EndCause
-from slurmplugins.names import NodeName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from slurmplugins.claims import Claims
     from slurmplugins.clock import Clock
     from slurmplugins.errors import CloudError
-    from slurmplugins.model import LaunchRequest
+    from slurmplugins.model import Assignment, EndCause, LaunchRequest
+    from slurmplugins.names import NodeName
 
 SETTLE_SECONDS: Final = 120.0
 """How long DescribeInstances may fail to show a new machine; EC2 settles within a minute."""
@@ -130,8 +129,8 @@ class Journal:
         cause: EndCause,
         since: float = math.inf,
     ) -> frozenset[str]:
-        """Condemn those machines whose node no run works on, or has since, and that were not given to
-        another node since the caller saw them; returns their ids.
+        """Condemn those machines whose node no run works on, or has since, and that have not been
+        given to another node; returns their ids.
 
         This is the moment at which resume and who ends machines agree who has a machine.
         """
@@ -170,14 +169,14 @@ class Journal:
             ]
             write_atomically(self._path, "".join(f"{k}\n" for k in kept).encode(), mode=0o640)
 
-    def _book(self) -> _Book:
-        book = _Book(self._recent)
+    def _book(self) -> Book:
+        book = Book(self._recent)
         for record in self._records():
             with contextlib.suppress(KeyError, TypeError, ValueError):  # a damaged line
                 book.add(record)
         return book
 
-    def _claims(self, book: _Book, but: str = "") -> Claims:
+    def _claims(self, book: Book, but: str = "") -> Claims:
         return book.claims(lambda run: run != but and self._alive(run))
 
     def _recent(self, record: dict[str, Any]) -> bool:
@@ -188,8 +187,8 @@ class Journal:
         last boot.
         """
         if record.get("boot") == self._boot:
-            return self._clock.monotonic() - _number(record, "up")
-        return self._clock.now() - _number(record, "at")
+            return self._clock.monotonic() - number(record, "up")
+        return self._clock.now() - number(record, "at")
 
     def _alive(self, run: str) -> bool:
         path = self._runs / f"{run}.lock"
@@ -241,89 +240,9 @@ class Journal:
             os.close(descriptor)
 
 
-class _Book:
-    """Adds the records up."""
-
-    def __init__(self, recent: Callable[[dict[str, Any]], bool]) -> None:
-        self._recent = recent
-        self._claimed: dict[str, set[NodeName]] = {}
-        self._settling: dict[str, set[NodeName]] = {}
-        self._claimed_at: dict[NodeName, float] = {}
-        self._open: dict[str, list[tuple[str, LaunchRequest]]] = {}
-        """By attempt, its calls that have no answer: the run, and the one request of them all."""
-        self._launched: dict[str, Assignment] = {}
-        self._ended: dict[str, EndCause] = {}
-        self._node: dict[str, NodeName] = {}
-        self._machines: dict[NodeName, set[str]] = defaultdict(set)
-        self._let_go: set[str] = set()
-
-    def add(self, record: dict[str, Any]) -> None:
-        kind, recent = record.get("kind"), self._recent(record)
-        if kind == "claim":
-            nodes = [NodeName(node) for node in record["nodes"]]
-            of = self._settling if record.get("settling") else self._claimed
-            of.setdefault(record["run"], set()).update(nodes)
-            if recent:
-                self._claimed_at |= dict.fromkeys(nodes, _number(record, "up"))
-        elif kind == "release":
-            for of in (self._claimed, self._settling):
-                of.get(record["run"], set()).difference_update(record["nodes"])
-        elif kind == "intent" and recent:
-            call = record["run"], intents.from_record(record)
-            self._open.setdefault(record["attempt"], []).append(call)
-        elif kind == "failed":
-            calls = self._open.get(record["attempt"], [])
-            del calls[0 if record["settles"] else -1 :]
-        elif kind == "launched":
-            self._open.pop(record["attempt"], None)
-            for node, instance_id, address, type_ in record["machines"]:
-                self._machines[self._node.get(instance_id, node)].discard(instance_id)
-                self._machines[node].add(instance_id)
-                self._node[instance_id] = node
-                if recent:
-                    self._launched[instance_id] = Assignment(node, instance_id, address, type_)
-        elif kind == "let-go":
-            for node in record["nodes"]:
-                self._let_go |= self._machines.pop(node, set())
-        elif kind == "ended":
-            self._ended |= dict.fromkeys(record["ids"], EndCause(record["cause"]))
-
-    def claimed(self, run: str) -> frozenset[NodeName]:
-        """What the run has claimed, for whatever reason, and not released."""
-        return frozenset().union(self._claimed.get(run, ()), self._settling.get(run, ()))
-
-    def claims(self, alive: Callable[[str], bool]) -> Claims:
-        live = {run for run in self._claimed.keys() | self._settling.keys() if alive(run)}
-        held = {run: self.claimed(run) for run in live}
-        last = [calls[-1] for calls in self._open.values() if calls]
-        # A live run that has let go of a launch's nodes does not know what became of it either.
-        known = {
-            request.attempt
-            for run, request in last
-            if held.get(run, frozenset()).issuperset(request.nodes)
-        }
-        doubts = tuple(request for _, request in last if request.attempt not in known)
-        return Claims(
-            busy=frozenset().union(*held.values()),
-            settling=frozenset().union(*(self._settling.get(run, ()) for run in live)),
-            doubtful=frozenset(node for request in doubts for node in request.nodes),
-            open=doubts,
-            asked=frozenset(known),
-            launched={key: item for key, item in self._launched.items() if key not in self._ended},
-            ended=self._ended,
-            let_go=frozenset(self._let_go),
-            claimed=self._claimed_at,
-        )
-
-
 @contextlib.contextmanager
 def _state_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise StateError(f"the journal can't be used: {error}") from error
-
-
-def _number(record: dict[str, Any], key: str) -> float:
-    value = record.get(key)
-    return float(value) if isinstance(value, int | float) else -math.inf

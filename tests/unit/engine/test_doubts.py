@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmplugins import bursting, intents, names
+from slurmplugins import bursting, doubts, intents, names
 from slurmplugins.cloud import codes
 from slurmplugins.cloud.paced import PacedCloud, Rate
 from slurmplugins.journal import SETTLE_SECONDS

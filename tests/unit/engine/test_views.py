@@ -132,7 +132,8 @@ def test_a_node_that_a_run_claims_while_its_machine_is_to_end_keeps_it(bench: Be
         with bench.engine.journal.run() as run:
             bench.engine.journal.claim(run, lambda _: G[:1])
 
-    bursting.suspend(watch(bench.engine, once(SEEN, claims)), G[:2], EndCause.SUSPEND)
+    seen = watch(bench.engine, once("journal.claims: done", claims))
+    bursting.suspend(seen, G[:2], EndCause.SUSPEND)
     assert [item.node for item in bench.cloud.live()] == [G[0]]
 
 
