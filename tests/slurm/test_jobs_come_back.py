@@ -104,6 +104,11 @@ def test_the_smoke_test_passes_on_four_nodes(jobs):
     assert jobs.smoke.ended() == {"COMPLETED"}, jobs.smoke.output()
 
 
+def test_a_job_with_all_gpus_of_its_nodes_has_all_of_their_cpus(jobs):
+    """Four nodes of a GPU and four CPUs each, and nothing said of CPUs."""
+    assert jobs.smoke.shown()["tres_alloc_str"].startswith("cpu=16,")
+
+
 def test_a_job_over_its_dollars_is_held_with_its_work_saved_until_it_is_released(cluster, jobs):
     job = jobs.costly
     reached = job.trained(20)

@@ -48,6 +48,11 @@ class NodeLine:
         return self.memory_mib // self.cpus
 
     @property
+    def per_gpu(self) -> tuple[int, int] | None:
+        """The CPUs and the memory that belong to each GPU; None without one."""
+        return (self.cpus // self.gpus, self.memory_mib // self.gpus) if self.gpus else None
+
+    @property
     def billing(self) -> tuple[tuple[str, Decimal], ...]:
         """Milli-dollars an hour for each unit, if that unit alone used up the node.
 
@@ -63,7 +68,9 @@ class NodeLine:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLine:
-    """One partition over whole pools."""
+    """One partition over whole pools. What a job gets unless it asks is by the least of them, for
+    more than that some of the nodes could not give. Per GPU is 0 where there is none.
+    """
 
     name: str
     nodes: str
@@ -71,6 +78,8 @@ class PartitionLine:
     max_time: str
     suspend_time: int
     memory_per_cpu: int
+    cpus_per_gpu: int
+    memory_per_gpu: int
     billing: tuple[tuple[str, Decimal], ...]
     priority: int = 1
     grace_seconds: int = 0
@@ -175,6 +184,7 @@ def _partitions(config: ClusterConfig, nodes: dict[str, NodeLine]) -> tuple[Part
     highest = max(partition.priority for partition in config.partitions.values())
     for name, partition in config.partitions.items():
         members = [nodes[pool] for pool in partition.pools]
+        shares = [share for node in members if (share := node.per_gpu)]
         lines.append(
             PartitionLine(
                 name=name,
@@ -183,6 +193,8 @@ def _partitions(config: ClusterConfig, nodes: dict[str, NodeLine]) -> tuple[Part
                 max_time=partition.max_time,
                 suspend_time=config.slurm.suspend_time,
                 memory_per_cpu=min(node.memory_per_cpu for node in members),
+                cpus_per_gpu=min((cpus for cpus, _ in shares), default=0),
+                memory_per_gpu=min((memory for _, memory in shares), default=0),
                 billing=_dearest(members),
                 priority=partition.priority,
                 grace_seconds=partition.grace_seconds if partition.priority < highest else 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,9 @@ SHORTEST_KILL_WAIT: Final = 30
 FEWEST_REQUEUES: Final = 20
 LONGEST_REQUEUE_DELAY: Final = 60
 SHORTEST_BATCH_START: Final = 60
+LEAST_SHARE: Final = 0.75
+"""Of a node's CPUs, for a job that has all of its GPUs: sites keep some back."""
+_GPUS: Final = re.compile(r"\bgpu(?::[A-Za-z][^:,(]*)?:(\d+)")
 
 # Words that a cloud cluster leans on; a near miss of one is taken by slurmctld without a word.
 _WORDS: Final = {
@@ -226,6 +230,25 @@ def _preempt_grace(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
             yield Hit("GraceTime", text, f"GraceTime={SPOT_NOTICE} for {part.name}", part.line)
 
 
+def _gpu_share(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    """Only what a line says in CPUs and counts of GPUs is looked at."""
+    everywhere = conf.parameter("JobDefaults", "DefCpuPerGPU")
+    for part in conf.partitions:
+        members = set(conf.expanded(part.get("Nodes")))
+        given = part.get("DefCpuPerGPU") or everywhere or "0"
+        if part.get("OverSubscribe").upper() == "EXCLUSIVE" or not given.isdecimal():
+            continue
+        for node in conf.nodes:
+            cpus, gpus = node.get("CPUs"), sum(map(int, _GPUS.findall(node.get("Gres"))))
+            if not (gpus and cpus.isdecimal() and members & set(conf.expanded(node.name))):
+                continue
+            if int(given) * gpus < LEAST_SHARE * int(cpus):
+                got = f"{int(given) * gpus}" if int(given) else "one a task"
+                whose = f"in {part.name}, a job with all GPUs of {node.name}"
+                fix = f"DefCpuPerGPU={int(cpus) // gpus} where all nodes have them, or --exclusive"
+                yield Hit("DefCpuPerGPU", f"{whose} has {got} of {cpus} CPUs", fix, part.line)
+
+
 def _metrics(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     if conf.get("MetricsType") is not None and conf.words("PrivateData"):
         text = "with PrivateData Slurm turns its metrics off without a word"
@@ -253,5 +276,6 @@ TRAPS: Final = (
     Trap("preempt-mode", _E, MAN + "#OPT_PreemptMode", _preempt),
     Trap("preempt-signal", _W, MAN + "#OPT_send_user_signal", _preempt_signal),
     Trap("preempt-grace", _W, MAN + "#OPT_GraceTime", _preempt_grace),
+    Trap("gpu-share", _W, MAN + "#OPT_DefCpuPerGPU", _gpu_share),
     Trap("metrics-private", _W, MAN + "#OPT_PrivateData", _metrics),
 )  # fmt: skip

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import names
-from slurmplugins.errors import BadName
 from toolkit.render.trap import MAN, NEWS, POWER, Hit, Severity, Trap, line_of, missing
 from toolkit.render.versions import SlurmVersion
 
@@ -53,12 +51,12 @@ def _never_suspended(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
     for part in conf.partitions:
         own = part.get("SuspendTime").lower()
         infinite = own in {"infinite", "-1"} if own else fallback == -1
-        for node in _expanded(part.get("Nodes"), conf):
+        for node in conf.expanded(part.get("Nodes")):
             if infinite:
                 never.setdefault(node, part)
             else:
                 ends.add(node)
-    cloud = {name for line in conf.cloud_nodes for name in _expanded(line.name, conf)}
+    cloud = {name for line in conf.cloud_nodes for name in conf.expanded(line.name)}
     stuck = sorted(cloud & never.keys())
     if stuck:
         part = never[stuck[0]]
@@ -66,16 +64,6 @@ def _never_suspended(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
         text = f"{stuck[0]} and {len(stuck) - 1} more are never powered down: partition {part.name}"
         text += f" gives no SuspendTime, {overlap}"
         yield Hit("SuspendTime", text, f"set SuspendTime on partition {part.name}", part.line)
-
-
-def _expanded(hostlist: str, conf: SlurmConf) -> tuple[str, ...]:
-    """Names; of a hostlist that is not of our kind, itself."""
-    if hostlist.upper() == "ALL":
-        return tuple(name for line in conf.nodes for name in _expanded(line.name, conf))
-    try:
-        return names.expand(hostlist)
-    except BadName:
-        return (hostlist,)
 
 
 def _suspends_others(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:

@@ -61,6 +61,8 @@ def partition_line(part: PartitionLine) -> str:
         "Default": "YES" if part.default else "NO",
         "MaxTime": part.max_time,
         "DefMemPerCPU": part.memory_per_cpu,
+        "DefCpuPerGPU": part.cpus_per_gpu or "",
+        "DefMemPerGPU": part.memory_per_gpu or "",
         "SuspendTime": part.suspend_time,
         "PriorityTier": part.priority if part.priority > 1 else "",
         "GraceTime": part.grace_seconds or "",

@@ -6,6 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from slurmplugins import names
+from slurmplugins.errors import BadName
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -81,6 +84,15 @@ class SlurmConf:
     @property
     def cloud_nodes(self) -> tuple[Line, ...]:
         return tuple(node for node in self.nodes if node.get("state").upper() == "CLOUD")
+
+    def expanded(self, hostlist: str) -> tuple[str, ...]:
+        """Names; of a hostlist that is not of our kind, itself."""
+        if hostlist.upper() == "ALL":
+            return tuple(name for line in self.nodes for name in self.expanded(line.name))
+        try:
+            return names.expand(hostlist)
+        except BadName:
+            return (hostlist,)
 
 
 def parse(text: str) -> SlurmConf:

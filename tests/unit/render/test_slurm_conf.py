@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.render.render_samples import CPU_POOL, FACTS, GPU_POOL, PRICES, a_config
+from toolkit.config import load
 from toolkit.errors import RenderError
 from toolkit.render.burst import burst_json
 from toolkit.render.context import slurm_context
@@ -14,6 +15,7 @@ from toolkit.render.prices import PriceTable
 from toolkit.render.slurm import slurm_files
 
 TEMPLATES = Path(__file__).parents[3] / "templates"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 VERSIONS = ["23.11", "24.05", "24.11", "25.05", "25.11", "26.05"]
 
 
@@ -117,6 +119,37 @@ def test_a_whole_node_is_billed_at_what_its_instance_costs():
     for unit, weight in node.billing:
         assert abs(weight * amounts[unit] - Decimal("402.4")) < Decimal("0.001")
     assert on("24.11")["PriorityFlags"] == "MAX_TRES"
+
+
+def shaped(**shape):
+    return GPU_POOL | {"shape": {"memory_gib": 16} | shape}
+
+
+@pytest.mark.parametrize("name", ["aws", "local"])
+def test_a_job_that_has_all_gpus_of_a_node_has_all_of_its_cpus_and_memory(name):
+    """But for what does not divide: in each partition of the examples, by default."""
+    config = load(EXAMPLES / f"{name}.yaml")
+    context = slurm_context(config, PRICES)
+    nodes = {node.pool: node for node in context.nodes if node.gpus}
+    for part in context.partitions:
+        for node in (nodes[pool] for pool in config.partitions[part.name].pools if pool in nodes):
+            assert node.cpus - part.cpus_per_gpu * node.gpus < node.gpus
+            assert node.memory_mib - part.memory_per_gpu * node.gpus < node.gpus
+
+
+def test_a_gpu_brings_along_what_every_pool_of_the_partition_can_give():
+    """More would keep jobs off the smaller nodes; a pool without GPUs has no say in it."""
+    pools = {"gpu": GPU_POOL, "big": shaped(cpus=63, memory_gib=128, gpus=4), "cpu": CPU_POOL}
+    parts = {"any": {"pools": list(pools), "default": True}, "big": {"pools": ["big"]}}
+    lines = files(pools=pools, partitions=parts)["slurm.conf"].splitlines()
+    (mixed, big) = [line for line in lines if line.startswith("PartitionName")]
+    assert "DefMemPerCPU=1945 DefCpuPerGPU=4 DefMemPerGPU=15564" in mixed
+    assert "DefMemPerCPU=1976 DefCpuPerGPU=15 DefMemPerGPU=31129" in big
+
+
+def test_a_partition_without_gpus_has_no_share_of_them():
+    parts = {"cpu": {"pools": ["cpu"], "default": True}}
+    assert "PerGPU" not in files(partitions=parts)["slurm.conf"]
 
 
 def test_a_partition_without_a_known_price_has_no_weights():

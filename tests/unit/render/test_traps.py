@@ -43,7 +43,7 @@ CASES = {
     "no-resume-fail-program": (["ResumeFailProgram"], [], "24.11"),
     "idle-on-suspend": ([], ["SlurmctldParameters=enable_configless"], "24.11"),
     "configless": ([], ["SlurmctldParameters=idle_on_node_suspend"], "24.11"),
-    "never-suspended": ([], ["PartitionName=more Nodes=gpu-[001-002]"], "24.11"),
+    "never-suspended": ([], ["PartitionName=more Nodes=gpu-[001-002] DefCpuPerGPU=4"], "24.11"),
     "suspends-others": ([], ["SuspendTime=300", "NodeName=rack[01-09]"], "24.11"),
     "short-timeouts": ([], ["ResumeTimeout=60"], "24.11"),
     "rates": ([], ["ResumeRate=100"], "24.11"),
@@ -92,10 +92,11 @@ CASES = {
         ["PreemptType"],
         [
             "PreemptType=preempt/partition_prio",
-            "PartitionName=high Nodes=gpu-001 SuspendTime=30 PriorityTier=10",
+            "PartitionName=high Nodes=gpu-001 SuspendTime=30 PriorityTier=10 DefCpuPerGPU=4",
         ],
         "24.11",
     ),
+    "gpu-share": ([], ["PartitionName=more Nodes=gpu-[001-002] SuspendTime=30"], "24.11"),
     "metrics-private": ([], ["MetricsType=metrics/openmetrics", "PrivateData=jobs"], "25.11"),
 }  # fmt: skip
 
@@ -127,6 +128,31 @@ def test_a_version_without_the_bug_is_not_accused():
     assert found(good, "25.11") == set()
 
 
+LARGE = "NodeName=big-[1-2] CPUs=192 Gres=gpu:h100:8(S:0-1),nvme:4"
+
+
+def test_a_partition_that_mixes_shares_says_which_nodes_are_left_half_used():
+    """The least of them is all that each GPU brings along."""
+    text = f"{LARGE}\nNodeName=small CPUs=4 Gres=gpu:1\nPartitionName=all Nodes=ALL DefCpuPerGPU=4"
+    (hit,) = [
+        item for item in traps.check(parse(text), SlurmVersion(24, 11)) if item.slug == "gpu-share"
+    ]
+    assert hit.message == "in all, a job with all GPUs of big-[1-2] has 32 of 192 CPUs"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "PartitionName=all Nodes=big-1 DefCpuPerGPU=22",
+        "JobDefaults=DefCpuPerGPU=24,DefMemPerGPU=1000\nPartitionName=all Nodes=big-1",
+        "PartitionName=all Nodes=big-1 OverSubscribe=EXCLUSIVE",
+        "PartitionName=all Nodes=rack-1",
+    ],
+)
+def test_a_node_whose_cpus_go_with_its_gpus_is_not_accused(lines):
+    assert "gpu-share" not in found(f"{LARGE}\nNodeName=rack-1 CPUs=8\n{lines}")
+
+
 def test_a_cluster_without_cloud_nodes_hears_nothing_of_power_saving():
     text = "NodeName=rack[01-09] CPUs=4\nPartitionName=all Nodes=ALL\n"
     slugs = found(text)
@@ -135,7 +161,9 @@ def test_a_cluster_without_cloud_nodes_hears_nothing_of_power_saving():
 
 def test_a_partition_line_of_all_nodes_and_defaults_are_understood():
     text = edited(
-        rendered(), "PartitionName=DEFAULT SuspendTime=60", "PartitionName=more Nodes=ALL"
+        rendered(),
+        "PartitionName=DEFAULT SuspendTime=60 DefCpuPerGPU=4",
+        "PartitionName=more Nodes=ALL",
     )
     assert found(text) == set()
 
