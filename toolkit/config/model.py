@@ -32,6 +32,7 @@ MAX_NODES_PER_POOL = 10_000
 NODE_DIGITS = 3
 SHARED_STORE = "/shared/datasets"
 DATA_PREFIX = "data"
+CHECKPOINTS_PREFIX = "checkpoints"
 
 
 class Section(BaseModel):
@@ -122,10 +123,20 @@ class Shared(Section):
 
 
 class Training(Section):
-    """The Python environment that jobs start with, at /shared/env."""
+    """The Python environment that jobs start with, at /shared/env.
+
+    `checkpoints`: where in S3 runs may copy their checkpoints (`S3Tier.of_cluster`): `bucket` (the
+    cluster's own, which goes with it) or another bucket. Not given, machines have no right to any.
+    """
 
     python: Annotated[str, Field(pattern=types.PROGRAM)] = "/usr/bin/python3"
     requirements: tuple[Requirement, ...] = ()
+    checkpoints: Annotated[str, Field(pattern=types.CHECKPOINTS)] | None = None
+
+    def checkpoints_url(self, *, bucket: str) -> str | None:
+        """Where that is, for a cluster whose own bucket this is."""
+        own = f"s3://{bucket}/{CHECKPOINTS_PREFIX}"
+        return own if self.checkpoints == "bucket" else self.checkpoints
 
 
 class Data(Section):

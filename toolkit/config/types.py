@@ -27,7 +27,9 @@ FOLDER = r"^(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
 OWNER = r"^(\d{12}|amazon|self)$"
 SUBNET_ID = r"^subnet-[0-9a-f]+$"
 MAX_TIME = r"^(infinite|(\d+-)?\d{1,2}(:\d{2}){0,2}|\d+)$"
-STORE = r"^(shared|bucket|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]{1,200})?)$"
+_IN_S3 = r"bucket|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]{1,200})?"
+STORE = rf"^(shared|{_IN_S3})$"
+CHECKPOINTS = rf"^({_IN_S3})$"
 RESERVATION = r"^cr-[0-9a-f]{4,17}$"
 POLICY = (
     r"^(as-listed|spot-only|spot-first|on-demand-only|cheapest-first"
@@ -49,6 +51,7 @@ WORDS = {
     FOLDER: "the absolute path of a folder",
     OWNER: "a 12-digit account id in quotes, amazon or self",
     SUBNET_ID: "a subnet id such as subnet-0abc",
+    CHECKPOINTS: "bucket or s3://another-bucket/prefix",
     STORE: "shared, bucket or s3://another-bucket/prefix",
     RESERVATION: "the id of a capacity reservation or block such as cr-0abc",
     POLICY: (

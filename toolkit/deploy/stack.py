@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from slurmplugins import tags
-from toolkit.config.model import DATA_PREFIX
 from toolkit.deploy import names
 from toolkit.deploy.templates import render
 from toolkit.errors import DeployError
@@ -89,7 +88,8 @@ def template(config: ClusterConfig, facts: Facts) -> str:
             "secret_id": names.secret(config),
             "bucket": bucket,
             "tls_only": tls_only(config),
-            "data": _data_place(config),
+            "data": _place(config.data.store_url(bucket="")),
+            "checkpoints": _place(config.training.checkpoints_url(bucket="")),
             "shared": config.shared,
             "head": config.head,
             "head_address": config.network.head_address,
@@ -113,13 +113,11 @@ def template(config: ClusterConfig, facts: Facts) -> str:
     )
 
 
-def _data_place(config: ClusterConfig) -> tuple[str, str] | None:
-    """The bucket (empty: the cluster's own) and the folder in it that all machines may write to."""
-    if not config.data.in_s3:
+def _place(url: str | None) -> tuple[str, str] | None:
+    """The bucket (empty: the cluster's own) and the folder in it; None for what is not in S3."""
+    if url is None or not url.startswith("s3://"):
         return None
-    if config.data.store == "bucket":
-        return "", DATA_PREFIX
-    bucket, _, prefix = config.data.store.removeprefix("s3://").partition("/")
+    bucket, _, prefix = url.removeprefix("s3://").partition("/")
     return bucket, prefix.strip("/")
 
 

@@ -32,7 +32,7 @@ def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
             "toolkit_head_address": str(config.network.head_address),
             "toolkit_shared_source": facts.shared_source,
             "toolkit_partitions": list(config.partitions),
-            "toolkit_data": _data(config, facts.bucket),
+            "toolkit_site_facts": _site_facts(config, facts.bucket),
             "toolkit_users": [_user(user) for user in config.users],
         }
     )
@@ -70,29 +70,30 @@ def _head_only(config: ClusterConfig) -> dict[str, Any]:
         "toolkit_training_requirements": [
             *config.training.requirements,
             *OF_TRAINING,
-            *_for_data(config),
+            *_for_s3(config),
         ],
     }
 
 
-def _for_data(config: ClusterConfig) -> list[str]:
-    """What training scripts need to read datasets."""
-    return ["boto3"] if config.data.in_s3 else []
+def _for_s3(config: ClusterConfig) -> list[str]:
+    """What training scripts need to read datasets and to copy checkpoints."""
+    return ["boto3"] if config.data.in_s3 or config.training.checkpoints else []
 
 
-def _data(config: ClusterConfig, bucket: str) -> dict[str, Any]:
-    """For training.json, by the names of `toolkit.training.datasets.places`."""
-    found: dict[str, Any] = {
+def _site_facts(config: ClusterConfig, bucket: str) -> dict[str, Any]:
+    """For training.json, by the names that `toolkit.training` reads: what is not given is left out.
+
+    Region and endpoint are for whoever has a bucket, the cluster's or their own.
+    """
+    found = {
+        "aws_region": config.aws.region,
+        "aws_endpoint_url": config.aws.endpoint_url,
+        "checkpoints": config.training.checkpoints_url(bucket=bucket),
         "data_store": config.data.store_url(bucket=bucket),
         "data_cache": config.data.cache,
+        "data_cache_gib": config.data.cache_gib,
     }
-    if config.data.cache_gib:
-        found["data_cache_gib"] = config.data.cache_gib
-    if config.data.in_s3:
-        found["aws_region"] = config.aws.region
-        if config.aws.endpoint_url:
-            found["aws_endpoint_url"] = config.aws.endpoint_url
-    return found
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _user(user: User) -> dict[str, Any]:

@@ -14,10 +14,12 @@ import json
 from collections.abc import Iterable
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from toolkit.training import manifest
+from toolkit.training.attempt import site_facts
 from toolkit.training.manifest import COMMITTED, MANIFEST, Manifest
+from toolkit.training.s3_client import s3_client
 from toolkit.training.shard import (
     BLOCK,
     Corrupt,
@@ -29,17 +31,29 @@ from toolkit.training.shard import (
 from toolkit.training.tiers import NAME
 
 _DIGEST = "toolkit-digest"  # of an object's metadata
+_CONNECTIONS = 10
 _AT_ONCE = 4  # parts under way: 64 MiB of memory, and enough to fill most machines' network
 
 
 class S3Tier:
-    """A prefix in a bucket. A stop does not wait for it: the next attempt's save fills it again."""
+    """A prefix in a bucket, for one run. A stop does not wait for it: the next attempt's save fills
+    it again.
+    """
 
     outlives_notice = False
 
     def __init__(self, bucket: str, prefix: str, *, client: Any = None) -> None:
         self._bucket, self._prefix = bucket, prefix.strip("/")
         self._made = client
+
+    @classmethod
+    def of_cluster(cls, prefix: str) -> Self:
+        """Under this prefix of where cluster.yaml's `training.checkpoints` says."""
+        place = str(site_facts().get("checkpoints") or "")
+        if not place:
+            raise LookupError("cluster.yaml gives checkpoints no place in S3: training.checkpoints")
+        bucket, _, folder = place.removeprefix("s3://").partition("/")
+        return cls(bucket, f"{folder}/{prefix}")
 
     def names(self) -> list[str]:
         folders = [_folder(key) for key in self._keys("") if key.endswith(f"/{COMMITTED}")]
@@ -175,9 +189,7 @@ class S3Tier:
     @property
     def _s3(self) -> Any:
         if self._made is None:
-            import boto3
-
-            self._made = boto3.client("s3")
+            self._made = s3_client(_CONNECTIONS)
         return self._made
 
 

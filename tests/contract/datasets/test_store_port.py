@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes import s3_server
 from tests.fakes.datasets import described, tree, write_tree
-from toolkit.training.datasets import chunks, markers, s3_store
+from toolkit.training.datasets import chunks, markers
 from toolkit.training.datasets.add import add
 from toolkit.training.datasets.cache import Cache
 from toolkit.training.datasets.catalog import Catalog
@@ -27,6 +27,7 @@ from toolkit.training.datasets.scan import scan
 from toolkit.training.datasets.store import object_key, open_store
 from toolkit.training.datasets.sweep import sweep
 from toolkit.training.datasets.transfer import LocalFile
+from toolkit.training.s3 import S3Tier
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -244,7 +245,12 @@ def test_a_url_says_which_store(aws, tmp_path):
     assert open_store(str(tmp_path)).url == str(tmp_path)
 
 
-def test_where_s3_is_comes_from_the_cluster_unless_the_environment_says(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "client", [lambda: S3Store("b", "")._bucket._client, lambda: S3Tier("b", "p")._s3]
+)
+def test_datasets_and_checkpoints_ask_the_clusters_s3_unless_the_environment_says_another(
+    tmp_path, monkeypatch, client
+):
     """Nodes have credentials by their role, and no region."""
     for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.delenv(name, raising=False)
@@ -252,9 +258,9 @@ def test_where_s3_is_comes_from_the_cluster_unless_the_environment_says(tmp_path
     site = tmp_path / "training.json"
     site.write_text('{"aws_region": "eu-north-1", "aws_endpoint_url": "http://127.0.0.1:9"}')
     monkeypatch.setenv("TOOLKIT_SITE_FILE", str(site))
-    told = s3_store._client(2).meta
+    told = client().meta
     assert (told.region_name, told.endpoint_url) == ("eu-north-1", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:10")
-    told = s3_store._client(2).meta
+    told = client().meta
     assert (told.region_name, told.endpoint_url) == ("us-west-2", "http://127.0.0.1:10")

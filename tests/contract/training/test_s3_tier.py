@@ -1,5 +1,6 @@
 """Checkpoints in S3, as moto plays it: whole, checked, and gone on with after a kill."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,10 +12,14 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from tests.fakes import s3_server
 from tests.fakes.training import BytesCodec, Weights
+from tests.unit.render.render_samples import FACTS, a_config
+from toolkit.render.playbook_vars import site_vars
 from toolkit.training import manifest
 from toolkit.training.checkpoint import Checkpointer
 from toolkit.training.s3 import S3Tier
+from toolkit.training.s3_client import s3_client
 from toolkit.training.shard import BLOCK
 from toolkit.training.world import Solo
 
@@ -103,6 +108,40 @@ def test_what_is_in_s3_comes_back_when_the_disk_is_gone(tmp_path, client, conten
     model = Weights()
     loaded = checkpointer(tmp_path / "b", client).load({"model": model})
     assert (loaded.name, model.content == content) == (found.name, True)
+
+
+def test_on_a_cluster_a_run_comes_back_from_where_cluster_yaml_says(tmp_path, monkeypatch, content):
+    """All that a node has is its role's credentials and the site file."""
+    for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    site = tmp_path / "training.json"
+    monkeypatch.setenv("TOOLKIT_SITE_FILE", str(site))
+    with s3_server.serving() as url:
+        config = a_config(
+            aws={"region": "us-east-1", "endpoint_url": url}, training={"checkpoints": "bucket"}
+        )
+        site.write_text(json.dumps(json.loads(site_vars(config, FACTS))["toolkit_site_facts"]))
+        s3_client(1).create_bucket(Bucket=FACTS.bucket)
+        first, again = (
+            Checkpointer(
+                tmp_path / folder, Solo(), codec=BytesCodec(), tiers=(S3Tier.of_cluster("ada/7"),)
+            )
+            for folder in ("a", "b")
+        )
+        assert first.save({"model": Weights(content)}, step=1, facts={}).problems == ()
+        model = Weights()
+        again.load({"model": model})
+        keys = s3_client(1).list_objects_v2(Bucket=FACTS.bucket)["Contents"]
+    assert model.content == content
+    assert {key["Key"].rpartition("/step-")[0] for key in keys} == {"checkpoints/ada/7"}
+
+
+def test_a_cluster_without_a_place_for_checkpoints_says_where_to_name_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOOLKIT_SITE_FILE", str(tmp_path / "absent"))
+    with pytest.raises(LookupError, match=r"cluster\.yaml .* training\.checkpoints"):
+        S3Tier.of_cluster("ada/7")
 
 
 def test_an_upload_that_was_cut_short_goes_on_with_the_parts_that_are_missing(

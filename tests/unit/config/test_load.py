@@ -298,3 +298,10 @@ def test_datasets_are_kept_on_the_filesystem_or_in_a_bucket(store):
 )
 def test_a_place_for_datasets_that_can_not_be_is_refused(said, path):
     assert path in problems(GOOD + f"data: {said}\n")
+
+
+def test_checkpoints_have_a_place_in_s3_where_one_is_named_and_nowhere_else():
+    assert parse(GOOD).training.checkpoints is None
+    for place in ("bucket", "s3://lab-runs/ours"):
+        assert parse(GOOD + f"training: {{checkpoints: {place}}}\n").training.checkpoints == place
+    assert "training.checkpoints" in problems(GOOD + "training: {checkpoints: shared}\n")

@@ -352,3 +352,26 @@ def test_machines_may_use_the_datasets_bucket_and_no_more_of_it(store, bucket, o
         assert found["FindDatasets"]["Resource"] == bucket
         assert found["KeepDatasets"]["Resource"] == objects
         assert "KeepDatasets" not in {s["Sid"] for s in statements(resources(example("aws")), role)}
+
+
+@pytest.mark.parametrize(
+    ("place", "objects"),
+    [
+        ("bucket", "${Bucket.Arn}/checkpoints/*"),
+        ("s3://lab/runs", "arn:${AWS::Partition}:s3:::lab/runs/*"),
+    ],
+)
+def test_nodes_may_do_with_checkpoints_in_s3_what_a_tier_asks_for_and_only_where_one_is(
+    place, objects
+):
+    config = example("aws")
+    changed = config.training.model_copy(update={"checkpoints": place})
+    stack = resources(config.model_copy(update={"training": changed}))
+    found = {item["Sid"]: item for item in statements(stack, "ComputeRole")}
+    assert found["FindCheckpoints"]["Resource"] + "/" in objects
+    assert found["KeepCheckpoints"]["Resource"] == objects
+    assert {"s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"} <= set(
+        found["KeepCheckpoints"]["Action"]
+    )
+    others = statements(stack, "HeadRole") + statements(resources(config), "ComputeRole")
+    assert "KeepCheckpoints" not in {item["Sid"] for item in others}

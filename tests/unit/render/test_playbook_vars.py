@@ -90,17 +90,19 @@ def test_prices_and_templates_do_not_reach_the_playbooks():
 )
 def test_jobs_are_told_where_datasets_are(store, url):
     config = a_config(data={"store": store, "cache_gib": 500})
-    told = json.loads(site_vars(config, FACTS))["toolkit_data"]
+    told = json.loads(site_vars(config, FACTS))["toolkit_site_facts"]
     assert (told["data_store"], told["data_cache"], told["data_cache_gib"]) == (
         url,
         "/scratch",
         500,
     )
-    assert ("aws_region" in told) == (store != "shared")
 
 
-def test_a_store_in_s3_brings_what_reads_it_into_the_training_environment():
-    needed = json.loads(image_vars(a_config(data={"store": "bucket"}), "head"))
+@pytest.mark.parametrize(
+    "said", [{"data": {"store": "bucket"}}, {"training": {"checkpoints": "s3://lab/runs"}}]
+)
+def test_a_place_in_s3_brings_what_reads_it_into_the_training_environment(said):
+    needed = json.loads(image_vars(a_config(**said), "head"))
     assert "boto3" in needed["toolkit_training_requirements"]
     assert "boto3" not in image_vars(a_config(), "head")
 
@@ -126,10 +128,10 @@ def test_what_the_training_library_imports_is_in_every_environment_or_asked_for(
 
 
 def test_what_jobs_are_told_is_what_the_training_library_reads(tmp_path, monkeypatch):
-    """training.json is toolkit_data and the services, as it stands."""
+    """training.json is toolkit_site_facts and the services, as it stands."""
     site = tmp_path / "training.json"
     config = a_config(data={"store": "bucket", "cache": str(tmp_path), "cache_gib": 2})
-    site.write_text(json.dumps(json.loads(site_vars(config, FACTS))["toolkit_data"]))
+    site.write_text(json.dumps(json.loads(site_vars(config, FACTS))["toolkit_site_facts"]))
     found = places({"TOOLKIT_SITE_FILE": str(site)})
     assert (found.store, found.cache_limit) == (f"s3://{FACTS.bucket}/data", 2 << 30)
     assert found.cache.parent == tmp_path

@@ -2,13 +2,11 @@
 
 import base64
 import hashlib
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from toolkit.training.attempt import site_facts
 from toolkit.training.datasets import chunks
 from toolkit.training.datasets.chunks import BUFFER, Bytes, Readable, Span
 from toolkit.training.datasets.errors import (
@@ -19,6 +17,7 @@ from toolkit.training.datasets.errors import (
 )
 from toolkit.training.datasets.manifest import File
 from toolkit.training.datasets.store import Item, Store, Upload, object_key
+from toolkit.training.s3_client import s3_client
 
 MOST_PARTS = 10_000  # S3's own limit
 _DELETE_AT_ONCE = 1000
@@ -250,23 +249,12 @@ def _base64(digest: str) -> str:
 
 def _client(connections: int) -> Any:
     try:
-        import boto3
-        from botocore.config import Config
+        return s3_client(connections)
     except ImportError as error:
         raise StoreFailed(
             "this Python has no boto3, which s3:// needs",
             next_step="warm the cache with /usr/bin/python3 -m toolkit.training.datasets",
         ) from error
-    session, site = boto3.Session(), site_facts()
-    region = session.region_name or site.get("aws_region")
-    # Another endpoint is another cloud: what the environment says of one holds for both.
-    told = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    endpoint = told or site.get("aws_endpoint_url")
-    config = Config(
-        max_pool_connections=connections,
-        retries={"mode": "standard", "total_max_attempts": 6},
-    )
-    return session.client("s3", region_name=region, endpoint_url=endpoint, config=config)
 
 
 @contextmanager
