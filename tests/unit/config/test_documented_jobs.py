@@ -1,0 +1,42 @@
+"""What people are told to type works on the cluster that they are shown."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from toolkit.config import load
+
+ROOT = Path(__file__).parents[3]
+TEXTS = [*ROOT.glob("jobscripts/*.sbatch"), *ROOT.glob("docs/*.md"), ROOT / "README.md"]
+CALLS = re.compile(r"\bsbatch((?: --[a-z-]+=[^\s`]+)+)")
+OPTIONS = re.compile(r"--([a-z-]+)=([^\s`]+)")
+
+
+OF_MACHINES = {"partition", "constraint", "gpus-per-node"}
+ASKING = [
+    pytest.param(options, id=f"{path.name}{call}")
+    for path in TEXTS
+    for call in CALLS.findall(path.read_text(encoding="utf-8"))
+    if OF_MACHINES & (options := dict(OPTIONS.findall(call))).keys()
+]
+
+
+@pytest.mark.parametrize("options", ASKING)
+def test_a_documented_call_gets_its_machines_on_the_example_of_aws(options):
+    """Slurm looks in one partition: the one that is named, else the default."""
+    config = load(ROOT / "examples" / "aws.yaml")
+    default = next(name for name, part in config.partitions.items() if part.default)
+    kind, _, count = options.get("gpus-per-node", "1").rpartition(":")
+    wanted = {kind, options.get("constraint", "")} - {""}
+    assert any(
+        pool.shape.gpus >= int(count)
+        and pool.count >= int(options.get("nodes", "1"))
+        and wanted <= {name, pool.shape.gpu}
+        for name, pool in config.pools.items()
+        if name in config.partitions[options.get("partition", default)].pools
+    )
+
+
+def test_the_calls_are_found():
+    assert len(ASKING) > 5
