@@ -127,11 +127,14 @@ class Training(Section):
 
     `checkpoints`: where in S3 runs may copy their checkpoints (`S3Tier.of_cluster`): `bucket` (the
     cluster's own, which goes with it) or another bucket. Not given, machines have no right to any.
+    `interruptions_per_machine_hour`: what runs expect, to save as often as pays off, before they
+    have seen any. Not given: one a day.
     """
 
     python: Annotated[str, Field(pattern=types.PROGRAM)] = "/usr/bin/python3"
     requirements: tuple[Requirement, ...] = ()
     checkpoints: Annotated[str, Field(pattern=types.CHECKPOINTS)] | None = None
+    interruptions_per_machine_hour: Annotated[float, Field(gt=0, le=60)] | None = None
 
     def checkpoints_url(self, *, bucket: str) -> str | None:
         """Where that is, for a cluster whose own bucket this is."""

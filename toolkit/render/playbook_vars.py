@@ -92,6 +92,7 @@ def _site_facts(config: ClusterConfig, bucket: str) -> dict[str, Any]:
         "data_store": config.data.store_url(bucket=bucket),
         "data_cache": config.data.cache,
         "data_cache_gib": config.data.cache_gib,
+        "interruptions_per_machine_hour": config.training.interruptions_per_machine_hour,
     }
     return {name: value for name, value in found.items() if value is not None}
 

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -125,6 +126,25 @@ def test_what_the_training_library_imports_is_in_every_environment_or_asked_for(
     assert needed == {item.partition(">")[0] for item in OF_TRAINING}
     for vars_json in (image_vars(a_config(), "head"), site_vars(a_config(), FACTS)):
         assert set(OF_TRAINING) <= set(json.loads(vars_json)["toolkit_training_requirements"])
+
+
+SERVICES = {"mlflow_tracking_uri", "sweep_storage"}  # the head's, by ansible/roles/jobscripts
+READS = re.compile(r'\bsite(?:_facts\(\w*\))?\.get\("(\w+)"|\bsaid\.\w+\("\w*", "(\w+)"\)')
+
+
+def test_whatever_the_training_library_reads_of_the_site_cluster_yaml_can_say():
+    """Each deploy writes training.json whole: what stands there by hand is gone with the next."""
+    sources = Path(training.__file__).parent.rglob("*.py")
+    read = {
+        name for path in sources for pair in READS.findall(path.read_text("utf-8")) for name in pair
+    } - {""}
+    said = a_config(
+        data={"store": "bucket", "cache_gib": 2},
+        training={"checkpoints": "bucket", "interruptions_per_machine_hour": 0.1},
+    )
+    told = json.loads(site_vars(said, FACTS))["toolkit_site_facts"]
+    assert told["interruptions_per_machine_hour"] == 0.1
+    assert read == told.keys() | SERVICES
 
 
 def test_what_jobs_are_told_is_what_the_training_library_reads(tmp_path, monkeypatch):

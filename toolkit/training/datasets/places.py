@@ -6,8 +6,8 @@
 | TOOLKIT_DATA_CACHE | | this node's cache folder |
 | | data_cache | where a user's own cache folder is made; else, or where there is none, /var/tmp |
 | TOOLKIT_DATA_CACHE_GIB | data_cache_gib | what it may hold; else 80 % of the free disk |
-| TOOLKIT_DATA_SHARED_CACHE | data_shared_cache | one all nodes have, before S3; none |
-| TOOLKIT_DATA_SHARED_CACHE_GIB | data_shared_cache_gib | what it may hold |
+| TOOLKIT_DATA_SHARED_CACHE | | one all nodes have, before S3; none |
+| TOOLKIT_DATA_SHARED_CACHE_GIB | | what it may hold |
 """
 
 import os
@@ -63,14 +63,14 @@ def places(
     store = said.text("TOOLKIT_DATA_STORE", "data_store")
     if store is None and default_store.parent.is_dir():
         store = str(default_store)
-    shared = said.text("TOOLKIT_DATA_SHARED_CACHE", "data_shared_cache")
+    shared = environment.get("TOOLKIT_DATA_SHARED_CACHE")
     chosen = environment.get("TOOLKIT_DATA_CACHE")
     return Places(
         store=store,
         cache=Path(chosen) if chosen else _own_cache(said.text("", "data_cache")),
         cache_limit=said.gib("TOOLKIT_DATA_CACHE_GIB", "data_cache_gib"),
         shared=Path(shared) if shared else None,
-        shared_limit=said.gib("TOOLKIT_DATA_SHARED_CACHE_GIB", "data_shared_cache_gib"),
+        shared_limit=said.gib("TOOLKIT_DATA_SHARED_CACHE_GIB"),
     )
 
 
@@ -102,11 +102,11 @@ class _Said:
     def __init__(self, environment: Mapping[str, str], site: Mapping[str, Any]) -> None:
         self._environment, self._site = environment, site
 
-    def text(self, variable: str, key: str) -> str | None:
+    def text(self, variable: str, key: str = "") -> str | None:
         value = self._environment.get(variable) or self._site.get(key)
         return str(value) if value else None
 
-    def gib(self, variable: str, key: str) -> int | None:
+    def gib(self, variable: str, key: str = "") -> int | None:
         value = self.text(variable, key)
         try:
             return int(float(value) * _GIB) if value else None
