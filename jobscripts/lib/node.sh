@@ -9,6 +9,8 @@ interface=$(interface_of "$address")
 export GLOO_SOCKET_IFNAME=${GLOO_SOCKET_IFNAME:-$interface}
 export NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-$interface}
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+# By the environment: torchrun's option is of 2.13, and the older one of an image would refuse it.
+export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=${TORCH_ELASTIC_SHUTDOWN_TIMEOUT:-60}
 
 processes=${SLURM_GPUS_ON_NODE:-1}
 ((processes > 0)) || processes=1
@@ -24,4 +26,4 @@ exec "${environment:-$TOOLKIT_ENV}/bin/torchrun" \
   --nnodes="$SLURM_JOB_NUM_NODES" --node-rank="$SLURM_NODEID" --nproc-per-node="$processes" \
   --rdzv-backend=static --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" \
   --local-addr="$address" --rdzv-id="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}" \
-  --max-restarts=0 --shutdown-timeout=60 -- "$script" "$@"
+  --max-restarts=0 -- "$script" "$@"

@@ -103,3 +103,36 @@ def test_a_cluster_without_containers_says_so(options):
     code, said = options(f"image@{DIGEST}")
     assert code == 93
     assert "neither pyxis nor oci.conf" in said
+
+
+def test_an_older_torchrun_is_given_no_option_that_it_lacks(tmp_path):
+    """An image brings its own; what 2.13 added is told by the environment."""
+    of_older = {  # those of torch 2.1 that a launch needs
+        *("nnodes", "node-rank", "nproc-per-node", "rdzv-backend", "rdzv-id", "max-restarts"),
+        *("master-addr", "master-port", "local-addr"),
+    }
+    torchrun = tmp_path / "bin" / "torchrun"
+    torchrun.parent.mkdir()
+    torchrun.write_text('#!/bin/bash\necho "$TORCH_ELASTIC_SHUTDOWN_TIMEOUT" "$@"\n')
+    torchrun.chmod(0o755)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "TOOLKIT_ENV": "/nowhere",
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_NODEID": "1",
+        "SLURM_GPUS_ON_NODE": "8",
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "20049",
+        "TOOLKIT_CONTAINER": f"image@{DIGEST}",
+        "TOOLKIT_CONTAINER_ENV": str(tmp_path),
+        "TOOLKIT_JOBSCRIPTS": str(LIBRARY.parent),
+    }
+    argv = ["bash", str(LIBRARY / "node.sh"), "train.py", "--lr", "1"]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
+    patience, *words = done.stdout.split()
+    options = words[: words.index("--")]
+    assert patience == "60"
+    assert "--nproc-per-node=8" in options
+    assert {word.removeprefix("--").partition("=")[0] for word in options} <= of_older
+    assert words[len(options) :] == ["--", "./train.py", "--lr", "1"]
