@@ -71,6 +71,7 @@ def _head_only(config: ClusterConfig) -> dict[str, Any]:
             *config.training.requirements,
             *OF_TRAINING,
             *_for_s3(config),
+            *_for_gpus(config),
         ],
     }
 
@@ -78,6 +79,12 @@ def _head_only(config: ClusterConfig) -> dict[str, Any]:
 def _for_s3(config: ClusterConfig) -> list[str]:
     """What training scripts need to read datasets and to copy checkpoints."""
     return ["boto3"] if config.data.in_s3 or config.training.checkpoints else []
+
+
+def _for_gpus(config: ClusterConfig) -> list[str]:
+    """What runs need to record how much of their GPUs they use."""
+    real = config.profile == "aws" and any(pool.shape.gpus for pool in config.pools.values())
+    return ["nvidia-ml-py"] if real else []
 
 
 def _site_facts(config: ClusterConfig, bucket: str) -> dict[str, Any]:

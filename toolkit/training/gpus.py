@@ -1,13 +1,12 @@
 """What a node's GPUs are at: sampled by a thread on its first rank, kept in the run's folder.
 
-Needs nvidia-ml-py; a node without it, or without a GPU, is not sampled and nothing is said. Rank 0
-puts the nodes together from their files, so no rank waits for another.
+Needs nvidia-ml-py. A node without a GPU is not sampled; one whose GPUs can't be asked says so once.
+Rank 0 puts the nodes together from their files, so no rank waits for another.
 """
 
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -48,13 +47,14 @@ class Usage:
 
 
 Probe = Callable[[], Sequence[Reading]]
+Say = Callable[[str], None]
 
 
 class Sampler:
-    """Samples until it is stopped; a probe that fails ends it quietly."""
+    """Samples until it is stopped; a probe that fails ends it, and is said."""
 
-    def __init__(self, probe: Probe, path: Path, *, every: float = EVERY) -> None:
-        self._probe, self._path, self._every = probe, path, every
+    def __init__(self, probe: Probe, path: Path, say: Say, *, every: float = EVERY) -> None:
+        self._probe, self._path, self._say, self._every = probe, path, say, every
         self._usage = Usage()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpus", daemon=True)
@@ -66,28 +66,37 @@ class Sampler:
         self._thread.join(5)
 
     def _run(self) -> None:
-        # A GPU that fell off the bus, a full disk: not what a training run should end by.
-        with suppress(Exception):
-            due = WRITTEN_EVERY
-            while not self._stop.wait(self._every):
-                self._usage = self._usage.plus(self._probe())
-                due -= self._every
-                if due <= 0:
-                    self._write()
-                    due = WRITTEN_EVERY
+        try:
+            self._sample()
+        except Exception as error:  # noqa: BLE001
+            # A GPU that fell off the bus, a full disk: not what a training run should end by.
+            self._say(f"GPU use is recorded no longer: {error!r}")
+
+    def _sample(self) -> None:
+        due = WRITTEN_EVERY
+        while not self._stop.wait(self._every):
             self._usage = self._usage.plus(self._probe())
-            self._write()
+            due -= self._every
+            if due <= 0:
+                self._write()
+                due = WRITTEN_EVERY
+        self._usage = self._usage.plus(self._probe())
+        self._write()
 
     def _write(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         write_json(self._path, asdict(self._usage))
 
 
-def start(attempt: Attempt) -> Sampler | None:
-    """Sample this node's GPUs, if it has any that can be asked."""
-    probe = nvml()
-    name = f"{attempt.key}.{attempt.node}.json"
-    return Sampler(probe, attempt.run_dir / "gpus" / name) if probe else None
+def start(attempt: Attempt, here: Sequence[str], say: Say) -> Sampler | None:
+    """Sample this node's GPUs; `here` are those that training sees, which are the ones missed."""
+    try:
+        probe = nvml()
+    except Exception as error:  # noqa: BLE001  # no module, no driver, no GPU: training needs none
+        if here:
+            say(f"GPU use is not recorded, which takes nvidia-ml-py and its driver: {error!r}")
+        return None
+    return Sampler(probe, attempt.run_dir / "gpus" / f"{attempt.key}.{attempt.node}.json", say)
 
 
 def files(run_dir: Path, attempt_key: str) -> list[Path]:
@@ -109,23 +118,22 @@ def metrics(run_dir: Path, attempt_key: str) -> dict[str, float]:
     }
 
 
-def nvml(environment: Mapping[str, str] = os.environ) -> Probe | None:
-    """A probe of the GPUs this job may use; None where there are none."""
-    try:
-        import pynvml
+def nvml(environment: Mapping[str, str] = os.environ) -> Probe:
+    """A probe of the GPUs this job may use. Raises what stands in the way, having none too."""
+    import pynvml
 
-        pynvml.nvmlInit()
-        count = pynvml.nvmlDeviceGetCount()
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in _visible(count, environment)]
-    except Exception:  # noqa: BLE001  # no module, no driver, no GPU: all mean the same here
-        return None
+    pynvml.nvmlInit()
+    count = pynvml.nvmlDeviceGetCount()
+    if not count:
+        raise LookupError("the driver shows no GPU")
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in _visible(count, environment)]
 
     def read(handle: Any) -> Reading:
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
         rates = pynvml.nvmlDeviceGetUtilizationRates(handle)
         return Reading(float(rates.gpu), int(memory.used), int(memory.total))
 
-    return (lambda: [read(handle) for handle in handles]) if handles else None
+    return lambda: [read(handle) for handle in handles]
 
 
 def _visible(count: int, environment: Mapping[str, str]) -> list[int]:

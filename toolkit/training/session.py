@@ -190,7 +190,7 @@ class Run:
     def __enter__(self) -> Self:
         self._on_terminate.begin()
         host = Host.here(self.attempt) if self.world.local_rank == 0 else None
-        self._gpus = gpus.start(self.attempt) if host else None
+        self._gpus = gpus.start(self.attempt, host.gpus, say) if host else None
         hosts = [host for host in self.world.gather(host) if host]
         if self.world.rank == 0:
             self.dir.create()

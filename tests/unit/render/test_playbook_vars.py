@@ -108,6 +108,12 @@ def test_a_place_in_s3_brings_what_reads_it_into_the_training_environment(said):
     assert "boto3" not in image_vars(a_config(), "head")
 
 
+def test_environments_of_real_gpus_have_what_tells_how_much_of_them_is_used():
+    assert "nvidia-ml-py" in aws_vars("head")["toolkit_training_requirements"]
+    assert "nvidia-ml-py" not in image_vars(a_config(), "head")  # profile local pretends its GPUs
+    assert "nvidia-ml-py" not in aws_vars("head", count=1)["toolkit_training_requirements"]
+
+
 def test_what_the_training_library_imports_is_in_every_environment_or_asked_for():
     """A package that only this repository's own environment has fails on the first real node."""
     asked_for = {  # by a cluster's requirements, or by who uses what needs them

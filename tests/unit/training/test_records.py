@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes import nvml
+from tests.fakes.nvml import Driver
 from toolkit.training import dossier, gpus, hardware, lockfile, provenance, submission, untracked
 from toolkit.training.files import read_json
 from toolkit.training.gpus import Reading, Sampler
@@ -295,10 +297,13 @@ def test_the_peak_is_that_of_the_gpu_and_not_of_one_with_a_like_name(name, tflop
 
 def test_gpus_of_all_nodes_are_put_together(tmp_path):
     assert gpus.metrics(tmp_path, "12.0") == {}
-    readings = {"n1": [Reading(80.0, 2**30, 2**31)], "n2": [Reading(40.0, 2**30 * 3 // 2, 2**31)]}
-    for node, found in readings.items():
-        Sampler(lambda f=found: f, tmp_path / "gpus" / f"12.0.{node}.json", every=99).stop()
-    Sampler(lambda: [Reading(1.0, 1, 1)], tmp_path / "gpus" / "12.1.n1.json", every=99).stop()
+    readings = {
+        "12.0.n1": Reading(80.0, 2**30, 2**31),
+        "12.0.n2": Reading(40.0, 2**30 * 3 // 2, 2**31),
+        "12.1.n1": Reading(1.0, 1, 1),
+    }
+    for name, found in readings.items():
+        Sampler(lambda f=found: [f], tmp_path / "gpus" / f"{name}.json", print, every=99).stop()
     assert gpus.metrics(tmp_path, "12.0") == {
         "toolkit.gpu_utilization_percent": 60.0,
         "toolkit.gpu_memory_peak_mib": 1536.0,
@@ -307,15 +312,68 @@ def test_gpus_of_all_nodes_are_put_together(tmp_path):
 
 
 def test_a_gpu_that_stops_answering_ends_the_sampling_and_nothing_else(tmp_path):
+    said = []
+
     def broken():
         raise OSError("GPU is lost")
 
-    sampler = Sampler(broken, tmp_path / "gpus" / "12.0.n1.json", every=0.001)
+    sampler = Sampler(broken, tmp_path / "gpus" / "12.0.n1.json", said.append, every=0.001)
     deadline = time.monotonic() + 10
     while sampler._thread.is_alive() and time.monotonic() < deadline:
         time.sleep(0.001)
     sampler.stop()
     assert gpus.metrics(tmp_path, "12.0") == {}
+    assert said == ["GPU use is recorded no longer: OSError('GPU is lost')"]
+
+
+def test_an_attempt_on_a_machine_with_gpus_records_what_its_own_are_at(
+    attempt_of, monkeypatch, capsys
+):
+    """By nvidia-ml-py itself, on a driver that is played."""
+    nvml.install(monkeypatch, Driver((90, 3 << 30, 4 << 30), (10, 1 << 30, 4 << 30), (50, 0, 1)))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    attempt = attempt_of()
+    sampler = gpus.start(attempt, ["NVIDIA H100"] * 2, print)
+    sampler.stop()
+    assert gpus.metrics(attempt.run_dir, attempt.key) == {
+        "toolkit.gpu_utilization_percent": 50.0,
+        "toolkit.gpu_memory_peak_mib": 3072.0,
+        "toolkit.gpu_memory_peak_percent": 75.0,
+    }
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("driver", "why"),
+    [
+        (Driver(refuses={"nvmlInitWithFlags": nvml.DRIVER_NOT_LOADED}), "DriverNotLoaded"),
+        (Driver(), "the driver shows no GPU"),
+        (None, "pynvml"),  # nvidia-ml-py is not installed
+    ],
+)
+def test_gpus_that_training_sees_and_nobody_can_ask_are_said_once_and_their_absence_never(
+    attempt_of, monkeypatch, driver, why
+):
+    if driver is None:
+        monkeypatch.setitem(sys.modules, "pynvml", None)
+    else:
+        nvml.install(monkeypatch, driver)
+    said = []
+    assert gpus.start(attempt_of(), ["NVIDIA H100"], said.append) is None
+    assert len(said) == 1
+    assert why in said[0]
+    assert gpus.start(attempt_of(), [], said.append) is None
+    assert len(said) == 1
+
+
+def test_a_gpu_that_tells_its_memory_alone_is_said_and_costs_no_attempt(attempt_of, monkeypatch):
+    """A share of a GPU (MIG) has no utilization."""
+    refuses = {"nvmlDeviceGetUtilizationRates": nvml.NOT_SUPPORTED}
+    nvml.install(monkeypatch, Driver((0, 1, 2), refuses=refuses))
+    said = []
+    gpus.start(attempt_of(), ["NVIDIA H100"], said.append).stop()
+    assert len(said) == 1
+    assert "NotSupported" in said[0]
 
 
 def test_only_the_gpus_that_the_job_was_given_are_sampled():
