@@ -25,7 +25,7 @@ LONGEST_REQUEUE_DELAY: Final = 60
 SHORTEST_BATCH_START: Final = 60
 LEAST_SHARE: Final = 0.75
 """Of a node's CPUs, for a job that has all of its GPUs: sites keep some back."""
-_GPUS: Final = re.compile(r"\bgpu(?::[A-Za-z][^:,(]*)?:(\d+)")
+_GPUS: Final = re.compile(r"\bgpu(?::[^:,(]+)?:(\d+)\b")
 
 # Words that a cloud cluster leans on; a near miss of one is taken by slurmctld without a word.
 _WORDS: Final = {

@@ -128,7 +128,7 @@ def test_a_version_without_the_bug_is_not_accused():
     assert found(good, "25.11") == set()
 
 
-LARGE = "NodeName=big-[1-2] CPUs=192 Gres=gpu:h100:8(S:0-1),nvme:4"
+LARGE = "NodeName=big-[1-2] CPUs=192 Gres=gpu:1g.5gb:8(S:0-1),nvme:4"
 
 
 def test_a_partition_that_mixes_shares_says_which_nodes_are_left_half_used():
