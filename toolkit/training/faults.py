@@ -20,6 +20,11 @@ _PEER_LOST = re.compile(
 )
 
 
+def on_purpose(error: BaseException | None) -> bool:
+    """Whether the script has left its training as one does that is over: by its end, or so."""
+    return error is None or (isinstance(error, SystemExit) and error.code in (0, None))
+
+
 def verdict_of(error: BaseException, saved_step: int) -> Verdict:
     """The verdict for an attempt that an exception ended."""
     text = f"{type(error).__name__}: {error}"[:2000]
@@ -30,15 +35,8 @@ def verdict_of(error: BaseException, saved_step: int) -> Verdict:
     if isinstance(error, Superseded):
         return verdict.resume(saved_step, "superseded", str(error))
     if isinstance(error, SystemExit):
-        return _exit(error, saved_step)
+        code = error.code if isinstance(error.code, int) else 1
+        return verdict.failed(saved_step, f"SystemExit: {error.code}", code)
     if isinstance(error, RuntimeError | OSError) and _PEER_LOST.search(text):
         return verdict.resume(saved_step, "peer-lost", text)
     return verdict.failed(saved_step, text)
-
-
-def _exit(error: SystemExit, saved_step: int) -> Verdict:
-    if error.code in (0, None):
-        # It left the loop on purpose, and said so to Python in the only way there is.
-        return verdict.done(saved_step)
-    code = error.code if isinstance(error.code, int) else 1
-    return verdict.failed(saved_step, f"SystemExit: {error.code}", code)

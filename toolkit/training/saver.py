@@ -58,9 +58,10 @@ class Saver:
     ) -> str:
         """Save, in the background unless this is the `last` of the attempt; what went wrong.
 
-        Raises Superseded, also when there is nothing to save: the attempt has nothing more to say.
+        Of the `last`, "" says that a checkpoint of `step` is committed. Raises Superseded, also
+        when there is nothing to save: the attempt has nothing more to say.
         """
-        before = self.settle(step, urgent=urgent)
+        self.settle(step, urgent=urgent)
         self._checkpoints.check_owner()
         if self.step == step:  # it is what was saved or loaded last
             return ""
@@ -76,21 +77,20 @@ class Saver:
         except CheckpointFailed as error:
             self._say(f"NOT SAVED at step {step}: {error}")
             return str(error)
-        return before
+        return ""
 
-    def settle(self, step: int, *, urgent: bool = False) -> str:
-        """See the save in the background through; what went wrong with it."""
+    def settle(self, step: int, *, urgent: bool = False) -> None:
+        """See the save in the background through. What goes wrong with it costs a warning."""
         begun, self._in_flight = self._in_flight, None
         waits = self._clock()
         try:
             saved = self._checkpoints.settle(urgent=urgent)
         except CheckpointFailed as error:
             self._say(f"NOT SAVED at step {begun}: {error}")
-            return str(error)
+            return
         if saved:
             stall = saved.stall_seconds + max(0.0, self._clock() - waits)
             self._saved(replace(saved, stall_seconds=stall), step)
-        return ""
 
     def _saved(self, saved: Saved, step: int) -> None:
         self.step = saved.step

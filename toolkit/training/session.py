@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from toolkit.training import cancelling, dossier, faults, gpus, verdict
 from toolkit.training.attempt import Attempt, current, site_facts
-from toolkit.training.checkpoint import Checkpointer, Saved
+from toolkit.training.checkpoint import Checkpointer, CheckpointFailed, Saved
 from toolkit.training.data import Batch, SampleOrder, fingerprint
 from toolkit.training.datasets import use
 from toolkit.training.files import write_json
@@ -172,9 +172,13 @@ class Run:
             self._leave()
 
     def finish(self, **results: Any) -> None:
-        """The training is over: save, write result.json, close the books."""
+        """The training is over: save, write result.json, close the books.
+
+        Raises CheckpointFailed where that save fails: what it would hold is then to be done again.
+        """
         self._settle()
-        self._save(last=True)
+        if problem := self._save(last=True):
+            raise CheckpointFailed(f"the run's last save failed: {problem}")
         opened = self.world.gather(use.used())  # every rank is here: nobody can fail any more
         if self._books:
             for taken in opened:
@@ -211,14 +215,19 @@ class Run:
     def __exit__(
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
-        if error is None and not self.ended:
-            self.finish()
-        self._on_terminate.shield()
-        if error is None:
-            self.world.close()
-        elif not self.ended:
-            self._fail(error)
-        self._on_terminate.end()
+        try:
+            if not self.ended and faults.on_purpose(error):
+                self.finish()
+        except BaseException as late:
+            error = late
+            raise
+        finally:
+            self._on_terminate.shield()
+            if error is None:
+                self.world.close()
+            elif not self.ended:
+                self._fail(error)
+            self._on_terminate.end()
 
     # -- behind them ------------------------------------------------------------------------------
 
@@ -253,7 +262,7 @@ class Run:
             say(f"step {batch.step} epoch {batch.epoch} {values}")
 
     def _save(self, *, last: bool = False, urgent: bool = False) -> str:
-        """Save the state as it is; what went wrong, which the checkpoint before it makes good."""
+        """Save the state as it is; what went wrong, which a later attempt makes good."""
         if self._books:
             self._books.sync()
         self._save_agreed = False

@@ -1,15 +1,19 @@
 """A run goes on at exactly the next step, whatever ended the attempt before."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 
 import pytest
 
+from tests.fakes.training import JsonCodec
 from toolkit.training import SampleOrder, pace, stops
 from toolkit.training.audit import audit
-from toolkit.training.checkpoint import Checkpointer
+from toolkit.training.cause import Evidence
+from toolkit.training.cause_rules import classify
+from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.ending import unattended
 from toolkit.training.ledger import Ledger
 from toolkit.training.session import Run, Stopped
@@ -40,6 +44,7 @@ class Training:
         order=ORDER,
         end_steps=True,
         evaluate=lambda _run, _attempt: None,
+        leave=lambda run, total: run.finish(total=total),
         **options,
     ):
         attempt = self.attempt_of(restart_count)
@@ -64,7 +69,7 @@ class Training:
                 if end_steps:
                     run.step(batch, loss=1.0)
             evaluate(run, attempt)
-            run.finish(total=model.value["sum"])
+            leave(run, model.value["sum"])
         return model.value["sum"]
 
 
@@ -275,15 +280,60 @@ def test_a_loop_that_forgets_to_end_its_steps_is_told(training):
         training.run(end_steps=False)
 
 
-def test_a_save_that_fails_costs_a_warning_and_not_the_run(training, attempt_of, capsys):
-    class Full(type(training.codec)):
-        def write(self, *args, **kwargs):
-            raise OSError(28, "No space left on device")
+class Full(JsonCodec):
+    """For a disk that is full while these saves are made, counted from 1."""
 
-    training.codec = Full()
-    training.run()
+    def __init__(self, *saves) -> None:
+        self._saves, self._made = saves, 0
+
+    def write(self, folder, staged, world):
+        self._made += 1
+        if self._made in self._saves:
+            raise OSError(28, "No space left on device")
+        return super().write(folder, staged, world)
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_a_save_that_fails_costs_a_warning_and_not_the_run(
+    training, attempt_of, capsys, background
+):
+    training.codec = Full(1, 2)  # of step 5, and of step 10, which is the last but one
+    training.run(background=background)
     assert read(attempt_of().verdict_file).verdict == "done"
-    assert "NOT SAVED at step 5: OSError: [Errno 28]" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.count("NOT SAVED at step") == 2
+    assert "NOT SAVED at step 5: OSError: [Errno 28]" in said
+
+
+def leave_by_sys_exit(_run, _total):
+    raise SystemExit(0)
+
+
+LEAVING = [
+    lambda run, _: run.finish(),
+    lambda _run, _: None,
+    leave_by_sys_exit,
+]
+
+
+@pytest.mark.parametrize("leave", LEAVING, ids=["finish", "block's end", "sys.exit"])
+def test_a_run_is_done_only_when_a_checkpoint_of_its_last_step_is_committed(
+    training, attempt_of, memory_tracker, leave
+):
+    training.codec = Full(3)
+    with pytest.raises(CheckpointFailed, match="the run's last save failed: OSError"):
+        training.run(leave=leave)
+    word = read(attempt_of().verdict_file)
+    assert (word.verdict, word.step, memory_tracker.statuses) == ("failed", 10, ["FAILED"])
+    assert not (attempt_of().run_dir / "result.json").exists()
+    assert classify(Evidence(log=word.detail)).cause == "transient", "it is worth another attempt"
+    memory_tracker.closed = False
+    with nullcontext() if leave is not leave_by_sys_exit else pytest.raises(SystemExit):
+        training.run(restart_count=1, leave=leave)
+    assert read(attempt_of(1).verdict_file).verdict == "done"
+    newest = Checkpointer(attempt_of().run_dir / "checkpoints", Solo()).committed()[0]
+    assert newest.name.startswith("step-00000012.")
+    assert audit(attempt_of().run_dir).ok
 
 
 def test_a_run_that_is_told_nothing_saves_by_time_and_not_by_steps(
