@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,8 @@ OPERATIONS = [
     *((os, name) for name in ("fsync", "link", "mkdir", "pwrite", "replace", "rmdir", "unlink")),
     (Path, "open"),  # which goes to no function of os
 ]
+# With those that change nothing, or only a time: where a machine dies between them tells nothing.
+CALLS = [*OPERATIONS, *((os, name) for name in ("listdir", "open", "preadv", "stat", "utime"))]
 
 
 class Killed(BaseException):
@@ -43,8 +45,14 @@ def fill(_call, _args):
     raise OSError(28, "No space left on device")
 
 
+def fail(*_):
+    raise OSError(5, "Input/output error")
+
+
 @contextmanager
-def strike(number: int, fault: Callable[..., Any]) -> Iterator[list[int]]:
+def strike(
+    number: int, fault: Callable[..., Any], operations: Sequence[tuple[Any, str]] = OPERATIONS
+) -> Iterator[list[int]]:
     """`fault` in place of the `number`th operation; yields how many were met, as a list."""
     met = []
 
@@ -58,7 +66,7 @@ def strike(number: int, fault: Callable[..., Any]) -> Iterator[list[int]]:
         return call
 
     with pytest.MonkeyPatch.context() as patch:
-        for owner, name in OPERATIONS:
+        for owner, name in operations:
             patch.setattr(owner, name, guard(getattr(owner, name)))
         yield met
 

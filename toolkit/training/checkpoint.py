@@ -177,8 +177,8 @@ class Checkpointer:
             files = [entry for share in shares for entry in share]
             on_rank_0(world, lambda: manifest.commit(folder, files, facts, put=self._owner.put))
         except (CheckpointFailed, Superseded):
-            if world.rank == 0 and not manifest.is_committed(folder):
-                shutil.rmtree(folder, ignore_errors=True)  # a full disk needs the space back
+            if world.rank == 0:
+                _abandon(folder)
             raise
         took = self._clock() - begun
         self._confirm(world, folder, hurry)
@@ -275,3 +275,10 @@ class Checkpointer:
         paths = self._root.iterdir() if self._root.is_dir() else ()
         found = [path for path in paths if NAME.fullmatch(path.name)]
         return sorted(found, key=lambda path: (number(path.name), path.name), reverse=True)
+
+
+def _abandon(folder: Path) -> None:
+    """Delete what was not committed, for a full disk needs the space back."""
+    with suppress(OSError):
+        if not manifest.is_committed(folder):
+            shutil.rmtree(folder, ignore_errors=True)

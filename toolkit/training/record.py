@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -168,11 +169,15 @@ class Books:
     ) -> None:
         """Close everything; the verdict, which the batch script acts on, comes last.
 
-        Once another attempt has taken over the run, the books are its own and the verdict is all.
+        Where another attempt has taken over, or may have, the books are its own and that is all.
         """
         self._unlisten()
         self._steps.close()
-        if self._attempt.owner.lost():
+        try:
+            lost = self._attempt.owner.lost()
+        except OSError:  # the books may be another's; the verdict is this attempt's in any case
+            lost = True
+        if lost:
             word.write_first(self._attempt.verdict_file)
             return
         step_end = word.step
@@ -248,8 +253,9 @@ def read_verdict(attempt: Attempt) -> Verdict | None:
 
 def say(message: str) -> None:
     """A line in the job's log."""
-    sys.stdout.write(f"[toolkit] {message}\n")
-    sys.stdout.flush()
+    with suppress(OSError):  # a log that is full is no reason to stop
+        sys.stdout.write(f"[toolkit] {message}\n")
+        sys.stdout.flush()
 
 
 def _facts(attempt: Attempt, hosts: Sequence[Host], world_size: int) -> dict[str, str]:

@@ -13,7 +13,11 @@ Every = int | Literal["auto"]
 
 
 class Saver:
-    """Saves every so many steps, or as often as pays off; a save that fails costs a warning."""
+    """Saves every so many steps, or as often as pays off; a save that fails costs a warning.
+
+    `sync` is called first on all ranks, and raises CheckpointFailed on all when there is something
+    that no checkpoint may be ahead of and that can't be put on disk.
+    """
 
     def __init__(
         self,
@@ -24,13 +28,14 @@ class Saver:
         bounds: tuple[float, float],
         clock: Callable[[], float],
         say: Callable[[str], None],
+        sync: Callable[[], object],
         done: Callable[[Saved, StopForecast | None], None],
     ) -> None:
         if every != "auto" and every < 1:
             raise ValueError(f"checkpoint_every is a number of steps or 'auto', not {every}")
         self._checkpoints, self._every, self._background = checkpoints, every, background
         self._floor, self._ceiling = bounds
-        self._clock, self._say, self._done = clock, say, done
+        self._clock, self._say, self._sync, self._done = clock, say, sync, done
         self._mtti = float("inf")
         self._wait = self._floor  # until a save was measured
         self._begun_at = self._started_at = clock()
@@ -62,11 +67,12 @@ class Saver:
         when there is nothing to save: the attempt has nothing more to say.
         """
         self.settle(step, urgent=urgent)
-        self._checkpoints.check_owner()
-        if self.step == step:  # it is what was saved or loaded last
-            return ""
         self._begun_at = self._clock()
         try:
+            self._sync()
+            self._checkpoints.check_owner()
+            if self.step == step:  # it is what was saved or loaded last
+                return ""
             if self._background and not last:
                 self._checkpoints.begin(parts, step=step, facts=facts)
                 self._in_flight = step

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from toolkit.training import cancelling, dossier, faults, gpus, verdict
+from toolkit.training.agreement import on_rank_0
 from toolkit.training.attempt import Attempt, current, site_facts
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed, Saved
 from toolkit.training.data import Batch, SampleOrder, fingerprint
@@ -29,7 +30,7 @@ from toolkit.training.termination import OnTerminate, Terminated
 from toolkit.training.tiers import Tier
 from toolkit.training.tracking import Status, numbers
 from toolkit.training.verdict import Verdict
-from toolkit.training.world import World, join
+from toolkit.training.world import World, device, join
 
 # What may be spent on the tracking server at the end: little of a spot notice's 120 s.
 _PATIENCE_STOP, _PATIENCE_END = 10.0, 30.0
@@ -84,6 +85,7 @@ class Run:
             bounds=checkpoint_bounds,
             clock=clock,
             say=say if self.world.rank == 0 else lambda _: None,
+            sync=lambda: on_rank_0(self.world, self._sync),
             done=self._saved,
         )
         self._parts: Mapping[str, Any] = {}
@@ -100,10 +102,7 @@ class Run:
     @property
     def device(self) -> Any:
         """The GPU of this rank, or the CPU."""
-        import torch
-
-        gpu = torch.cuda.is_available() and self.world.local_rank < torch.cuda.device_count()
-        return torch.device("cuda", self.world.local_rank) if gpu else torch.device("cpu")
+        return device(self.world.local_rank)
 
     def log(self, metrics: Mapping[str, Any]) -> None:
         """Metrics that belong to the step that has just ended: of an evaluation, of a trainer."""
@@ -263,15 +262,20 @@ class Run:
 
     def _save(self, *, last: bool = False, urgent: bool = False) -> str:
         """Save the state as it is; what went wrong, which a later attempt makes good."""
-        if self._books:
-            self._books.sync()
         self._save_agreed = False
         facts = {"position": self._position, "attempt": self.attempt.key, "seed": self.seed}
         return self._saver.save(self._parts, self.step_count, facts, last=last, urgent=urgent)
 
+    def _sync(self) -> None:
+        if self._books:
+            self._books.sync()
+
     def _saved(self, saved: Saved, forecast: StopForecast | None) -> None:
         if self._books:
-            self._books.saved(saved, forecast)
+            try:
+                self._books.saved(saved, forecast)
+            except OSError as error:  # on rank 0 alone, and of no more use than to be looked at
+                say(f"not recorded what saving step {saved.step} took: {error}")
 
     def _leave(self) -> None:
         """All ranks are at the same step and at least one was asked to stop: save, and be gone."""

@@ -80,7 +80,7 @@ class TorchWorld:
 
         self.rank, self.size, self.local_rank = rank, size, local_rank
         self._timeout = timeout
-        gpu = torch.cuda.is_available() and local_rank < torch.cuda.device_count()
+        gpu = device(local_rank).type == "cuda"
         if gpu:
             torch.cuda.set_device(local_rank)
         self._ours = not dist.is_initialized()  # a trainer may have come first
@@ -117,6 +117,14 @@ class TorchWorld:
     def close(self) -> None:
         if self._ours:
             self._dist.destroy_process_group()
+
+
+def device(local_rank: int) -> Any:
+    """The GPU of this rank, or the CPU."""
+    import torch
+
+    gpu = torch.cuda.is_available() and local_rank < torch.cuda.device_count()
+    return torch.device("cuda", local_rank) if gpu else torch.device("cpu")
 
 
 def join(

@@ -4,15 +4,20 @@ import os
 import random
 import shutil
 from collections import Counter
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.fakes import checkpoint_disk as disk
+from tests.fakes.training import JsonCodec, Part
 from toolkit.training import manifest, shard
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.local_disk import ViaLocalDisk
+from toolkit.training.owner import Owner
+from toolkit.training.saver import Saver
 from toolkit.training.state import TorchCodec
 from toolkit.training.world import Solo
 
@@ -223,6 +228,38 @@ def test_what_can_not_be_deleted_costs_no_save(tmp_path, saved, kind, monkeypatc
     monkeypatch.setattr(os, name, lambda *args, **options: disk.fill(None, args))
     checkpoints.save(found, step=3, facts={})
     assert load(tmp_path / "copy", kind) == (3, numbers(found))
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_an_error_of_any_one_system_call_costs_a_periodic_save_at_most(tmp_path, background):
+    saves = []
+    for number in count(1):
+        place = tmp_path / str(number) / "owner" / "12.0.first.ab"
+        place.mkdir(parents=True)
+        checkpoints = Checkpointer(
+            place.parents[1], Solo(), codec=JsonCodec(), owner=Owner(place), background=background
+        )
+        saver = Saver(
+            checkpoints,
+            every=1,
+            background=background,
+            bounds=(30.0, 3600.0),
+            clock=lambda: 0.0,
+            say=lambda _: None,
+            sync=lambda: None,
+            done=lambda saved, _: saves.append(saved.step),
+        )
+        save = partial(saver.save, {"model": Part()}, facts={}, last=False)
+        saves.clear()
+        save(step=1), save(step=2), saver.settle(2)
+        with disk.strike(number, disk.fail, disk.CALLS) as met:
+            save(step=3)
+            saver.settle(3)
+        assert save(step=4, last=True) == ""
+        assert saves in ([1, 2, 4], [1, 2, 3, 4])
+        if len(met) < number:
+            break
+    assert (number > 30, saves) == (True, [1, 2, 3, 4])
 
 
 def test_nothing_good_left_is_an_error(tmp_path, saved, kind):

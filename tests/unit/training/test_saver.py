@@ -60,6 +60,7 @@ def saver(tmp_path, json_codec, part):
                 bounds=(30.0, 3600.0),
                 clock=self.clock,
                 say=lambda _: None,
+                sync=lambda: None,
                 done=lambda *what: self.told.append(what),
             )
             self.saver.resumed(None, mtti=6 * 3600.0)

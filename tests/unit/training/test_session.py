@@ -8,6 +8,7 @@ from itertools import count
 
 import pytest
 
+from tests.fakes import checkpoint_disk as disk
 from tests.fakes.training import JsonCodec
 from toolkit.training import SampleOrder, pace, stops
 from toolkit.training.audit import audit
@@ -16,6 +17,7 @@ from toolkit.training.cause_rules import classify
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.ending import unattended
 from toolkit.training.ledger import Ledger
+from toolkit.training.owner import Owner
 from toolkit.training.session import Run, Stopped
 from toolkit.training.slurm_job import JobFacts
 from toolkit.training.termination import Terminated
@@ -303,6 +305,39 @@ def test_a_save_that_fails_costs_a_warning_and_not_the_run(
     said = capsys.readouterr().out
     assert said.count("NOT SAVED at step") == 2
     assert "NOT SAVED at step 5: OSError: [Errno 28]" in said
+
+
+@pytest.mark.parametrize(
+    ("call", "lost"),
+    [("owner.os.utime", "NOT SAVED"), ("steplog.os.fsync", "NOT SAVED"),
+     ("record.timings.append", "not recorded")],
+)  # fmt: skip
+def test_an_error_of_the_shared_folder_around_a_save_costs_no_more_than_that_save(
+    training, attempt_of, tmp_path, monkeypatch, capsys, *, call, lost
+):
+    def fails(_):
+        monkeypatch.setattr(f"toolkit.training.{call}", disk.fail)
+
+    def works(_):
+        monkeypatch.undo()
+
+    place = tmp_path / "run" / "checkpoints" / "owner" / "12.0.first.ab"
+    place.mkdir(parents=True)
+    training.attempt_of = lambda number: replace(attempt_of(number), owner=Owner(place))
+    training.run(events={4: [fails], 5: [works]})
+    assert read(attempt_of().verdict_file).verdict == "done"
+    assert capsys.readouterr().out.count(lost) == 1
+
+
+def test_an_attempt_that_can_not_tell_whose_the_run_is_leaves_its_verdict_and_no_more(
+    training, attempt_of, monkeypatch
+):
+    monkeypatch.setattr(Owner, "lost", disk.fail)
+    with pytest.raises(ValueError, match="bad shape"):
+        training.run(events={6: [script_fails]})
+    assert read(attempt_of().verdict_file).verdict == "failed"
+    (line,) = Ledger(attempt_of().run_dir / "attempts.jsonl").attempts()
+    assert line.cause == "running"
 
 
 def leave_by_sys_exit(_run, _total):
