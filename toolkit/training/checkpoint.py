@@ -75,7 +75,7 @@ class Checkpointer:
             raise ValueError(f"keep at least 2 checkpoints, not {keep}")
         self._root, self._world, self._keep, self._owner = root, world, keep, owner
         self._codec = codec or TorchCodec()
-        self._copies, self._clock = Copies(tiers, keep, clock), clock
+        self._copies, self._clock = Copies(tiers, keep, owner, clock), clock
         self._distrusted: set[str] = set()
         self._behind = world.fork() if background else None
         self._flight: Flight[Saved] | None = None
@@ -178,7 +178,7 @@ class Checkpointer:
             on_rank_0(world, lambda: manifest.commit(folder, files, facts, put=self._owner.put))
         except (CheckpointFailed, Superseded):
             if world.rank == 0:
-                _abandon(folder)
+                self._abandon(folder)
             raise
         took = self._clock() - begun
         self._confirm(world, folder, hurry)
@@ -216,8 +216,7 @@ class Checkpointer:
         try:
             everywhere_own(world, verify)
         except CheckpointFailed:
-            if world.rank == 0:
-                manifest.remove(folder)
+            self._distrusted.add(folder.name)  # for the next prune; the one before it stays
             raise
 
     def _prune(self) -> None:
@@ -226,12 +225,22 @@ class Checkpointer:
         One that could not be loaded does not count as kept. What can't be deleted costs space; it
         must not cost the run.
         """
-        self._owner.check()
-        trusted = [folder for folder in self.committed() if folder.name not in self._distrusted]
-        for folder in self._folders():
-            if folder not in trusted[: self._keep]:
-                with suppress(OSError):
-                    manifest.remove(folder, rmtree=partial(shutil.rmtree, ignore_errors=True))
+        with suppress(OSError):
+            trusted = [folder for folder in self.committed() if folder.name not in self._distrusted]
+            for folder in self._folders():
+                if folder not in trusted[: self._keep]:
+                    self._remove(folder)
+
+    def _abandon(self, folder: Path) -> None:
+        """A full disk needs the space back of what will never be committed."""
+        with suppress(OSError, Superseded):
+            if not manifest.is_committed(folder):
+                self._remove(folder)
+
+    def _remove(self, folder: Path) -> None:
+        with suppress(OSError):
+            taken = self._owner.take(folder)
+            manifest.remove(taken, rmtree=partial(shutil.rmtree, ignore_errors=True))
 
     # -- loading ----------------------------------------------------------------------------------
 
@@ -275,10 +284,3 @@ class Checkpointer:
         paths = self._root.iterdir() if self._root.is_dir() else ()
         found = [path for path in paths if NAME.fullmatch(path.name)]
         return sorted(found, key=lambda path: (number(path.name), path.name), reverse=True)
-
-
-def _abandon(folder: Path) -> None:
-    """Delete what was not committed, for a full disk needs the space back."""
-    with suppress(OSError):
-        if not manifest.is_committed(folder):
-            shutil.rmtree(folder, ignore_errors=True)

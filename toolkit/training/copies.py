@@ -1,6 +1,5 @@
 """Copies of checkpoints in further places: filled after a commit, fetched when one is needed."""
 
-import shutil
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from toolkit.training.agreement import CheckpointFailed, everywhere, everywhere_
 from toolkit.training.files import fsync_directory, write_atomic
 from toolkit.training.flight import Hurry
 from toolkit.training.manifest import MANIFEST
+from toolkit.training.owner import Owner
 from toolkit.training.tiers import Tier, number
 from toolkit.training.world import World
 
@@ -31,9 +31,13 @@ class Copies:
     """The tiers of one checkpointer, each keeping as many checkpoints as the first place does."""
 
     def __init__(
-        self, tiers: Sequence[Tier], keep: int, clock: Callable[[], float] = time.monotonic
+        self,
+        tiers: Sequence[Tier],
+        keep: int,
+        owner: Owner,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.tiers, self._keep, self._clock = tuple(tiers), keep, clock
+        self.tiers, self._keep, self._owner, self._clock = tuple(tiers), keep, owner, clock
         self._unasked = list(self.tiers)
         self._last = 0
 
@@ -91,14 +95,27 @@ class Copies:
         return Pushed(tuple(problems), waited_for)
 
     def fetch(self, world: World, folder: Path, tier: Tier) -> bool:
-        """Have `folder` be the copy that `tier` has; False: it has none."""
+        """Have `folder`, which is the owner's, be the copy that `tier` has; False: it has none."""
         if not on_rank_0(world, lambda: folder.name in tier.names()):
             return False
-        content = on_rank_0(world, lambda: _clear_for(tier, folder))
+        content = on_rank_0(world, lambda: self._clear_for(tier, folder))
         files = everywhere_own(world, lambda: manifest.parse(folder.name, content).files)
         everywhere(world, lambda: tier.fetch(folder.name, files[world.rank :: world.size], folder))
-        on_rank_0(world, lambda: _commit(folder, content))
+        on_rank_0(world, lambda: self._commit(folder, content))
         return True
+
+    def _clear_for(self, tier: Tier, folder: Path) -> bytes:
+        _, content = tier.manifest(folder.name)
+        if folder.exists():
+            manifest.remove(self._owner.take(folder))
+        folder.mkdir(parents=True)
+        return content
+
+    def _commit(self, folder: Path, content: bytes) -> None:
+        fsync_directory(folder)
+        write_atomic(folder / MANIFEST, content)
+        fsync_directory(folder.parent)
+        manifest.seal(folder, content, put=self._owner.put)
 
     def _fill(
         self,
@@ -147,18 +164,3 @@ def _in_time(tier: Tier, hurry: Hurry, work: Callable[[], T]) -> Callable[[], T]
     That is a failure as any other, so all ranks go on from the same place.
     """
     return work if tier.outlives_notice else lambda: hurry.unless(work)
-
-
-def _clear_for(tier: Tier, folder: Path) -> bytes:
-    _, content = tier.manifest(folder.name)
-    if folder.exists():
-        manifest.remove(folder, rmtree=shutil.rmtree)
-    folder.mkdir(parents=True)
-    return content
-
-
-def _commit(folder: Path, content: bytes) -> None:
-    fsync_directory(folder)
-    write_atomic(folder / MANIFEST, content)
-    fsync_directory(folder.parent)
-    manifest.seal(folder, content)

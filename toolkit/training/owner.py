@@ -1,9 +1,10 @@
-"""Whether the run's folder is still this attempt's, and the one step that only its owner can make.
+"""Whether the run's folder is still this attempt's, and the steps that only its owner can make.
 
 The batch script (jobscripts/lib/owner.sh) gave the attempt a folder. Who takes the run over deletes
 it before anything else. So an attempt that still runs on a machine which Slurm has given up commits
-no checkpoint any more: not even in a call that a dead network held up, for the folder that the file
-would be renamed out of is gone by then. The attempt ledger is written in the same way.
+and deletes no checkpoint any more: not even in a call that a dead network held up, for the folder
+that the file would be renamed out of, or a checkpoint into, is gone by then. The attempt ledger is
+written in the same way.
 """
 
 import errno
@@ -58,6 +59,20 @@ class Owner:
             if error.errno != errno.EXDEV:
                 raise
             write_atomic(path, content)
+
+    def take(self, folder: Path) -> Path:
+        """A folder of the run to delete, out of everybody's sight, in such a step.
+
+        Stopped at any point it is whole where it was, or gone from there; what is left of it goes
+        with the place.
+        """
+        if self.place is None:
+            return folder
+        try:
+            return folder.replace(self.place / folder.name)
+        except OSError:
+            self.check()
+            raise
 
 
 UNCLAIMED = Owner()

@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.fakes.training import JsonCodec, Part
 from toolkit.training import manifest, shard
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.local_disk import ViaLocalDisk
-from toolkit.training.owner import Owner
+from toolkit.training.owner import Owner, Superseded
 from toolkit.training.saver import Saver
 from toolkit.training.state import TorchCodec
 from toolkit.training.world import Solo
@@ -260,6 +261,42 @@ def test_an_error_of_any_one_system_call_costs_a_periodic_save_at_most(tmp_path,
         if len(met) < number:
             break
     assert (number > 30, saves) == (True, [1, 2, 3, 4])
+
+
+def save_and_lose_the_run(root, number, *, reads_fail):
+    """Another attempt takes over, and saves, at the `number`th call; what was there, and is then.
+
+    Nothing where there are fewer calls.
+    """
+    place = root / "owner" / "12.0.first.ab"
+    place.mkdir(parents=True)
+    old = Checkpointer(root, Solo(), codec=JsonCodec(), owner=Owner(place))
+    found, there = {"model": Part()}, set()
+    for step in (1, 2, 3):
+        old.save(found, step=step, facts={})
+    with pytest.MonkeyPatch.context() as patch:
+
+        def taken_over(call, args):
+            shutil.rmtree(place)
+            Checkpointer(root, Solo(), codec=JsonCodec()).save(found, step=9, facts={})
+            there.update(root.glob("step-*"))
+            if reads_fail:
+                patch.setattr(os, "preadv", disk.fail)
+            return call(*args)
+
+        with disk.strike(number, taken_over, disk.CALLS), suppress(CheckpointFailed, Superseded):
+            old.save(found, step=4, facts={})
+    return there, set(root.glob("step-*"))
+
+
+@pytest.mark.parametrize("reads_fail", [False, True])
+def test_whoever_loses_the_run_at_any_call_of_a_save_deletes_no_checkpoint(tmp_path, reads_fail):
+    for number in count(1):
+        there, after = save_and_lose_the_run(tmp_path / str(number), number, reads_fail=reads_fail)
+        assert there <= after
+        if not there:
+            break
+    assert number > 30
 
 
 def test_nothing_good_left_is_an_error(tmp_path, saved, kind):

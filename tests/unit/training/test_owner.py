@@ -19,6 +19,7 @@ from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.owner import UNCLAIMED, Owner, Superseded
 from toolkit.training.session import Run
 from toolkit.training.slurm_job import SlurmJob
+from toolkit.training.tiers import FolderTier
 from toolkit.training.world import Solo
 
 NCCL_LOST = "[rank0]: ncclRemoteError: A call failed possibly due to a network error\n"
@@ -52,6 +53,10 @@ def saves(place, json_codec, part):
 
 def names(place):
     return sorted(path.name for path in place.parents[1].glob("step-*"))
+
+
+def committed(place):
+    return [name for name in names(place) if (place.parents[1] / name / "COMMITTED").exists()]
 
 
 def test_an_owner_saves_as_ever_and_leaves_nothing_in_its_place(saves, place):
@@ -113,7 +118,7 @@ def test_a_save_that_is_under_way_when_the_run_is_taken_over_is_not_committed(
     # Where its folder is gone as well, that is what it sees first.
     with pytest.raises(CheckpointFailed if delete else Superseded):
         save(1)
-    assert names(place) == []
+    assert committed(place) == []
 
 
 def test_neither_is_one_in_the_background(saves, place, json_codec, part):
@@ -121,7 +126,7 @@ def test_neither_is_one_in_the_background(saves, place, json_codec, part):
     checkpoints.begin({"model": part()}, step=1, facts={})
     with pytest.raises(Superseded):
         checkpoints.settle()
-    assert names(place) == []
+    assert committed(place) == []
 
 
 def test_the_commit_itself_fails_when_the_run_was_taken_over_after_the_last_look(
@@ -139,7 +144,25 @@ def test_the_commit_itself_fails_when_the_run_was_taken_over_after_the_last_look
     monkeypatch.setattr(Path, "replace", late)
     with pytest.raises(Superseded):
         save(1)
-    assert names(place) == []
+    assert committed(place) == []
+
+
+def test_a_checkpoint_that_is_mended_from_a_tier_is_taken_from_nobody(
+    saves, place, tmp_path, json_codec, part
+):
+    """Its successor may have mended it, or be at it."""
+    tiers = (FolderTier(tmp_path / "far"),)
+    root = place.parents[1]
+    Checkpointer(root, Solo(), codec=json_codec, tiers=tiers).save(
+        {"model": part()}, step=1, facts={}
+    )
+    (damaged,) = root.glob("step-*")
+    (damaged / "shared.json").write_text("damaged")
+    shutil.rmtree(place)
+    late = Checkpointer(root, Solo(), codec=json_codec, tiers=tiers, owner=Owner(place))
+    with pytest.raises(Superseded):
+        late.load({"model": part()})
+    assert committed(place) == [damaged.name]
 
 
 @pytest.mark.parametrize("lost", [False, True])
