@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from toolkit.training.digests import Unreadable
+from toolkit.training.files import ABSENT
 from toolkit.training.owner import Superseded
 from toolkit.training.shard import Corrupt
 from toolkit.training.world import World
@@ -19,7 +20,7 @@ class CheckpointFailed(Exception):  # noqa: N818  # says what happened
     """A save or load failed on at least one rank; raised on all, with every rank's reason."""
 
 
-class CheckpointUnreadable(Exception):  # noqa: N818  # as above
+class CheckpointUnreadable(CheckpointFailed):
     """A checkpoint may be good, and can't be told to be here: no older one may take its place."""
 
 
@@ -56,6 +57,20 @@ def everywhere_own(world: World, work: Callable[[], T]) -> T:
     result, problem = _attempt(work)
     _raise_any(world.gather(problem))
     return result  # type: ignore[return-value]  # there is one when there is no problem
+
+
+def reading(work: Callable[[], T], *, unproven: type[Exception] = OSError) -> Callable[[], T]:
+    """Work for the others, none of whose `unproven` errors tells of damage, but what is absent."""
+
+    def call() -> T:
+        try:
+            return work()
+        except (Corrupt, Unreadable, Superseded, *ABSENT):
+            raise
+        except unproven as error:
+            raise Unreadable(f"{type(error).__name__}: {error}") from error
+
+    return call
 
 
 def _attempt(work: Callable[[], T]) -> tuple[T | None, _Problem | None]:

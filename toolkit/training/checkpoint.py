@@ -8,22 +8,28 @@ last, not furthest: after a fall-back the run goes on from an earlier step. Ever
 collective, and a failure on one rank is raised on all of them: no rank is left waiting.
 """
 
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from toolkit.training import manifest
-from toolkit.training.agreement import CheckpointFailed, everywhere, everywhere_own, on_rank_0
+from toolkit.training.agreement import (
+    CheckpointFailed,
+    CheckpointUnreadable,
+    everywhere,
+    everywhere_own,
+    on_rank_0,
+    reading,
+)
+from toolkit.training.checkpoint_folders import Folders
 from toolkit.training.copies import Copies
 from toolkit.training.flight import Flight, Hurry
 from toolkit.training.owner import UNCLAIMED, Owner, Superseded
 from toolkit.training.state import Codec, Parts, TorchCodec
-from toolkit.training.tiers import NAME, Tier, number
+from toolkit.training.tiers import Tier
 from toolkit.training.world import World
 
 __all__ = ["CheckpointFailed", "Checkpointer", "Loaded", "Saved"]
@@ -73,10 +79,10 @@ class Checkpointer:
     ) -> None:
         if keep < 2:  # noqa: PLR2004  # the one that turns out bad, and the one to fall back to
             raise ValueError(f"keep at least 2 checkpoints, not {keep}")
-        self._root, self._world, self._keep, self._owner = root, world, keep, owner
+        self._root, self._world, self._owner = root, world, owner
+        self._folders = Folders(root, keep, owner)
         self._codec = codec or TorchCodec()
         self._copies, self._clock = Copies(tiers, keep, owner, clock), clock
-        self._distrusted: set[str] = set()
         self._behind = world.fork() if background else None
         self._flight: Flight[Saved] | None = None
         self._hurry = Hurry()
@@ -128,16 +134,18 @@ class Checkpointer:
 
         Raises CheckpointFailed when there are committed checkpoints and not one is good: starting
         from nothing must be a person's decision. So must be going on from an older one when the
-        newest can't be told to be good here: agreement.CheckpointUnreadable.
+        newest can't be told to be good here, or can't be read: agreement.CheckpointUnreadable.
         """
         names: list[str] = on_rank_0(self._world, self._known)
         rejected: list[str] = []
         for name in names:
             try:
                 facts = self._load(name, parts)
+            except CheckpointUnreadable:
+                raise
             except CheckpointFailed as error:
                 rejected.append(str(error))
-                self._distrusted.add(name)
+                self._folders.distrusted.add(name)
                 continue
             return Loaded(name, facts, tuple(rejected))
         if rejected:
@@ -150,7 +158,7 @@ class Checkpointer:
 
     def committed(self) -> list[Path]:
         """The committed folders under `root`, the last one saved first."""
-        return [folder for folder in self._folders() if manifest.is_committed(folder)]
+        return self._folders.committed()
 
     # -- saving -----------------------------------------------------------------------------------
 
@@ -178,13 +186,12 @@ class Checkpointer:
             on_rank_0(world, lambda: manifest.commit(folder, files, facts, put=self._owner.put))
         except (CheckpointFailed, Superseded):
             if world.rank == 0:
-                self._abandon(folder)
+                self._folders.abandon(folder)
             raise
         took = self._clock() - begun
         self._confirm(world, folder, hurry)
-        pushed = self._copies.push(world, folder, self._distrusted, hurry)
-        if not hurry.agreed(world):
-            on_rank_0(world, self._prune)
+        pushed = self._copies.push(world, folder, self._folders.distrusted, hurry)
+        self._prune(world, hurry)
         whole = self._clock() - begun
         return Saved(
             folder.name,
@@ -198,15 +205,13 @@ class Checkpointer:
         )
 
     def _new_folder(self, step: int, hurry: Hurry) -> str:
-        self._owner.check()
-        here = (number(folder.name) for folder in self._folders())
-        last = max((self._copies.last_number(hurry), *here))
-        folder = self._root / f"step-{step:08d}.{last + 1:06d}"
-        folder.mkdir(parents=True)
-        return folder.name
+        return self._folders.new(step, self._copies.last_number(hurry))
 
     def _confirm(self, world: World, folder: Path, hurry: Hurry) -> None:
-        """Read back what was written, before anything older may go; in a hurry, nothing goes."""
+        """Read back what was written, before anything older may go for it; in a hurry nothing goes.
+
+        What this attempt can't believe must not take up the disk either.
+        """
         part = {"part": world.rank, "of": world.size}
 
         def verify() -> None:
@@ -214,33 +219,19 @@ class Checkpointer:
                 manifest.verify(folder, **part, leave=hurry.has_come)
 
         try:
-            everywhere_own(world, verify)
-        except CheckpointFailed:
-            self._distrusted.add(folder.name)  # for the next prune; the one before it stays
+            everywhere_own(world, reading(verify))
+        except CheckpointFailed as error:
+            if isinstance(error, CheckpointUnreadable):
+                self._folders.doubt(folder.name)
+            else:
+                self._folders.distrusted.add(folder.name)
+            self._prune(world, hurry)
             raise
+        self._folders.confirmed()
 
-    def _prune(self) -> None:
-        """Delete all but the newest `keep`; the newest has just been verified.
-
-        One that could not be loaded does not count as kept. What can't be deleted costs space; it
-        must not cost the run.
-        """
-        with suppress(OSError):
-            trusted = [folder for folder in self.committed() if folder.name not in self._distrusted]
-            for folder in self._folders():
-                if folder not in trusted[: self._keep]:
-                    self._remove(folder)
-
-    def _abandon(self, folder: Path) -> None:
-        """A full disk needs the space back of what will never be committed."""
-        with suppress(OSError, Superseded):
-            if not manifest.is_committed(folder):
-                self._remove(folder)
-
-    def _remove(self, folder: Path) -> None:
-        with suppress(OSError):
-            taken = self._owner.take(folder)
-            manifest.remove(taken, rmtree=partial(shutil.rmtree, ignore_errors=True))
+    def _prune(self, world: World, hurry: Hurry) -> None:
+        if not hurry.agreed(world):
+            on_rank_0(world, self._folders.prune)
 
     # -- loading ----------------------------------------------------------------------------------
 
@@ -248,20 +239,28 @@ class Checkpointer:
         return self._copies.known([folder.name for folder in self.committed()])
 
     def _load(self, name: str, parts: Parts) -> Mapping[str, Any]:
-        """From `root`, or else from the first tier that has a good copy."""
-        problems = []
+        """From `root`, or else from the first tier that has a good copy.
+
+        What can't be read in `root` is left alone: no copy takes its place.
+        """
+        problems: list[CheckpointFailed] = []
         for tier in (None, *self._copies.tiers):
             try:
                 if tier and not self._copies.fetch(self._world, self._root / name, tier):
                     continue
-                found, apply = everywhere_own(self._world, lambda: self._read(name, parts))
-                everywhere(self._world, apply)
+                read = reading(partial(self._read, name, parts))
+                found, apply = everywhere_own(self._world, read)
+                everywhere(self._world, reading(apply))
                 self._look_at_rest(name, found)
             except CheckpointFailed as error:
-                problems.append(str(error))
+                problems.append(error)
+                if tier is None and isinstance(error, CheckpointUnreadable):
+                    break
             else:
                 return found.facts
-        raise CheckpointFailed("; ".join(problems))
+        unsure = any(isinstance(problem, CheckpointUnreadable) for problem in problems)
+        kind = CheckpointUnreadable if unsure else CheckpointFailed
+        raise kind("; ".join(map(str, problems)))
 
     def _read(self, name: str, parts: Parts) -> tuple[manifest.Manifest, Callable[[], None]]:
         folder, world = self._root / name, self._world
@@ -277,10 +276,4 @@ class Checkpointer:
         folder, world = self._root / name, self._world
         good = set().union(*world.gather(found.good))
         part = {"part": world.rank, "of": world.size}
-        everywhere(world, lambda: manifest.verify_rest(folder, found, good, **part))
-
-    def _folders(self) -> list[Path]:
-        """Every folder a save has begun, newest first."""
-        paths = self._root.iterdir() if self._root.is_dir() else ()
-        found = [path for path in paths if NAME.fullmatch(path.name)]
-        return sorted(found, key=lambda path: (number(path.name), path.name), reverse=True)
+        everywhere(world, reading(lambda: manifest.verify_rest(folder, found, good, **part)))

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from toolkit.training import manifest
-from toolkit.training.agreement import CheckpointFailed, everywhere, everywhere_own, on_rank_0
+from toolkit.training.agreement import (
+    CheckpointFailed,
+    everywhere,
+    everywhere_own,
+    on_rank_0,
+    reading,
+)
 from toolkit.training.files import fsync_directory, write_atomic
 from toolkit.training.flight import Hurry
 from toolkit.training.manifest import MANIFEST
@@ -95,12 +101,16 @@ class Copies:
         return Pushed(tuple(problems), waited_for)
 
     def fetch(self, world: World, folder: Path, tier: Tier) -> bool:
-        """Have `folder`, which is the owner's, be the copy that `tier` has; False: it has none."""
-        if not on_rank_0(world, lambda: folder.name in tier.names()):
+        """Have `folder`, which is the owner's, be the copy that `tier` has; False: it has none.
+
+        Raises CheckpointUnreadable where that can't be found out.
+        """
+        if not on_rank_0(world, _asking(lambda: folder.name in tier.names())):
             return False
-        content = on_rank_0(world, lambda: self._clear_for(tier, folder))
+        content = on_rank_0(world, _asking(lambda: self._clear_for(tier, folder)))
         files = everywhere_own(world, lambda: manifest.parse(folder.name, content).files)
-        everywhere(world, lambda: tier.fetch(folder.name, files[world.rank :: world.size], folder))
+        mine = files[world.rank :: world.size]
+        everywhere(world, _asking(lambda: tier.fetch(folder.name, mine, folder)))
         on_rank_0(world, lambda: self._commit(folder, content))
         return True
 
@@ -156,6 +166,10 @@ class Copies:
 
 def _begun(tier: Tier) -> list[str]:
     return [*tier.names(), *tier.unfinished()]
+
+
+# Whatever else goes wrong with a tier than damage says nothing about what it has.
+_asking = partial(reading, unproven=Exception)
 
 
 def _in_time(tier: Tier, hurry: Hurry, work: Callable[[], T]) -> Callable[[], T]:

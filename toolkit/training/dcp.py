@@ -6,7 +6,7 @@ an ordinary DCP checkpoint with a manifest beside it: `dcp.load` and torch's con
 
 import io
 import warnings
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
+from toolkit.training.digests import Unreadable
 from toolkit.training.files import fsync_directory
 from toolkit.training.manifest import Manifest
 from toolkit.training.shard import Corrupt, FileEntry, HashingWriter
@@ -126,8 +127,8 @@ def _load_tensors(
         for name, part in wanted.items()
     }
     reader = _InOrder(folder)
-    reader.fs = _VerifiedDisk(folder, manifest)
-    with _plain_errors():
+    disk = reader.fs = _VerifiedDisk(folder, manifest)
+    with _plain_errors(disk.met):
         dcp_load(
             state,
             storage_reader=reader,
@@ -174,13 +175,18 @@ class _VerifiedDisk(FileSystem):  # type: ignore[misc]  # torch is not analysed
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self._folder, self._manifest = folder, manifest
+        self.met: list[Exception] = []  # that are no proof of damage
 
     @contextmanager
     def create_stream(self, path: Any, mode: str) -> Generator[Any, None, None]:
         if mode != "rb":
             raise ValueError(f"{path}: opened with {mode!r} during a load")
-        with self._manifest.open(self._folder, Path(path).name) as stream:
-            yield stream
+        try:
+            with self._manifest.open(self._folder, Path(path).name) as stream:
+                yield stream
+        except (OSError, Unreadable) as error:
+            self.met.append(error)
+            raise
 
 
 class _InOrder(dcp.FileSystemReader):  # type: ignore[misc]  # torch is not analysed
@@ -227,8 +233,11 @@ def _is_other(part: Any) -> bool:
 
 
 @contextmanager
-def _plain_errors() -> Generator[None, None, None]:
-    """DCP's own exception is no Exception, and hides those that must end the process."""
+def _plain_errors(met: Sequence[Exception] = ()) -> Generator[None, None, None]:
+    """DCP's own exception is no Exception, and hides those that must end the process.
+
+    `met`: what went wrong on this rank that DCP may have put into words of its own.
+    """
     # A world of one is no mistake.
     warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
     try:
@@ -238,5 +247,11 @@ def _plain_errors() -> Generator[None, None, None]:
         for cause in causes:
             if not isinstance(cause, Exception):
                 raise cause from None
-        kind = Corrupt if all(isinstance(cause, Corrupt) for cause in causes) else OSError
-        raise kind("; ".join(sorted({str(cause) for cause in causes}))) from error
+        raise _kind([*causes, *met])("; ".join(sorted({str(cause) for cause in causes}))) from error
+
+
+def _kind(causes: Sequence[BaseException]) -> type[Exception]:
+    for kind in (Unreadable, OSError):
+        if any(isinstance(cause, kind) for cause in causes):
+            return kind
+    return Corrupt if all(isinstance(cause, Corrupt) for cause in causes) else RuntimeError

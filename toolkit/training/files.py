@@ -2,9 +2,12 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+ABSENT = (FileNotFoundError, NotADirectoryError)
 
 
 def fsync_directory(directory: Path) -> None:
@@ -37,6 +40,17 @@ def write_first(path: Path, content: bytes) -> bool:
         temporary.unlink()
     fsync_directory(path.parent)
     return True
+
+
+def read_twice(path: Path, read: Callable[[Path], T]) -> T:
+    """What `read` gives; after an error once more, which may be over, as when a server fails over.
+
+    Where that fails too, nothing is known of the file but by one of the errors `ABSENT`.
+    """
+    try:
+        return read(path)
+    except OSError:
+        return read(path)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

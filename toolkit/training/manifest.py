@@ -15,7 +15,7 @@ from typing import Any
 
 from toolkit.training import digests
 from toolkit.training.digests import Unreadable
-from toolkit.training.files import encode, fsync_directory, read_json, write_atomic
+from toolkit.training.files import ABSENT, encode, fsync_directory, read_twice, write_atomic
 from toolkit.training.shard import (
     BLOCK,
     Corrupt,
@@ -78,8 +78,11 @@ def commit(
 
 def seal(folder: Path, manifest: bytes, *, put: Put = write_atomic) -> None:
     """Say that all which `manifest` names is there: the one step that makes a checkpoint."""
-    proof = {"manifest_sha256": hashlib.sha256(manifest).hexdigest()}
-    put(folder / COMMITTED, encode(proof))
+    put(folder / COMMITTED, _proof(manifest))
+
+
+def _proof(manifest: bytes) -> bytes:
+    return encode({"manifest_sha256": hashlib.sha256(manifest).hexdigest()})
 
 
 def is_committed(folder: Path) -> bool:
@@ -88,14 +91,12 @@ def is_committed(folder: Path) -> bool:
 
 def read(folder: Path) -> Manifest:
     """The manifest of a committed folder, itself checked against the commit. Raises Corrupt."""
-    proof = read_json(folder / COMMITTED)
-    if proof is None:
-        raise Corrupt(f"{folder.name}: was never committed")
     try:
-        content = (folder / MANIFEST).read_bytes()
-    except OSError as error:
-        raise Corrupt(f"{folder.name}: {MANIFEST} can't be read: {error.strerror}") from error
-    if hashlib.sha256(content).hexdigest() != proof.get("manifest_sha256"):
+        paths = (folder / COMMITTED, folder / MANIFEST)
+        proof, content = (read_twice(path, Path.read_bytes) for path in paths)
+    except ABSENT as error:
+        raise Corrupt(f"{folder.name}: {error.strerror}: {error.filename}") from error
+    if proof != _proof(content):
         raise Corrupt(f"{folder.name}: {MANIFEST} is not the one that was committed")
     return parse(folder.name, content)
 

@@ -11,7 +11,7 @@ the same: an object by the digest in its metadata, a part by its SHA-256 where S
 import base64
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, Self
@@ -169,19 +169,26 @@ class S3Tier:
         )
 
     def _get(self, name: str, file: str) -> Any:
-        return self._s3.get_object(Bucket=self._bucket, Key=self._key(name, file))["Body"]
+        found = self._of_object(self._s3.get_object, name, file)
+        if found is None:
+            raise Corrupt(f"{name}/{file}: S3 has no such object")
+        return found["Body"]
 
-    def _digest(self, name: str, file: str) -> str | None:
-        """By which the object there was known when it was sent; None where there is none."""
+    def _of_object(self, ask: Callable[..., Any], name: str, file: str) -> Any:
+        """The answer about an object; None where there is none."""
         from botocore.exceptions import ClientError
 
         try:
-            found = self._s3.head_object(Bucket=self._bucket, Key=self._key(name, file))
+            return ask(Bucket=self._bucket, Key=self._key(name, file))
         except ClientError as error:
             if error.response["Error"]["Code"] in ("404", "NoSuchKey"):
                 return None
             raise
-        return str(found["Metadata"].get(_DIGEST, ""))
+
+    def _digest(self, name: str, file: str) -> str | None:
+        """By which the object there was known when it was sent; None where there is none."""
+        found = self._of_object(self._s3.head_object, name, file)
+        return None if found is None else str(found["Metadata"].get(_DIGEST, ""))
 
     def _key(self, name: str, file: str) -> str:
         return f"{self._prefix}/{name}/{file}"

@@ -16,13 +16,14 @@ from typing import IO, Any, Self
 
 from toolkit.training import digests
 from toolkit.training.blockwork import Window, threads
+from toolkit.training.files import ABSENT, read_twice
 
 BLOCK = 16 << 20  # S3 takes parts of 5 MiB and more, and 10,000 of them: 156 GiB a file
 _LARGE = 1 << 20
 
 
 class Corrupt(Exception):  # noqa: N818  # reads as what it is at every raise and except
-    """What is there is not what was committed; the message says in what."""
+    """What is there, or absent, is not what was committed; the message says in what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,7 @@ class _Blocks:
     """The checked blocks of one file; raises Corrupt for one that is not as it was written."""
 
     def __init__(self, folder: Path, entry: FileEntry) -> None:
-        self._name, self._entry = f"{folder.name}/{entry.name}", entry
+        self._folder, self._entry = folder, entry
         self._stream = _open(folder, entry)
         self._window = Window(self._read, len(entry.blocks), BLOCK)
         self.fill = self._window.fill
@@ -222,18 +223,27 @@ class _Blocks:
         self._stream.close()
 
     def _read(self, number: int, buffer: memoryview) -> None:
-        block, done = buffer[: self._entry.block_size(number)], 0
+        block = buffer[: self._entry.block_size(number)]
         try:
-            while done < len(block):  # a network filesystem may give less at a time
-                offset = number * BLOCK + done
-                got = os.preadv(self._stream.fileno(), [block[done:]], offset)
-                if not got:
-                    break
-                done += got
-        except OSError as error:
-            raise Corrupt(f"{self._name}: can't be read: {error.strerror}") from error
+            done = _fill(block, self._stream, number * BLOCK)
+        except OSError:  # by another handle: those of a client that was evicted stay bad
+            with _open(self._folder, self._entry) as stream:
+                done = _fill(block, stream, number * BLOCK)
         if digests.new(self._entry.hash, block[:done]).hexdigest() != self._entry.blocks[number]:
-            raise Corrupt(f"{self._name}: content differs from what was written")
+            name = f"{self._folder.name}/{self._entry.name}"
+            raise Corrupt(f"{name}: content differs from what was written")
+
+
+def _fill(block: memoryview, stream: IO[bytes], offset: int) -> int:
+    """How many bytes there are: a network filesystem may give less at a time."""
+    done, descriptor = 0, stream.fileno()
+    try:
+        while done < len(block) and (got := os.preadv(descriptor, [block[done:]], offset + done)):
+            done += got
+    except OSError as error:
+        error.filename = str(stream.name)
+        raise
+    return done
 
 
 def read_file(folder: Path, entry: FileEntry) -> bytes:
@@ -277,9 +287,9 @@ def blocks(
 
 def _open(folder: Path, entry: FileEntry) -> IO[bytes]:
     try:
-        stream = (folder / entry.name).open("rb", buffering=0)
-    except OSError as error:
-        raise Corrupt(f"{folder.name}/{entry.name}: can't be read: {error.strerror}") from error
+        stream = read_twice(folder / entry.name, lambda path: path.open("rb", buffering=0))
+    except ABSENT as error:
+        raise Corrupt(f"{folder.name}/{entry.name}: {error.strerror}") from error
     size = os.fstat(stream.fileno()).st_size
     if size != entry.size:
         stream.close()

@@ -15,6 +15,7 @@ import torch
 from tests.fakes import checkpoint_disk as disk
 from tests.fakes.training import JsonCodec, Part
 from toolkit.training import manifest, shard
+from toolkit.training.agreement import CheckpointUnreadable
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.local_disk import ViaLocalDisk
 from toolkit.training.owner import Owner, Superseded
@@ -261,6 +262,32 @@ def test_an_error_of_any_one_system_call_costs_a_periodic_save_at_most(tmp_path,
         if len(met) < number:
             break
     assert (number > 30, saves) == (True, [1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+def test_no_error_of_the_filesystem_makes_a_run_begin_at_an_older_checkpoint(saved, kind, lasting):
+    root, truth = saved
+    load(root, kind)  # what that imports is not looked for below
+    told = []
+    for number in count(1):
+        with pytest.MonkeyPatch.context() as patch:
+
+            def fail(_call, _args, patch=patch):
+                if lasting:
+                    patch.setattr(os, "preadv", disk.fail)
+                disk.fail()
+
+            with disk.strike(number, fail, disk.CALLS) as met:
+                try:
+                    assert load(root, kind) == (2, truth[2])
+                    told.append("loaded")
+                except CheckpointFailed as error:
+                    told.append(type(error))
+        if len(met) < number:
+            break
+    assert len(told) > 10
+    assert set(told) <= {"loaded", CheckpointFailed, CheckpointUnreadable}
+    assert told[-1] == "loaded"
 
 
 def save_and_lose_the_run(root, number, *, reads_fail):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from toolkit.training import tiers
+from toolkit.training.agreement import CheckpointUnreadable
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.tiers import FolderTier, number
 from toolkit.training.world import Solo
@@ -139,6 +140,16 @@ def test_a_tier_that_is_away_is_no_reason_to_begin_anew(far, checkpointer, part,
         loaded_step(lambda: checkpointer(tiers=(Away(far),)), part)
     saved(1)
     assert loaded_step(lambda: checkpointer(tiers=(Away(far),)), part) == 1
+
+
+def test_a_tier_that_is_away_is_no_reason_to_begin_at_an_older_one(
+    near, far, checkpointer, part, saved
+):
+    saved(1)
+    (near / saved(2).name / "shared.json").write_text("damaged")
+    with pytest.raises(CheckpointUnreadable, match="Host is down"):
+        loaded_step(lambda: checkpointer(tiers=(Away(far),)), part)
+    assert loaded_step(lambda: checkpointer(tiers=(Away(far), FolderTier(far))), part) == 2
 
 
 def test_a_stop_waits_only_for_tiers_that_outlive_the_notice(tmp_path, far, checkpointer, part):

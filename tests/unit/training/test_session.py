@@ -9,17 +9,19 @@ from itertools import count
 import pytest
 
 from tests.fakes import checkpoint_disk as disk
+from tests.fakes.own_job import FakeScontrol
 from tests.fakes.training import JsonCodec
 from toolkit.training import SampleOrder, pace, stops
+from toolkit.training.agreement import CheckpointUnreadable
 from toolkit.training.audit import audit
 from toolkit.training.cause import Evidence
 from toolkit.training.cause_rules import classify
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
-from toolkit.training.ending import unattended
+from toolkit.training.ending import Ending, unattended
 from toolkit.training.ledger import Ledger
 from toolkit.training.owner import Owner
 from toolkit.training.session import Run, Stopped
-from toolkit.training.slurm_job import JobFacts
+from toolkit.training.slurm_job import JobFacts, SlurmJob
 from toolkit.training.termination import Terminated
 from toolkit.training.verdict import read
 from toolkit.training.world import Solo
@@ -338,6 +340,30 @@ def test_an_attempt_that_can_not_tell_whose_the_run_is_leaves_its_verdict_and_no
     assert read(attempt_of().verdict_file).verdict == "failed"
     (line,) = Ledger(attempt_of().run_dir / "attempts.jsonl").attempts()
     assert line.cause == "running"
+
+
+def test_a_checkpoint_that_can_never_be_read_ends_with_a_held_job_and_is_left_as_it_is(
+    training, attempt_of, memory_tracker, monkeypatch
+):
+    with pytest.raises(Stopped):
+        training.run(events={6: [ask_to_stop]})
+    saved = read(attempt_of().verdict_file).step
+    scontrol, restart, code = FakeScontrol(), 0, 85
+    monkeypatch.setattr("toolkit.training.shard.os.preadv", disk.fail)
+    while code == 85:
+        restart += 1
+        memory_tracker.closed = False
+        with pytest.raises(CheckpointUnreadable):
+            training.run(restart_count=restart)
+        ending = Ending(attempt_of(restart), SlurmJob("12", scontrol), {}, clock=lambda: 1000.0)
+        code = ending.settle(1).code
+    assert (code, scontrol.done[-1], restart <= 6) == (93, "requeuehold 12", True)
+    assert "transient (filesystem: " in scontrol.job["comment"]
+    assert f"step-{saved:08d}" in scontrol.job["comment"]
+    monkeypatch.undo()
+    memory_tracker.closed = False
+    training.run(restart_count=restart + 1)
+    assert audit(attempt_of().run_dir).resumed_at == (saved,)
 
 
 def leave_by_sys_exit(_run, _total):

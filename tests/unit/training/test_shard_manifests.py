@@ -2,13 +2,15 @@
 
 import hashlib
 import json
+import os
 import sys
 
 import pytest
 
+from tests.fakes import checkpoint_disk as disk
 from tests.fakes.training import BytesCodec, Weights
 from toolkit.training import manifest, shard
-from toolkit.training.agreement import CheckpointUnreadable
+from toolkit.training.agreement import CheckpointFailed, CheckpointUnreadable
 from toolkit.training.checkpoint import Checkpointer
 from toolkit.training.digests import Unreadable
 from toolkit.training.world import Solo
@@ -92,6 +94,41 @@ def test_a_newest_that_can_not_be_checked_here_is_never_passed_over(tmp_path, mo
     model = Weights()
     checkpoints().load({"model": model})
     assert model.content == b"newer"
+
+
+def test_what_could_not_be_read_back_stays_until_a_newer_one_was(tmp_path, monkeypatch):
+    checkpoints, preadv = Checkpointer(tmp_path, Solo(), codec=BytesCodec()), os.preadv
+
+    def save(*steps):
+        for step in steps:
+            checkpoints.save({"model": Weights(b"content")}, step=step, facts={})
+
+    def steps():
+        return [int(folder.name[5:13]) for folder in checkpoints.committed()]
+
+    save(1, 2)
+    monkeypatch.setattr(os, "preadv", disk.fail)
+    for step in (3, 4, 5):
+        with pytest.raises(CheckpointUnreadable, match=r"\[Errno 5\] Input/output error"):
+            save(step)
+    assert steps() == [5, 4, 2, 1]
+    monkeypatch.setattr(os, "preadv", preadv)
+    save(6)
+    assert steps() == [6, 2]
+
+
+def test_what_was_read_back_as_something_else_goes_at_once(tmp_path, monkeypatch):
+    checkpoints, commit = Checkpointer(tmp_path, Solo(), codec=BytesCodec()), manifest.commit
+
+    def and_damage(folder, *args, **options):
+        commit(folder, *args, **options)
+        (folder / "weights.bin").write_bytes(b"CONTENT")
+
+    checkpoints.save({"model": Weights(b"content")}, step=1, facts={})
+    monkeypatch.setattr(manifest, "commit", and_damage)
+    with pytest.raises(CheckpointFailed, match="content differs"):
+        checkpoints.save({"model": Weights(b"content")}, step=2, facts={})
+    assert [folder.name for folder in tmp_path.iterdir()] == ["step-00000001.000001"]
 
 
 def test_a_file_of_another_size_is_refused_before_anything_is_read(written):
