@@ -117,6 +117,10 @@ class Checkpointer:
             lambda: self._write(behind, staged, stated, begun, stall, hurry=hurry)
         )
 
+    def in_flight(self) -> bool:
+        """Whether `settle` would wait for a save, as far as this rank knows."""
+        return self._flight is not None and not self._flight.is_over()
+
     def settle(self, *, urgent: bool = False) -> Saved | None:
         """Wait for the save that `begin` began, if there is one. Raises what `save` would.
 

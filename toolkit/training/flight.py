@@ -24,6 +24,10 @@ class Flight(Generic[T]):
         self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
         self._thread.start()
 
+    def is_over(self) -> bool:
+        """Whether `land` waits for nothing."""
+        return not self._thread.is_alive()
+
     def land(self) -> T:
         self._thread.join()
         if self._error is not None:

@@ -41,6 +41,7 @@ class Saver:
         self._begun_at = self._started_at = clock()
         self._started_step = 0
         self._in_flight: int | None = None
+        self._flown = 0.0  # how long the last save has been seen in flight
         self._forecast_made = False
         self.step: int | None = None  # the step of the last checkpoint, saved or loaded
 
@@ -55,8 +56,18 @@ class Saver:
         return self._every != "auto" and step % self._every == 0
 
     def overdue(self) -> bool:
-        """Whether by this rank's clock it is time: for the ranks to agree on."""
-        return self._every == "auto" and self._clock() - self._begun_at >= self._wait
+        """Whether by this rank's clock it is time: for the ranks to agree on.
+
+        Never while a save is in flight, nor before it has been over for as long as it took:
+        training does not wait for it.
+        """
+        if self._every != "auto":
+            return False
+        now = self._clock()
+        if self._checkpoints.in_flight():
+            self._flown = now - self._begun_at
+            return False
+        return now - self._begun_at >= max(self._wait, 2 * self._flown)
 
     def save(
         self, parts: Parts, step: int, facts: Mapping[str, Any], *, last: bool, urgent: bool = False
@@ -67,7 +78,7 @@ class Saver:
         when there is nothing to save: the attempt has nothing more to say.
         """
         self.settle(step, urgent=urgent)
-        self._begun_at = self._clock()
+        self._begun_at, self._flown = self._clock(), 0.0
         try:
             self._sync()
             self._checkpoints.check_owner()

@@ -115,6 +115,22 @@ def test_what_training_waits_for_the_save_before_it_is_a_stall_as_well(saver):
     assert made.told[0][0].stall_seconds == pytest.approx(600)
 
 
+def test_training_waits_for_no_save_in_the_background_until_its_end(saver):
+    made = saver(background=True, every="auto")
+    others = set(threading.enumerate())
+    made.save(1)
+    made.clock.now = 500.0
+    assert not made.saver.overdue(), "the copy is still under way"
+    made.tier.gate.set()
+    for thread in set(threading.enumerate()) - others:
+        if thread.name == "checkpoint":
+            thread.join(10)
+    made.clock.now = 999.0
+    assert not made.saver.overdue(), "it took half of the time since it began"
+    made.clock.now = 1000.0
+    assert made.saver.overdue()
+
+
 def test_a_save_is_not_due_before_the_copies_of_the_last_one_would_be_done(saver):
     made = saver(background=True, seconds=600.0, every="auto")
     made.tier.gate.set()

@@ -1,6 +1,7 @@
 """A run goes on at exactly the next step, whatever ended the attempt before."""
 
 import json
+import threading
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -417,6 +418,27 @@ def test_a_run_that_is_told_nothing_saves_by_time_and_not_by_steps(
     saved = Checkpointer(attempt_of().run_dir / "checkpoints", Solo()).committed()
     # It was time after 30 s, in step 120; the ranks agreed on it in the next.
     assert [int(folder.name[5:13]) for folder in saved] == [200, 121]
+
+
+def test_no_step_waits_for_a_save_in_the_background(training, attempt_of, capsys):
+    class Slow(JsonCodec):
+        may = threading.Event()
+
+        def write(self, folder, staged, world):
+            assert self.may.wait(1)
+            return super().write(folder, staged, world)
+
+    training.codec = Slow()
+    training.run(
+        checkpoint_every="auto",
+        checkpoint_bounds=(1.0, 2.0),
+        background=True,
+        evaluate=lambda _run, _attempt: Slow.may.set(),
+    )
+    assert read(attempt_of().verdict_file).verdict == "done"
+    assert "NOT SAVED" not in capsys.readouterr().out
+    saved = Checkpointer(attempt_of().run_dir / "checkpoints", Solo()).committed()
+    assert [folder.name[:13] for folder in saved] == ["step-00000012", "step-00000002"]
 
 
 def test_all_ranks_stop_at_the_same_step_though_one_alone_saw_the_request(
