@@ -13,7 +13,7 @@ from toolkit.training.tiers import NAME, number
 class Folders:
     """Those under `root`, as one rank sees them. Only the run's `owner` makes and deletes any.
 
-    `distrusted` are those whose content was found not to be what was written, or is of no use any more.
+    `distrusted` are those that are not what was written, or may not be and are of no use any more.
     """
 
     def __init__(self, root: Path, keep: int, owner: Owner) -> None:

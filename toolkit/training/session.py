@@ -1,12 +1,12 @@
 """A training run as the script sees it: resume, take batches, end every step, finish.
 
-All ranks make the same calls. What they must agree on (stop now? every sample taken?) is one sum of
-four integers a step, started at the end of the step and read at the end of the next: training does
-not wait for it.
+All ranks make the same calls. What they must agree on (stop now? every sample taken?) they do at the
+end of each step (`boundary`).
 """
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,8 +14,9 @@ from typing import Any, Self
 from toolkit.training import cancelling, dossier, faults, gpus, verdict
 from toolkit.training.agreement import on_rank_0
 from toolkit.training.attempt import Attempt, current, site_facts
+from toolkit.training.boundary import Boundary
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed, Saved
-from toolkit.training.data import Batch, SampleOrder, fingerprint
+from toolkit.training.data import Batch, SampleOrder
 from toolkit.training.datasets import use
 from toolkit.training.files import write_json
 from toolkit.training.local_disk import ViaLocalDisk
@@ -37,7 +38,10 @@ _PATIENCE_STOP, _PATIENCE_END = 10.0, 30.0
 
 
 class Run:
-    """`with Run(...) as run:` around a training loop; see `toolkit.training`."""
+    """`with Run(...) as run:` around a training loop; see `toolkit.training`.
+
+    `clock` tells records the time, and may be set; `timer` tells when something is due.
+    """
 
     def __init__(
         self,
@@ -57,15 +61,17 @@ class Run:
         codec: Codec | None = None,
         tracker: TrackerLike | None = None,
         clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.monotonic,
     ) -> None:
         self.attempt = attempt or current()
         self.world = world or join()
         self.dir = RunDir(self.attempt.run_dir, self.attempt.owner.put)
         self.step_count = 0  # steps done; the number of the next one
         self._position = 0  # samples taken since the run began, over all ranks
-        self._params, self.seed, self._clock, self._flops = params, seed, clock, flops_per_sample
+        self._params, self.seed, self._flops = params, seed, flops_per_sample
+        self._clock, self._timer = clock, timer
         self._print_every = print_every
-        self._stop = StopFiles(self.attempt.stop_files, clock=clock)
+        self._stop = StopFiles(self.attempt.stop_files, clock=timer)
         if local is not None:
             root = local / f"checkpoints-{self.attempt.job_id}"
             codec = ViaLocalDisk(codec or TorchCodec(), root, self.world)
@@ -83,14 +89,13 @@ class Run:
             every=checkpoint_every,
             background=background or local is not None,
             bounds=checkpoint_bounds,
-            clock=clock,
+            clock=timer,
             say=say if self.world.rank == 0 else lambda _: None,
             sync=lambda: on_rank_0(self.world, self._sync),
             done=self._saved,
         )
         self._parts: Mapping[str, Any] = {}
-        self._save_agreed = False
-        self._pending: Callable[[], bool] | None = None
+        self._boundary = Boundary(self.world, asked=self._stop.poll, overdue=self._saver.overdue)
         self.ended = False  # the verdict is written
         self._books: Books | None = None  # rank 0's
         self._tracker = tracker
@@ -118,9 +123,9 @@ class Run:
     def resume(self, **parts: Any) -> int:
         """Name what a checkpoint holds, and load the last good one; the step to go on with."""
         self._parts = parts
-        begun = self._clock()
+        begun = self._timer()
         loaded = self._checkpoints.load(parts)
-        seconds = self._clock() - begun if loaded else 0.0
+        seconds = self._timer() - begun if loaded else 0.0
         if loaded:
             self.step_count = int(loaded.facts["step"])
             self._position = int(loaded.facts["position"])
@@ -153,12 +158,12 @@ class Run:
 
     def step(self, batch: Batch, **metrics: Any) -> None:
         """End a step: record it, save when it is time to, leave (by Stopped) when asked to."""
-        stop = self._settle()
+        stop = self._boundary.settle()
         self.step_count, self._position = batch.step + 1, batch.stop
-        self._pending = self._start_sum(batch, metrics)
-        due = self._saver.due(self.step_count) or self._save_agreed
+        self._boundary.start(batch, partial(self._record, batch, metrics, self._clock()))
+        due = self._saver.due(self.step_count) or self._boundary.save
         if stop or due:
-            stop = self._settle() or stop
+            stop = self._boundary.settle() or stop
         if stop:
             self._leave()
         if due:
@@ -166,7 +171,7 @@ class Run:
 
     def check(self) -> None:
         """The step boundary of a loop that does not train (evaluation, warm-up): leave if asked."""
-        stop = self._settle()
+        stop = self._boundary.settle()
         if self.world.start_sum([int(self._stop.poll())])()[0] or stop:
             self._leave()
 
@@ -175,7 +180,7 @@ class Run:
 
         Raises CheckpointFailed where that save fails: what it would hold is then to be done again.
         """
-        self._settle()
+        self._boundary.settle()
         if problem := self._save(last=True):
             raise CheckpointFailed(f"the run's last save failed: {problem}")
         opened = self.world.gather(use.used())  # every rank is here: nobody can fail any more
@@ -230,31 +235,12 @@ class Run:
 
     # -- behind them ------------------------------------------------------------------------------
 
-    def _start_sum(self, batch: Batch, metrics: Mapping[str, Any]) -> Callable[[], bool]:
-        """Tell all ranks what this one took, and whether it has seen a stop request."""
-        asked = int(self._stop.poll() if self.world.local_rank == 0 else False)
-        late = int(self._saver.overdue() if self.world.rank == 0 else False)
-        total = self.world.start_sum([asked, late, len(batch.mine), fingerprint(batch.mine)])
-        at = self._clock()
-
-        def settle() -> bool:
-            stop, save, samples, prints = total()
-            self._save_agreed |= save > 0
-            if self._books:
-                self._record(batch, samples, prints, at, numbers(metrics))
-            return stop > 0
-
-        return settle
-
-    def _settle(self) -> bool:
-        """Read the last step's sum, if it has not been: whether any rank saw a stop request."""
-        pending, self._pending = self._pending, None
-        return pending() if pending else False
-
     def _record(
-        self, batch: Batch, samples: int, prints: int, at: float, metrics: Mapping[str, float]
+        self, batch: Batch, given: Mapping[str, Any], at: float, samples: int, prints: int
     ) -> None:
-        assert self._books  # noqa: S101  # for mypy: only rank 0 comes here
+        if not self._books:
+            return
+        metrics = numbers(given)
         self._books.step(batch, samples, prints, at, metrics)
         if batch.step % self._print_every == 0:
             values = " ".join(f"{name} {value:.4f}" for name, value in metrics.items())
@@ -262,7 +248,7 @@ class Run:
 
     def _save(self, *, last: bool = False, urgent: bool = False) -> str:
         """Save the state as it is; what went wrong, which a later attempt makes good."""
-        self._save_agreed = False
+        self._boundary.save = False
         facts = {"position": self._position, "attempt": self.attempt.key, "seed": self.seed}
         return self._saver.save(self._parts, self.step_count, facts, last=last, urgent=urgent)
 

@@ -5,6 +5,7 @@ No signal reaches torchrun or its workers. The node agent (spot notice) or the b
 ranks stop, and at which step, is agreed in `session` by the all-reduce that ends every step.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,11 @@ class StopFiles:
     """Polls the stop files of one attempt. Once one is seen the answer stays yes."""
 
     def __init__(
-        self, paths: Sequence[Path], *, clock: Callable[[], float], every_seconds: float = 0.2
+        self,
+        paths: Sequence[Path],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        every_seconds: float = 0.2,
     ) -> None:
         self._paths = tuple(paths)
         self._clock = clock

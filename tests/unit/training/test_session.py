@@ -54,7 +54,7 @@ class Training:
     ):
         attempt = self.attempt_of(restart_count)
         model = self.part({"sum": 0})
-        ticks = count()
+        ticks = map(float, count())
         run = Run(
             params={"rate": 0.1},
             seed=1,
@@ -62,8 +62,12 @@ class Training:
             world=world or Solo(),
             codec=self.codec,
             tracker=self.tracker,
-            clock=lambda: float(next(ticks)),
-            **{"checkpoint_every": 5, **options},
+            **{
+                "checkpoint_every": 5,
+                "clock": ticks.__next__,
+                "timer": ticks.__next__,
+                **options,
+            },
         )
         with run:
             run.resume(model=model)
@@ -409,7 +413,7 @@ def test_a_run_that_is_told_nothing_saves_by_time_and_not_by_steps(
         world=Solo(),
         codec=json_codec,
         tracker=memory_tracker,
-        clock=lambda: now[0],
+        timer=lambda: now[0],
     ) as run:
         run.resume(model=part())
         for batch in run.batches(SampleOrder(size=200, global_batch=1, seed=1), 1):
@@ -418,6 +422,26 @@ def test_a_run_that_is_told_nothing_saves_by_time_and_not_by_steps(
     saved = Checkpointer(attempt_of().run_dir / "checkpoints", Solo()).committed()
     # It was time after 30 s, in step 120; the ranks agreed on it in the next.
     assert [int(folder.name[5:13]) for folder in saved] == [200, 121]
+
+
+@pytest.mark.parametrize("by", [0.0, -3600.0, 3600.0])
+def test_a_clock_that_is_set_moves_neither_the_next_save_nor_the_next_look_for_a_stop(
+    training, attempt_of, by
+):
+    wall = [1_000_000.0]
+
+    def is_set(_):
+        wall[0] += by
+
+    with pytest.raises(Stopped):
+        training.run(
+            events={2: [is_set], 9: [ask_to_stop]},
+            clock=lambda: wall[0],
+            checkpoint_every="auto",
+            checkpoint_bounds=(4.0, 4.0),
+        )
+    saved = Checkpointer(attempt_of().run_dir / "checkpoints", Solo()).committed()
+    assert [int(folder.name[5:13]) for folder in saved] == [10, 6, 3]
 
 
 def test_no_step_waits_for_a_save_in_the_background(training, attempt_of, capsys):

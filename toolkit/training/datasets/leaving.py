@@ -1,7 +1,6 @@
 """Leaving because of datasets, so that the batch script knows what to make of it."""
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -22,7 +21,7 @@ def leaving_when_asked() -> Iterator[Callable[[], bool]]:
     collective, and torchrun ends those when one fails.
     """
     attempt = current()
-    files = StopFiles(attempt.stop_files, clock=time.time)
+    files = StopFiles(attempt.stop_files)
     try:
         yield files.poll
     except Stopped as error:
