@@ -172,8 +172,8 @@ class Books:
         Where another attempt has taken over, or may have, the books are its own and that is all.
         """
         self._unlisten()
-        self._steps.close()
         try:
+            self._steps.close()
             lost = self._attempt.owner.lost()
         except OSError:  # the books may be another's; the verdict is this attempt's in any case
             lost = True

@@ -71,8 +71,8 @@ class StepLog:
         os.fsync(self._stream.fileno())
 
     def close(self) -> None:
-        self.sync()
-        self._stream.close()
+        with self._stream:
+            self.sync()
 
     def _append(self, line: Mapping[str, Any]) -> None:
         self._stream.write(encode(line))

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import boto3
 import pytest
+from botocore.exceptions import EndpointConnectionError
 from moto import mock_aws
 
 from tests.fakes import s3_server
@@ -17,6 +18,7 @@ from tests.fakes.training import BytesCodec, Weights
 from tests.unit.render.render_samples import FACTS, a_config
 from toolkit.render.playbook_vars import site_vars
 from toolkit.training import manifest
+from toolkit.training.agreement import CheckpointUnreadable
 from toolkit.training.checkpoint import Checkpointer
 from toolkit.training.s3 import S3Tier
 from toolkit.training.s3_client import s3_client
@@ -222,6 +224,26 @@ def test_other_bytes_in_s3_are_never_loaded(tmp_path, client, content):
     loaded = checkpointer(tmp_path, client).load({"model": model})
     assert (loaded.facts["step"], model.content[-1]) == (1, 1)
     assert "S3 has other bytes" in loaded.rejected[0]
+
+
+def test_what_is_missing_in_s3_is_damage_and_what_s3_does_not_tell_is_none(
+    tmp_path, client, monkeypatch
+):
+    checkpoints = checkpointer(tmp_path, client)
+    for step in (1, 2):
+        found = checkpoints.save({"model": Weights(b"content")}, step=step, facts={})
+    shutil.rmtree(tmp_path)
+
+    def unheard(**_):
+        raise EndpointConnectionError(endpoint_url="https://s3")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "get_object", unheard)
+        with pytest.raises(CheckpointUnreadable, match="EndpointConnectionError"):
+            checkpointer(tmp_path, client).load({"model": Weights()})
+    client.delete_object(Bucket="checkpoints", Key=f"runs/7/{found.name}/weights.bin")
+    loaded = checkpointer(tmp_path, client).load({"model": Weights()})
+    assert (loaded.facts["step"], loaded.rejected[0][-21:]) == (1, "S3 has no such object")
 
 
 def test_only_the_newest_are_kept_and_nothing_is_left_of_the_others(tmp_path, client):

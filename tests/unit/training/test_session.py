@@ -23,6 +23,7 @@ from toolkit.training.ledger import Ledger
 from toolkit.training.owner import Owner
 from toolkit.training.session import Run, Stopped
 from toolkit.training.slurm_job import JobFacts, SlurmJob
+from toolkit.training.steplog import StepLog
 from toolkit.training.termination import Terminated
 from toolkit.training.verdict import read
 from toolkit.training.world import Solo
@@ -336,12 +337,15 @@ def test_an_error_of_the_shared_folder_around_a_save_costs_no_more_than_that_sav
     assert capsys.readouterr().out.count(lost) == 1
 
 
+@pytest.mark.parametrize("call", [(Owner, "lost"), (StepLog, "sync")])
 def test_an_attempt_that_can_not_tell_whose_the_run_is_leaves_its_verdict_and_no_more(
-    training, attempt_of, monkeypatch
+    training, attempt_of, monkeypatch, call
 ):
-    monkeypatch.setattr(Owner, "lost", disk.fail)
+    def folder_goes(_):
+        monkeypatch.setattr(*call, disk.fail)
+
     with pytest.raises(ValueError, match="bad shape"):
-        training.run(events={6: [script_fails]})
+        training.run(events={6: [folder_goes, script_fails]})
     assert read(attempt_of().verdict_file).verdict == "failed"
     (line,) = Ledger(attempt_of().run_dir / "attempts.jsonl").attempts()
     assert line.cause == "running"
