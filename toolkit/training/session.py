@@ -1,7 +1,7 @@
 """A training run as the script sees it: resume, take batches, end every step, finish.
 
-All ranks make the same calls. What they must agree on (stop now? every sample taken?) they do at the
-end of each step (`boundary`).
+All ranks make the same calls. What they must agree on (stop now? every sample taken?) they do at
+the end of each step (`boundary`).
 """
 
 import time
