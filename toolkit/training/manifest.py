@@ -78,10 +78,11 @@ def commit(
 
 def seal(folder: Path, manifest: bytes, *, put: Put = write_atomic) -> None:
     """Say that all which `manifest` names is there: the one step that makes a checkpoint."""
-    put(folder / COMMITTED, _proof(manifest))
+    put(folder / COMMITTED, proof(manifest))
 
 
-def _proof(manifest: bytes) -> bytes:
+def proof(manifest: bytes) -> bytes:
+    """What a commit of it says."""
     return encode({"manifest_sha256": hashlib.sha256(manifest).hexdigest()})
 
 
@@ -93,10 +94,10 @@ def read(folder: Path) -> Manifest:
     """The manifest of a committed folder, itself checked against the commit. Raises Corrupt."""
     try:
         paths = (folder / COMMITTED, folder / MANIFEST)
-        proof, content = (read_twice(path, Path.read_bytes) for path in paths)
+        said, content = (read_twice(path, Path.read_bytes) for path in paths)
     except ABSENT as error:
         raise Corrupt(f"{folder.name}: {error.strerror}: {error.filename}") from error
-    if proof != _proof(content):
+    if said != proof(content):
         raise Corrupt(f"{folder.name}: {MANIFEST} is not the one that was committed")
     return parse(folder.name, content)
 

@@ -10,7 +10,6 @@ the same: an object by the digest in its metadata, a part by its SHA-256 where S
 
 import base64
 import hashlib
-import json
 from collections.abc import Callable, Iterable
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -78,9 +77,9 @@ class S3Tier:
             self._put(folder.name, name, (folder / name).read_bytes())
 
     def manifest(self, name: str) -> tuple[Manifest, bytes]:
-        proof = json.loads(self._get(name, COMMITTED).read())
+        said: bytes = self._get(name, COMMITTED).read()
         content: bytes = self._get(name, MANIFEST).read()
-        if hashlib.sha256(content).hexdigest() != proof["manifest_sha256"]:
+        if said != manifest.proof(content):
             raise Corrupt(f"{name}: {MANIFEST} in S3 is not the one that was committed")
         return manifest.parse(name, content), content
 
