@@ -143,10 +143,9 @@ def _agreed(engine: Engine, world: converge.World, actions: Sequence[Action]) ->
 
 
 def _fit(engine: Engine, world: converge.World, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
-    """The nodes of which the view still holds: it is young, and no run has claimed them since."""
-    if _old(engine, world):
-        return frozenset()
-    return frozenset(nodes) - engine.journal.claims().worked_on(world.seen)
+    """The nodes of which the view still holds: no run has claimed them since, and it is young."""
+    untouched = frozenset(nodes) - engine.journal.claims().worked_on(world.seen)
+    return frozenset() if _old(engine, world) else untouched
 
 
 def _old(engine: Engine, world: converge.World) -> bool:

@@ -266,14 +266,14 @@ class FakeSlurm:
         for name, item in self.state.items():
             waited = now - item.since
             if "POWER_DOWN" in item.flags and not item.flags & {"ALLOCATED", "POWERING_UP"}:
-                item.flags = {"IDLE", "CLOUD", "POWERING_DOWN"}
+                item.flags = {"IDLE", "CLOUD", "POWERING_DOWN"} | (item.flags & {"DRAIN"})
                 item.since = now
                 self.suspended.append(NodeName(name))
             elif "POWERING_DOWN" in item.flags and waited >= self.suspend_timeout:
                 self._powered_down(name)
             elif "POWERING_UP" in item.flags and waited >= self.resume_timeout:
                 self._requeue_from(name)
-                item.flags = {"DOWN", "CLOUD", "POWERED_DOWN"}
+                item.flags = {"DOWN", "CLOUD", "POWERED_DOWN"} | (item.flags & {"DRAIN"})
                 item.reason = f"{item.reason} : " if item.reason else ""
                 item.reason += "ResumeTimeout reached"
                 item.instance_id = ""

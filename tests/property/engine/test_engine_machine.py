@@ -27,10 +27,10 @@ from tests.fakes.boundaries import Fuse, Killed, watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from slurmplugins.names import NodeName
-
+    from slurmplugins.runtime import Engine
 
 GPU = names.expand("gpu-[001-006]")
 CPU = names.expand("cpu-[1-4]")
@@ -44,6 +44,14 @@ PERIOD = 15.0
 PASSES = 80
 QUIET = 4
 """All must be well within so many passes, and stay so for a few."""
+
+ADMIN = "bad NIC, ticket 12"
+
+HELD_UP = 20.0
+"""Seconds for which a program may stand still at one of its boundaries: longer than it may act on
+what it saw before."""
+
+MOMENTS = {"at": st.integers(1, 16), "seconds": st.sampled_from([0.1, HELD_UP])}
 
 FUSES = st.none() | st.integers(0, 30)
 """After how many steps over the engine's boundary the process dies, if it does."""
@@ -70,6 +78,7 @@ class Trouble(RuleBasedStateMachine):
         self.asked: list[JobAsk] = []
         self.called: list[tuple[float, int]] = []
         self.jobs = 0
+        self.drained: set[str] = set()
 
     def teardown(self) -> None:
         try:
@@ -107,7 +116,8 @@ class Trouble(RuleBasedStateMachine):
             self.asks.append(self.bench.slurm.start(self.jobs, chosen))
 
     def _off(self, nodes: Sequence[NodeName]) -> list[NodeName]:
-        return [name for name in nodes if self.bench.slurm.flags(name) >= {"IDLE", "POWERED_DOWN"}]
+        idle = {"IDLE", "POWERED_DOWN"}
+        return [n for n in nodes if self.bench.slurm.flags(n) & {*idle, "DRAIN"} == idle]
 
     @rule()
     def finish_or_cancel(self) -> None:
@@ -202,6 +212,106 @@ class Trouble(RuleBasedStateMachine):
 
         with contextlib.suppress(EngineError):
             bursting.resume(watch(self.bench.engine, interfere), told(self.asked))
+
+    @rule(
+        scene=st.sampled_from(["nobody came", "powering down", "powered down", "interrupted"]),
+        what=st.sampled_from(["resume", "boot", "drain", "suspend"]),
+        **MOMENTS,
+    )
+    def others_act_while_reconcile_runs(
+        self, scene: str, what: str, at: int, seconds: float
+    ) -> None:
+        if scene == "nobody came":
+            self.submit(2, 0)
+            self.reconcile(None)
+            self.bench.clock.advance(self.bench.config.unbacked_grace)
+        elif scene == "interrupted":
+            self.interruption(0, 0.0)
+        else:
+            self._a_job_has_left(late=scene == "powered down")
+        self._interrupted(reconcile.run, what, at, seconds)
+
+    @rule(
+        late=st.booleans(),
+        what=st.sampled_from(["resume", "boot", "drain", "reconcile"]),
+        **MOMENTS,
+    )
+    def others_act_while_suspend_runs(self, late: bool, what: str, at: int, seconds: float) -> None:
+        self._a_job_has_left(late=late)
+        nodes, self.bench.slurm.suspended = self.bench.slurm.suspended, []
+        self._interrupted(
+            lambda engine: bursting.suspend(engine, nodes, EndCause.SUSPEND), what, at, seconds
+        )
+
+    def _a_job_has_left(self, *, late: bool) -> None:
+        """Its nodes are powered down; where that is late, its machines have become orphans."""
+        self.machines_boot()
+        self.finish_or_cancel()
+        self.idle_nodes_are_powered_down()
+        self.bench.slurm.tick()
+        if late:
+            self.bench.clock.advance(self.bench.config.orphan_grace + 1)
+            self.bench.slurm.tick()
+
+    def _interrupted(
+        self, program: Callable[[Engine], None], what: str, at: int, seconds: float
+    ) -> None:
+        """The program, with the world going on at one of its boundaries.
+
+        A machine that a run of resume has in between for a node that Slurm waits for is kept. After
+        a long stand since it asked Slurm the program speaks of no node any more, but for the call
+        that it was at. What a person does to a node it can't see sooner than that.
+        """
+        passed: list[str] = []
+        writes: list[int] = []
+        given: dict[str, NodeName | None] = {}
+
+        def interfere(place: str) -> None:
+            passed.append(place)
+            if len(passed) != at:
+                return
+            under_way = place.startswith("slurm.") and place.endswith("about to")
+            if what == "drain" and (under_way or seconds < HELD_UP):
+                return
+            self.bench.clock.advance(seconds)
+            self._acts(what)
+            if what == "resume":
+                asked = {node for ask in self.asked for node in ask.nodes}
+                awaited = {n for n in asked if "POWERING_UP" in self.bench.slurm.flags(n)}
+                given.update((i.id, i.node) for i in self._counting() if i.node in awaited)
+            writes.append(len(self.bench.slurm.writes) + under_way)
+
+        with contextlib.suppress(EngineError):
+            program(watch(self.bench.engine, interfere))
+        # To a head whose clock is hours ahead of EC2's, whatever boots has been at it for too long.
+        if self.bench.clock.now() - self.bench.clock.monotonic() < HOUR:
+            assert given.keys() <= {item.id for item in self._counting()}, given
+        if writes and seconds == HELD_UP and "slurm.nodes: about to" in passed[:at]:
+            assert self.bench.slurm.writes[writes[0] :] == []
+
+    def _acts(self, what: str) -> None:
+        if what == "resume":
+            self.submit_and_resume(2, 0, None)
+        elif what == "boot":
+            self.machines_boot()
+        elif what == "drain":
+            self.an_admin_drains(0)
+        elif what == "suspend":
+            self.bench.slurm.tick()
+            self.suspend(None)
+        else:
+            self.reconcile(None)
+
+    @rule(which=st.integers(0, 5))
+    def an_admin_drains(self, which: int) -> None:
+        """A node that is up, or on its way down."""
+        if self.bench.slurm.unreachable:
+            return
+        unfit = {"POWERING_UP", "DOWN", "DRAIN"}
+        nodes = [name for name in NODES if not self.bench.slurm.flags(name) & unfit]
+        for name in nodes[which : which + 1]:
+            self.bench.slurm.drain([name], ADMIN)
+            self.drained.add(name)
 
     @precondition(lambda self: self.still_wanted())
     @rule(fuse=FUSES)
@@ -391,6 +501,12 @@ class Trouble(RuleBasedStateMachine):
         )
         assert started <= asked * len(KEYS), (started, asked)
 
+    @invariant()
+    def what_an_admin_has_drained_stays_so(self) -> None:
+        for name in self.drained:
+            assert "DRAIN" in self.bench.slurm.flags(name), name
+            assert self.bench.slurm.state[name].reason == ADMIN, name
+
     # Peace
 
     def _calm(self) -> None:
@@ -399,6 +515,8 @@ class Trouble(RuleBasedStateMachine):
         bench.cloud.calm()
         self.blindness(cloud=False, slurm=False)
         self.asked = self.still_wanted()
+        bench.slurm.resume(sorted(self.drained))
+        self.drained.clear()
         quiet = 0
         for _ in range(PASSES):
             self.requeued_jobs_start_again()
