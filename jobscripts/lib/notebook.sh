@@ -11,11 +11,13 @@ notebook() {
   echo "[toolkit]   toolkit login     (or any way in that forwards $MASTER_ADDR:$MASTER_PORT)"
   echo "[toolkit]   http://localhost:$MASTER_PORT, with the token in $TOOLKIT_RUN_DIR/token"
   echo "[toolkit] it ends after $((idle / 60)) idle minutes"
-  # Kernels that sit idle go first; a server without kernels and requests ends by itself.
-  "$program" --no-browser --ip="$MASTER_ADDR" --port="$MASTER_PORT" --ServerApp.port_retries=0 \
-    --MappingKernelManager.cull_idle_timeout="$idle" --MappingKernelManager.cull_connected=True \
-    --MappingKernelManager.cull_interval=60 --ServerApp.shutdown_no_activity_timeout="$idle" &
-  _end_when_asked "$!"
+  "$program" --no-browser --ip="$MASTER_ADDR" --port="$MASTER_PORT" --ServerApp.port_retries=0 &
+  local server=$!
+  # Not by Jupyter's own time-out: to that, an open page that asks how things are is activity.
+  "$TOOLKIT_ENV/bin/python" -m toolkit.training.idle "$MASTER_ADDR:$MASTER_PORT" "$idle" &
+  idle_watch=$!
+  trap 'kill "$idle_watch" 2>/dev/null' EXIT
+  _end_in_time "$server"
 }
 
 _notebook_program() {
@@ -34,8 +36,9 @@ _token() {
   export JUPYTER_TOKEN
 }
 
-# Look for a stop request while the server runs. SIGTERM lets it end its kernels.
-_end_when_asked() {
+# Look for a stop request, and for the end of the watch over its use, while the server runs. SIGTERM
+# lets it end its kernels.
+_end_in_time() {
   local server=$1 key shared
   key=$(_attempt_key)
   shared=${TOOLKIT_STOP_DIR:-/shared/.toolkit/stop}/$key.json
@@ -49,6 +52,11 @@ _end_when_asked() {
       _end_server "$server"
       grep -q preemption "$TOOLKIT_RUN_DIR/stop.$key.json" && exit 85
       echo "[toolkit] the time limit is near: the notebook ends"
+      exit 0
+    fi
+    if ! kill -0 "$idle_watch" 2>/dev/null && wait "$idle_watch"; then
+      _end_server "$server"
+      echo "[toolkit] nobody used the notebook: it ends"
       exit 0
     fi
     sleep 1 &

@@ -75,13 +75,13 @@ def ended(node, process, code):
     return (node / "job.log").read_text()
 
 
-def status(node, token):
+def status(node, token, what="status"):
     """The HTTP status of a question to the node's notebook; None while nobody answers."""
     said = re.search(r"the notebook is at (\S+);", (node / "job.log").read_text())
     if said is None:
         return None
     request = urllib.request.Request(
-        f"http://{said[1]}/api/status", headers={"Authorization": f"token {token}"}
+        f"http://{said[1]}/api/{what}", headers={"Authorization": f"token {token}"}
     )
     try:
         with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310  # http, to this machine
@@ -109,13 +109,18 @@ def notebook(node):
     return node
 
 
-def test_an_idle_notebook_ends_itself_and_its_job(notebook):
+def test_a_notebook_that_nobody_uses_ends_itself_and_its_job_though_its_page_is_open(notebook):
     process = start(notebook, "interactive.sbatch", TOOLKIT_IDLE_MINUTES="1")
     token = answering(notebook, process)
     assert status(notebook, "another") == 403
     assert (notebook / "runs" / JOB / "token").stat().st_mode & 0o077 == 0
+    while process.poll() is None:  # as a visible page of JupyterLab asks by itself, but more often
+        for what in ("kernels", "sessions", "terminals", "contents"):
+            status(notebook, token, what)
+        time.sleep(1)
     said = ended(notebook, process, 0)
-    assert "No kernels for 60 seconds; shutting down" in said
+    assert "received signal 15, stopping" in said
+    assert "nobody used the notebook: it ends" in said
     assert token not in said
 
 

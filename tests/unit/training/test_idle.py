@@ -1,0 +1,56 @@
+"""A notebook is used while a kernel computes and for a while after, and not by an open page."""
+
+import pytest
+
+from toolkit.training.idle import wait_until_idle
+
+LIMIT = 600.0
+
+
+def kernel(at, state="idle"):
+    return {"last_activity": f"2026-10-01T00:{at:02d}:00.000000Z", "execution_state": state}
+
+
+def terminal(at):
+    return {"last_activity": f"2026-10-01T00:{at:02d}:00.000000Z"}
+
+
+def minutes_until_idle(what_is_found):
+    """How long it took; `what_is_found` says what there is so many minutes after the start."""
+    began = now = 1790812800.0  # 2026-10-01T00:00:00Z
+
+    def sleep(seconds):
+        nonlocal now
+        now += seconds
+
+    def look():
+        return what_is_found((now - began) / 60)
+
+    wait_until_idle(look, LIMIT, clock=lambda: now, sleep=sleep)
+    return round((now - began) / 60)
+
+
+@pytest.mark.parametrize(
+    ("found", "minutes"),
+    [
+        (lambda _: [], 10),
+        (lambda _: [kernel(at=0), terminal(at=0)], 10),
+        (lambda _: [kernel(at=7)], 17),
+        (lambda _: [kernel(at=2), terminal(at=7)], 17),
+        (lambda now: [kernel(at=0, state="busy" if now <= 20 else "idle")], 30),
+        (lambda now: [kernel(at=7)] if now < 9 else [], 17),  # shut down since
+    ],
+    ids=["nothing", "unused", "kernel", "terminal", "computes", "shut down"],
+)
+def test_the_idle_time_begins_at_the_last_use_of_a_kernel_or_a_terminal(found, minutes):
+    assert minutes_until_idle(found) == minutes
+
+
+def test_a_notebook_that_cannot_be_asked_counts_as_used_and_the_log_says_so_once(capsys):
+    def found(now):
+        if now < 5:
+            raise ConnectionRefusedError(111, "Connection refused")
+        return []
+
+    assert minutes_until_idle(found) == 15
+    assert capsys.readouterr().err.count("can't ask the notebook") == 1

@@ -1,0 +1,85 @@
+"""Is the notebook used? Watched from beside it: to Jupyter, what an open page asks is activity.
+
+    python -m toolkit.training.idle ADDRESS:PORT SECONDS
+
+ends with 0 once no kernel has computed or spoken, and no terminal was typed in or has printed, for
+that long. JUPYTER_TOKEN is the server's. While the server can't be asked it counts as used.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from http import HTTPStatus, client
+from typing import Any
+
+LOOK_SECONDS = 15.0
+_ANSWER_SECONDS = 10.0
+
+Look = Callable[[], Iterable[Mapping[str, Any]]]
+
+
+def last_use(found: Iterable[Mapping[str, Any]], now: float) -> float:
+    """When any of these kernels and terminals was used last; `now` while a kernel computes."""
+    times = [
+        now if one.get("execution_state") == "busy" else _seconds(one["last_activity"])
+        for one in found
+    ]
+    return max(times, default=float("-inf"))
+
+
+def wait_until_idle(
+    look: Look,
+    limit: float,
+    *,
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Return when nothing that `look` finds has been used for `limit` seconds."""
+    used, silent = clock(), False
+    while clock() - used < limit:
+        sleep(LOOK_SECONDS)
+        try:
+            # A kernel that was shut down takes its time along: what was seen of it is kept.
+            used, silent = max(used, last_use(look(), clock())), False
+        except (OSError, client.HTTPException, ValueError, KeyError) as error:
+            if not silent:
+                _say(f"can't ask the notebook whether it is used, and take it to be: {error!r}")
+            used, silent = clock(), True
+
+
+def main(arguments: list[str]) -> int:
+    address, limit = arguments[0], float(arguments[1])
+    wait_until_idle(lambda: [*_ask(address, "kernels"), *_ask(address, "terminals")], limit)
+    return 0
+
+
+def _ask(address: str, what: str) -> list[dict[str, Any]]:
+    # Not through a proxy, which urllib would take from the environment.
+    connection = client.HTTPConnection(address, timeout=_ANSWER_SECONDS)
+    token = os.environ.get("JUPYTER_TOKEN", "")
+    try:
+        connection.request("GET", f"/api/{what}", headers={"Authorization": f"token {token}"})
+        answer = connection.getresponse()
+        if answer.status == HTTPStatus.NOT_FOUND:
+            return []  # a server without terminals
+        if answer.status != HTTPStatus.OK:
+            raise ValueError(f"{answer.status} {answer.reason} for /api/{what}")
+        return list(json.load(answer))
+    finally:
+        connection.close()
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"[toolkit] {text}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
