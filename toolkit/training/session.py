@@ -1,20 +1,20 @@
 """A training run as the script sees it: resume, take batches, end every step, finish.
 
-All ranks make the same calls. What they must agree on (stop now? every sample taken?) they do at
-the end of each step (`boundary`).
+All ranks make the same calls. What they must agree on is one sum a step (boundary), started at the
+end of the step and read at the end of the next: training does not wait for it.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from toolkit.training import cancelling, dossier, faults, gpus, verdict
 from toolkit.training.agreement import on_rank_0
 from toolkit.training.attempt import Attempt, current, site_facts
-from toolkit.training.boundary import Boundary
+from toolkit.training.boundary import Agreed, Boundaries
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed, Saved
 from toolkit.training.data import Batch, SampleOrder
 from toolkit.training.datasets import use
@@ -32,6 +32,8 @@ from toolkit.training.tiers import Tier
 from toolkit.training.tracking import Status, numbers
 from toolkit.training.verdict import Verdict
 from toolkit.training.world import World, device, join
+
+T = TypeVar("T")
 
 # What may be spent on the tracking server at the end: little of a spot notice's 120 s.
 _PATIENCE_STOP, _PATIENCE_END = 10.0, 30.0
@@ -95,7 +97,8 @@ class Run:
             done=self._saved,
         )
         self._parts: Mapping[str, Any] = {}
-        self._boundary = Boundary(self.world, asked=self._stop.poll, overdue=self._saver.overdue)
+        self._save_agreed = False
+        self._boundaries = Boundaries(self.world, asked=self._stop.poll, leave=self._leave)
         self.ended = False  # the verdict is written
         self._books: Books | None = None  # rank 0's
         self._tracker = tracker
@@ -155,32 +158,42 @@ class Run:
             yield batch
             if self.step_count != batch.step + 1:
                 raise RuntimeError("call run.step(batch) at the end of every step")
+            self._boundaries.end_checks()
 
     def step(self, batch: Batch, **metrics: Any) -> None:
         """End a step: record it, save when it is time to, leave (by Stopped) when asked to."""
-        stop = self._boundary.settle()
+        stop = self._boundaries.settle().stop
         self.step_count, self._position = batch.step + 1, batch.stop
-        self._boundary.start(batch, partial(self._record, batch, metrics, self._clock()))
-        due = self._saver.due(self.step_count) or self._boundary.save
+        self._boundaries.start_step(
+            batch.mine,
+            late=self.world.rank == 0 and self._saver.overdue(),
+            then=partial(self._stepped, batch, metrics, self._clock()),
+        )
+        due = self._saver.due(self.step_count) or self._save_agreed
         if stop or due:
-            stop = self._boundary.settle() or stop
+            stop = self._boundaries.settle().stop or stop
         if stop:
             self._leave()
         if due:
             self._save()
 
     def check(self) -> None:
-        """The step boundary of a loop that does not train (evaluation, warm-up): leave if asked."""
-        stop = self._boundary.settle()
-        if self.world.start_sum([int(self._stop.poll())])()[0] or stop:
-            self._leave()
+        """The boundary of a loop that does not train (evaluation, warm-up): leave if asked.
+
+        Every rank calls it, at least once in such a loop.
+        """
+        self._boundaries.check()
+
+    def checked(self, items: Iterable[T]) -> Iterator[T]:
+        """The items of such a loop, with `check` after each; ranks may have unequally many."""
+        return self._boundaries.checked(items)
 
     def finish(self, **results: Any) -> None:
         """The training is over: save, write result.json, close the books.
 
         Raises CheckpointFailed where that save fails: what it would hold is then to be done again.
         """
-        self._boundary.settle()
+        self._boundaries.finish()
         if problem := self._save(last=True):
             raise CheckpointFailed(f"the run's last save failed: {problem}")
         opened = self.world.gather(use.used())  # every rank is here: nobody can fail any more
@@ -235,20 +248,19 @@ class Run:
 
     # -- behind them ------------------------------------------------------------------------------
 
-    def _record(
-        self, batch: Batch, given: Mapping[str, Any], at: float, samples: int, prints: int
-    ) -> None:
-        if not self._books:
+    def _stepped(self, batch: Batch, metrics: Mapping[str, Any], at: float, told: Agreed) -> None:
+        self._save_agreed |= told.save
+        if self._books is None:
             return
-        metrics = numbers(given)
-        self._books.step(batch, samples, prints, at, metrics)
+        found = numbers(metrics)
+        self._books.step(batch, told.samples, told.prints, at, found)
         if batch.step % self._print_every == 0:
-            values = " ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+            values = " ".join(f"{name} {value:.4f}" for name, value in found.items())
             say(f"step {batch.step} epoch {batch.epoch} {values}")
 
     def _save(self, *, last: bool = False, urgent: bool = False) -> str:
         """Save the state as it is; what went wrong, which a later attempt makes good."""
-        self._boundary.save = False
+        self._save_agreed = False
         facts = {"position": self._position, "attempt": self.attempt.key, "seed": self.seed}
         return self._saver.save(self._parts, self.step_count, facts, last=last, urgent=urgent)
 

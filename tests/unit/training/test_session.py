@@ -12,10 +12,10 @@ import pytest
 from tests.fakes import checkpoint_disk as disk
 from tests.fakes.own_job import FakeScontrol
 from tests.fakes.training import JsonCodec
-from toolkit.training import SampleOrder, pace, stops
+from toolkit.training import SampleOrder, earlier, pace, stops
 from toolkit.training.agreement import CheckpointUnreadable
 from toolkit.training.audit import audit
-from toolkit.training.cause import Evidence
+from toolkit.training.cause import Cause, Evidence
 from toolkit.training.cause_rules import classify
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.ending import Ending, unattended
@@ -481,6 +481,78 @@ def test_all_ranks_stop_at_the_same_step_though_one_alone_saw_the_request(
     assert words[0].cause == words[1].cause == "spot-interruption"
     newest = Checkpointer(attempt_of().run_dir / "checkpoints", Solo()).committed()[0]
     assert newest.name.startswith(f"step-{words[0].step:08d}.")
+
+
+def evaluating(training, ranks, attempt_of, loop, at_step=2):
+    """Two ranks that evaluate after a step, and train with an exchange of their own."""
+
+    def one(world):
+        gradients, ticks = world.fork(), count()
+        run = Run(
+            params={}, seed=1, attempt=attempt_of(), world=world, codec=training.codec,
+            tracker=training.tracker, checkpoint_every=99, clock=lambda: float(next(ticks)),
+        )  # fmt: skip
+        with run:
+            run.resume(model=training.part())
+            for batch in run.batches(ORDER, 1):
+                gradients.gather(batch.step)
+                run.step(batch)
+                if batch.step == at_step:
+                    loop(run, world.rank)
+        return run.step_count
+
+    return ranks(2, one)
+
+
+@pytest.mark.parametrize("counts", [(3, 3), (5, 2), (0, 3)])
+def test_ranks_with_unequally_many_batches_to_evaluate_train_on_together(
+    training, attempt_of, ranks, counts
+):
+    def loop(run, rank):
+        assert list(run.checked(range(counts[rank]))) == list(range(counts[rank]))
+
+    assert evaluating(training, ranks, attempt_of, loop) == [4, 4]
+
+
+@pytest.mark.parametrize("at_step", [2, 3], ids=["in the loop", "after its last step"])
+def test_ranks_that_check_unequally_often_wait_for_each_other_before_they_go_on(
+    training, attempt_of, ranks, at_step
+):
+    def loop(run, rank):
+        for _ in range((5, 2)[rank]):
+            run.check()
+
+    assert evaluating(training, ranks, attempt_of, loop, at_step) == [4, 4]
+
+
+def test_a_stop_seen_by_the_one_rank_that_still_evaluates_is_everyones(training, attempt_of, ranks):
+    def loop(run, rank):
+        for item in run.checked(range(9 * rank)):
+            if item == 5:
+                ask_to_stop(attempt_of())
+            assert item < 8
+
+    words = [result.word for result in evaluating(training, ranks, attempt_of, loop)]
+    assert [(word.step, word.exit_code) for word in words] == [(3, 85), (3, 85)]
+
+
+def test_ranks_that_make_different_calls_are_told_so_at_once_and_have_failed(
+    training, attempt_of, ranks
+):
+    def loop(run, rank):
+        if rank == 0:
+            run.check()
+        run.finish()
+
+    first, second = evaluating(training, ranks, attempt_of, loop)
+    assert str(first) == str(second)
+    assert "1 in run.check, 1 in run.finish" in str(first)
+    word = read(attempt_of().verdict_file)
+    assert (word.verdict, word.exit_code) == ("failed", 1)
+    said = Evidence(
+        verdict=earlier.words(word), log=f"ValueError: {first}\nConnection reset by peer"
+    )
+    assert classify(said).cause is Cause.ERROR
 
 
 def test_a_run_goes_on_with_more_and_with_fewer_ranks_and_every_sample_once(
