@@ -75,17 +75,21 @@ def main() -> None:
             order = SampleOrder(len(labels), args.batch, args.seed)
             run.resume(model=model, optimizer=optimizer)
 
+            def pruned(epoch: int) -> bool:
+                return trial.report(accuracy(model, test_images, test_labels), epoch)
+
             for batch in run.batches(order, args.epochs):
+                # As the next epoch begins: a stop at the last step of one leaves from run.step.
+                if batch.begins_epoch and batch.epoch and pruned(batch.epoch - 1):
+                    break
                 optimizer.zero_grad()
                 logits = model(images[batch.mine])
                 loss = cross_entropy(logits, labels[batch.mine], reduction="sum") * batch.weight
                 loss.backward()
                 optimizer.step()
                 run.step(batch, loss=loss.detach())
-                if run.step_count % order.steps_per_epoch == 0:
-                    reached = accuracy(model, test_images, test_labels)
-                    if trial.report(reached, batch.epoch):
-                        break
+            else:
+                pruned(args.epochs - 1)
             result = round(accuracy(model, test_images, test_labels), 4)
             run.finish(accuracy=result)
         trial.complete(result)

@@ -23,6 +23,7 @@ class Batch:
     ids: Any
     mine: Any
     weight: float  # times the *sum* of this rank's losses, DDP's mean is the mean over `ids`
+    begins_epoch: bool
 
 
 class SampleOrder:
@@ -81,6 +82,7 @@ class SampleOrder:
                 ids=ids,
                 mine=ids[low:high],
                 weight=world / len(ids),
+                begins_epoch=position % self.size == 0,
             )
             step, position = step + 1, stop
 

@@ -34,7 +34,7 @@ class Array:
     storage: str
     running: dict = field(default_factory=dict)
 
-    def start(self, task, restart=0):
+    def start(self, task, restart=0, *more):
         run_dir = self.root / f"task-{task}"
         environment = {
             **os.environ,
@@ -50,7 +50,7 @@ class Array:
             "SLURM_RESTART_COUNT": str(restart),
         }
         script = str(REPO / "jobscripts" / "sweep" / "train.py")
-        argv = [sys.executable, script, "--epochs", "12", "--checkpoint-every", "5"]
+        argv = [sys.executable, script, "--epochs", "12", "--checkpoint-every", "5", *more]
         log = (self.root / f"task-{task}.log").open("ab")
         self.running[task] = subprocess.Popen(
             argv, env=environment, stdout=log, stderr=subprocess.STDOUT
@@ -111,3 +111,15 @@ def test_of_a_sweep_with_killed_tasks_every_trial_ends_exactly_once(array):
         assert checked.ok, checked.problems
         assert checked.resumed_at[0] >= 5
     assert found["best"][0]["value"] > 0.5
+
+
+def test_every_epoch_of_a_trial_that_was_stopped_at_the_end_of_one_is_reported(array):
+    one_step_an_epoch = ("--batch", "1797")
+    (array.root / "stop").mkdir()
+    (array.root / "stop" / "100.0.json").write_text('{"cause": "spot-interruption"}')
+    for restart in (0, 1):
+        array.start(0, restart, *one_step_an_epoch)
+        array.finish(0)
+    study = optuna.load_study(study_name="digits", storage=store.connect(array.storage))
+    assert audit(array.root / "task-0").resumed_at, "it was to be stopped"
+    assert set(study.trials[0].intermediate_values) == set(range(12))

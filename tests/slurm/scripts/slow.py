@@ -36,9 +36,11 @@ def loss_of(model: torch.nn.Module, mine: torch.Tensor = INPUTS) -> torch.Tensor
 def epochs(
     run: Run, model: torch.nn.Module, number: int, *, rate: float = 0.1, pause: float = PAUSE
 ) -> Iterator[int]:
-    """Fit a line, and stop at the end of every epoch; its number, from 0."""
+    """Fit a line, and come back with the number of every epoch that is over, from 0."""
     run.resume(model=model)
     for batch in run.batches(ORDER, number):
+        if batch.begins_epoch and batch.epoch:
+            yield batch.epoch - 1
         model.zero_grad()
         loss = loss_of(model, INPUTS[batch.mine]) * batch.weight
         loss.backward()
@@ -48,8 +50,7 @@ def epochs(
             value.data -= rate / run.world.size * value.grad
         run.step(batch, loss=loss.detach())
         time.sleep(pause)
-        if run.step_count % ORDER.steps_per_epoch == 0:
-            yield batch.epoch
+    yield number - 1
 
 
 def main() -> None:
