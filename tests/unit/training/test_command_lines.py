@@ -1,0 +1,44 @@
+"""Whoever types a command line of the documents or of a jobscript's header is not refused."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from toolkit.training.datasets.catalog import Catalog
+from toolkit.training.datasets.errors import DatasetUnknown
+from toolkit.training.datasets.folder_store import FolderStore
+
+REPO = Path(__file__).resolve().parents[3]
+SHARED = "/shared/jobscripts/"
+TEXTS = sorted([*REPO.glob("jobscripts/*.sbatch"), *REPO.glob("docs/*.md"), REPO / "README.md"])
+CALL = re.compile(
+    r"sbatch(?: --?[a-z][^\s`]*| \[[^\]`]*\])* (\S*?[a-z-]+\.sbatch)((?:\s[^\s`;(]+)*)"
+)
+
+
+def calls(script):
+    """Where it is called, and with what words: those of one line, before what explains them."""
+    for path in TEXTS:
+        for name, words in CALL.findall(path.read_text()):
+            if Path(name).name == script:
+                yield path.name, words.strip().partition("\n")[0].split()
+
+
+def test_every_dataset_of_a_warm_up_is_a_reference(tmp_path):
+    catalog = Catalog(FolderStore(tmp_path))
+    found = [(path, word) for path, words in calls("data-warmup.sbatch") for word in words]
+    named = [(path, word) for path, word in found if word.islower()]
+    assert len(named) == 4
+    for _, word in named:
+        with pytest.raises(DatasetUnknown):  # and not NameRefused
+            catalog.meant(word)
+
+
+@pytest.mark.parametrize("script", ["torchrun", "fsdp", "deepspeed", "pipeline", "sweep"])
+def test_every_training_script_of_an_example_is_the_readers_own_or_is_there(script):
+    found = [(path, words[0]) for path, words in calls(f"{script}.sbatch") if words]
+    assert found
+    for path, word in found:
+        shipped = REPO / "jobscripts" / word.removeprefix(SHARED)
+        assert "/" not in word or (word.startswith(SHARED) and shipped.is_file()), (path, word)
