@@ -125,6 +125,7 @@ def _report(
 
     from toolkit.commands.lint import show
     from toolkit.output import plain, print_json
+    from toolkit.submit import checks
 
     if as_json:
         said = {"argv": wanted.call, "added": wanted.added, "findings": found, "job": job or None}
@@ -132,7 +133,9 @@ def _report(
         print_json(said | {"stop": takes})
         return
     show(Path(wanted.script), found)
-    if stop and stop.forecast.problem() is None:
+    if stop is None:
+        click.echo(checks.UNKNOWN_STOP)
+    elif stop.forecast.problem() is None:
         click.echo(plain(str(stop)))
     for one in wanted.added:
         click.echo(plain(f"added {one.option}: {one.why}"))

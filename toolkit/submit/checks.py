@@ -25,6 +25,12 @@ _STEP: Final = 1.0
 """Seconds that a step is taken to last where no run has told."""
 
 
+UNKNOWN_STOP: Final = (
+    "what a stop would take of a spot notice is not known: no earlier run like this one tells;"
+    " --checkpoint-gib predicts it, and the log of this job says it after the first save"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Stop:
     """What a stop will take, and how that is known."""

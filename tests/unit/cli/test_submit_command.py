@@ -133,6 +133,15 @@ def test_a_container_that_is_not_pinned_or_not_looked_at_is_refused(cluster, cap
     assert submitted(cluster) == []
 
 
+def test_where_nobody_knows_what_a_stop_takes_that_is_said_with_what_would_tell(cluster, capsys):
+    assert run(["submit", "--dry-run", "good.sbatch"]) == 0
+    said = capsys.readouterr().out
+    assert "what a stop would take of a spot notice is not known: no earlier run" in said
+    assert "--checkpoint-gib" in said
+    assert run(["submit", "--dry-run", "--json", "good.sbatch"]) == 0
+    assert json.loads(capsys.readouterr().out)["stop"] is None
+
+
 def test_a_stop_that_takes_longer_than_the_notice_is_said_beforehand(cluster, capsys):
     words = ["submit", "--dry-run", "--write-gib-s=0.5", "--checkpoint-gib=98", "good.sbatch"]
     assert run(words) == 0
