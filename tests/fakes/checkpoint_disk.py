@@ -1,12 +1,14 @@
 """A disk that ends the process, fills up or tears a write at any one of its operations."""
 
 import os
+import shutil
 import signal
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -89,3 +91,49 @@ def killed(number: int, work: Callable[[], Any]) -> bool:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert code in {0, -signal.SIGKILL}, f"exit code {code}"
     return code != 0
+
+
+class Power:
+    """What of `root` is on the disk: files and the names in a folder as they were last synced.
+
+    In the context `os.fsync` is noted and not done. What is there as it begins is on the disk.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._files: dict[int, bytes] = {}  # by inode
+        self._names: dict[int, dict[str, int]] = {}
+
+    def __enter__(self) -> Self:
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(os, "fsync", self._sync)
+        for path in (self._root.parent, self._root, *self._root.rglob("*")):
+            descriptor = os.open(path, os.O_RDONLY)
+            self._sync(descriptor)
+            os.close(descriptor)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._patch.undo()
+
+    def cut(self) -> None:
+        """Leave of `root` what is on the disk."""
+        top = self._root.stat().st_ino
+        shutil.rmtree(self._root)
+        self._restore(self._root, top)
+
+    def _sync(self, descriptor: int) -> None:
+        found = os.fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode):
+            with os.scandir(descriptor) as entries:
+                self._names[found.st_ino] = {each.name: each.inode() for each in entries}
+        else:
+            self._files[found.st_ino] = Path(f"/proc/self/fd/{descriptor}").read_bytes()
+
+    def _restore(self, path: Path, inode: int) -> None:
+        if inode not in self._names:
+            path.write_bytes(self._files.get(inode, b""))
+            return
+        path.mkdir()
+        for name, child in self._names[inode].items():
+            self._restore(path / name, child)

@@ -224,6 +224,41 @@ def test_a_torn_write_or_a_full_disk_leaves_a_good_checkpoint_and_the_truth_is_t
     assert (len(outcomes) > 10, outcomes[-1][1]) == (True, True)
 
 
+def test_a_checkpoint_that_was_committed_survives_a_power_cut(flow):
+    one = flow("power")
+    for place in ("near", "far"):
+        (one.root / place).mkdir(parents=True, exist_ok=True)
+    with disk.Power(one.root) as power:
+        for step in (1, 2, 3):
+            one.save(step)
+    power.cut()
+    assert one.load() == 3
+    for tier in one.tiers:
+        shutil.rmtree(one.root / "near")
+        assert one.load() == 3, tier
+
+
+def test_a_save_whose_bytes_arrived_wrong_fails_and_neither_older_one_goes(
+    tmp_path, json_codec, part
+):
+    class Lying(type(json_codec)):
+        def write(self, folder, staged, world):
+            entries = super().write(folder, staged, world)
+            content = bytearray((folder / "shared.json").read_bytes())
+            content[len(content) // 2] ^= 1
+            (folder / "shared.json").write_bytes(content)
+            return entries
+
+    save(tmp_path, json_codec, part, 1)
+    save(tmp_path, json_codec, part, 2)
+    for step in (3, 4):
+        with pytest.raises(CheckpointFailed, match=r"shared\.json"):
+            save(tmp_path, Lying(), part, step)
+    found, step = load(tmp_path, json_codec, part)
+    assert (step, found.rejected) == (2, ())
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 class FullDisk:
     """Rank 1 finds the disk full."""
 
