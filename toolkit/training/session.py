@@ -197,9 +197,12 @@ class Run:
         if problem := self._save(last=True):
             raise CheckpointFailed(f"the run's last save failed: {problem}")
         opened = self.world.gather(use.used())  # every rank is here: nobody can fail any more
+        fills = sum(self.world.gather(use.fills()))
         if self._books:
             for taken in opened:
                 self._books.opened(taken)
+            if requests := sum(map(len, opened)):
+                self.log({"toolkit.data_hit_ratio": 1 - fills / requests})
             result = {"steps": self.step_count, "world_size": self.world.size}
             result["attempts"] = self._books.record.attempt + 1
             write_json(self.dir.result, result | results)

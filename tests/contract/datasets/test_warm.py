@@ -43,7 +43,9 @@ def test_all_that_was_asked_for_is_there_in_the_end(where, attempt, capsys):
     assert (facts["fills"], len(facts["entries"])) == (2, 2)
     assert not any(entry["in_use"] for entry in facts["entries"])
     assert warm(["one"], where, attempt, as_json=True) == 0
-    assert json.loads(capsys.readouterr().out)["hit_ratio"] == pytest.approx(1 / 3)
+    said = capsys.readouterr()
+    assert json.loads(said.out)["hit_ratio"] == pytest.approx(1 / 3)
+    assert "of 3 requests to this cache so far, 33% fetched nothing" in said.err
 
 
 def test_a_stop_request_ends_it_with_85_and_the_cause(where, attempt):

@@ -71,10 +71,21 @@ def test_a_run_whose_dataset_was_not_there_before_a_stop_comes_back(run, part, a
     assert (word.verdict, word.exit_code, word.cause) == ("resume", 85, "spot-interruption")
 
 
+def test_a_run_says_how_much_of_its_data_was_there(shelf, run, memory_tracker, part):
+    with run() as one:
+        one.resume(model=part())
+        use.dataset("digits")
+        use.dataset("labels@1")
+        use._held["labels@1"].filled = True
+    found = [dict(record.metrics) for record in memory_tracker.records if record.metrics]
+    assert [m["toolkit.data_hit_ratio"] for m in found if "toolkit.data_hit_ratio" in m] == [0.5]
+
+
 def test_a_run_that_opens_nothing_says_nothing(shelf, run, memory_tracker, part):
     with run() as one:
         one.resume(model=part())
     assert "toolkit.dataset" not in memory_tracker.tags
+    assert not any("toolkit.data_hit_ratio" in dict(one.metrics) for one in memory_tracker.records)
     assert not (one.dir.path / "datasets.json").exists()
 
 

@@ -105,6 +105,9 @@ def warm(references: Sequence[str], where: Places, attempt: Attempt, *, as_json:
         return _end(error, stop, attempt, done)
     finally:
         held.close()
+    counted = where.node_cache().stats()
+    ratio = counted.hit_ratio or 0.0
+    _say(f"of {counted.requests} requests to this cache so far, {ratio:.0%} fetched nothing")
     if as_json:
         _print(facts(where))
     return 0

@@ -48,6 +48,11 @@ def used() -> dict[str, str]:
     return {reference: held.version for reference, held in _held.items()}
 
 
+def fills() -> int:
+    """How many of them this process had to fetch; the others were there, or another's fill."""
+    return sum(held.filled for held in _held.values())
+
+
 def listen(listener: Listener) -> Callable[[], None]:
     """Tell the listener what this process has taken, at once and from now on; call to end it."""
     with _lock:
