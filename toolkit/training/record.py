@@ -142,6 +142,27 @@ class Books:
 
     def saved(self, saved: Saved, forecast: StopForecast | None) -> None:
         """Note a checkpoint, and what a stop would take where that has just been found out."""
+        try:
+            self._saved(saved, forecast)
+        except OSError as error:  # on rank 0 alone, and of no more use than to be looked at
+            say(f"not recorded what saving step {saved.step} took: {error}")
+
+    def finished(
+        self, steps: int, given: Mapping[str, Any], opened: Sequence[Mapping[str, str]], fills: int
+    ) -> None:
+        """Write result.json, having noted the datasets that each process opened, and how many of
+        them had to be fetched.
+        """
+        for taken in opened:
+            self.opened(taken)
+        if requests := sum(map(len, opened)):
+            self.log(max(0, steps - 1), {"toolkit.data_hit_ratio": 1 - fills / requests})
+        mine = self.record
+        result = {"steps": steps, "world_size": mine.world_size, "attempts": mine.attempt + 1}
+        write_json(self._run_dir.result, {**result, **given})
+        say(f"finished after {steps} steps")
+
+    def _saved(self, saved: Saved, forecast: StopForecast | None) -> None:
         if self._remark:
             self._remark.checkpoint(self._clock())
         self._pause("save", saved.step, saved.stall_seconds)

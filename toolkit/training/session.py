@@ -18,7 +18,6 @@ from toolkit.training.boundary import Agreed, Boundaries
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed, Saved
 from toolkit.training.data import Batch, SampleOrder
 from toolkit.training.datasets import use
-from toolkit.training.files import write_json
 from toolkit.training.local_disk import ViaLocalDisk
 from toolkit.training.mlflow_server import flat, tracker_for
 from toolkit.training.pace import StopForecast
@@ -93,7 +92,7 @@ class Run:
             bounds=checkpoint_bounds,
             clock=timer,
             say=say if self.world.rank == 0 else lambda _: None,
-            sync=lambda: on_rank_0(self.world, self._sync),
+            sync=lambda: on_rank_0(self.world, lambda: self._books and self._books.sync()),
             done=self._saved,
         )
         self._parts: Mapping[str, Any] = {}
@@ -199,14 +198,7 @@ class Run:
         opened = self.world.gather(use.used())  # every rank is here: nobody can fail any more
         fills = sum(self.world.gather(use.fills()))
         if self._books:
-            for taken in opened:
-                self._books.opened(taken)
-            if requests := sum(map(len, opened)):
-                self.log({"toolkit.data_hit_ratio": 1 - fills / requests})
-            result = {"steps": self.step_count, "world_size": self.world.size}
-            result["attempts"] = self._books.record.attempt + 1
-            write_json(self.dir.result, result | results)
-            say(f"finished after {self.step_count} steps")
+            self._books.finished(self.step_count, results, opened, fills)
         self._close(verdict.done(self.step_count), "FINISHED", [self.dir.result], _PATIENCE_END)
 
     # -- the context ------------------------------------------------------------------------------
@@ -253,7 +245,7 @@ class Run:
 
     def _stepped(self, batch: Batch, metrics: Mapping[str, Any], at: float, told: Agreed) -> None:
         self._save_agreed |= told.save
-        if self._books is None:
+        if not self._books:
             return
         found = numbers(metrics)
         self._books.step(batch, told.samples, told.prints, at, found)
@@ -267,16 +259,9 @@ class Run:
         facts = {"position": self._position, "attempt": self.attempt.key, "seed": self.seed}
         return self._saver.save(self._parts, self.step_count, facts, last=last, urgent=urgent)
 
-    def _sync(self) -> None:
-        if self._books:
-            self._books.sync()
-
     def _saved(self, saved: Saved, forecast: StopForecast | None) -> None:
         if self._books:
-            try:
-                self._books.saved(saved, forecast)
-            except OSError as error:  # on rank 0 alone, and of no more use than to be looked at
-                say(f"not recorded what saving step {saved.step} took: {error}")
+            self._books.saved(saved, forecast)
 
     def _leave(self) -> None:
         """All ranks are at the same step and at least one was asked to stop: save, and be gone."""

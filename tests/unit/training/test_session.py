@@ -445,7 +445,7 @@ def test_a_clock_that_is_set_moves_neither_the_next_save_nor_the_next_look_for_a
             checkpoint_bounds=(4.0, 4.0),
         )
     saved = Checkpointer(attempt_of().run_dir / "checkpoints", Solo()).committed()
-    assert [int(folder.name[5:13]) for folder in saved] == [10, 6, 3]
+    assert [int(folder.name[5:13]) for folder in saved] == [11, 8, 4]
 
 
 def test_no_step_waits_for_a_save_in_the_background(training, attempt_of, capsys):
@@ -490,7 +490,7 @@ def evaluating(training, ranks, attempt_of, loop, at_step=2):
         gradients, ticks = world.fork(), count()
         run = Run(
             params={}, seed=1, attempt=attempt_of(), world=world, codec=training.codec,
-            tracker=training.tracker, checkpoint_every=99, clock=lambda: float(next(ticks)),
+            tracker=training.tracker, checkpoint_every=99, timer=lambda: float(next(ticks)),
         )  # fmt: skip
         with run:
             run.resume(model=training.part())
