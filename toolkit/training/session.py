@@ -70,8 +70,7 @@ class Run:
         self.step_count = 0  # steps done; the number of the next one
         self._position = 0  # samples taken since the run began, over all ranks
         self._params, self.seed, self._flops = params, seed, flops_per_sample
-        self._clock, self._timer = clock, timer
-        self._print_every = print_every
+        self._clock, self._timer, self._print_every = clock, timer, print_every
         self._stop = StopFiles(self.attempt.stop_files, clock=timer)
         if local is not None:
             root = local / f"checkpoints-{self.attempt.job_id}"
@@ -92,7 +91,7 @@ class Run:
             bounds=checkpoint_bounds,
             clock=timer,
             say=say if self.world.rank == 0 else lambda _: None,
-            sync=lambda: on_rank_0(self.world, lambda: self._books and self._books.sync()),
+            sync=lambda: on_rank_0(self.world, self._sync),
             done=self._saved,
         )
         self._parts: Mapping[str, Any] = {}
@@ -258,6 +257,10 @@ class Run:
         self._save_agreed = False
         facts = {"position": self._position, "attempt": self.attempt.key, "seed": self.seed}
         return self._saver.save(self._parts, self.step_count, facts, last=last, urgent=urgent)
+
+    def _sync(self) -> None:
+        if self._books:
+            self._books.sync()
 
     def _saved(self, saved: Saved, forecast: StopForecast | None) -> None:
         if self._books:

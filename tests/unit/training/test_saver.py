@@ -123,7 +123,7 @@ def test_training_waits_for_no_save_in_the_background_until_its_end(saver):
     assert not made.saver.overdue(), "the copy is still under way"
     made.tier.gate.set()
     for thread in set(threading.enumerate()) - others:
-        if thread.name == "checkpoint":
+        if thread.name == "checkpoint" and thread.is_alive():
             thread.join(10)
     made.clock.now = 999.0
     assert not made.saver.overdue(), "it took half of the time since it began"
