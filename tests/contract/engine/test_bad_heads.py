@@ -278,7 +278,7 @@ def test_on_a_head_in_order_it_launches(head: Head):
     assert line.endswith("reason=toolkit: no-capacity (InsufficientInstanceCapacity)")
     journal = (head.state / "journal.jsonl").read_text().splitlines()
     kinds = [json.loads(line)["kind"] for line in journal]
-    assert kinds == ["claim", *["intent", "failed"] * 3]
+    assert kinds == ["claim", *["intent", "failed"] * 3, "release"]
 
 
 def test_a_node_that_an_admin_added_keeps_no_other_from_its_machine(head: Head):
