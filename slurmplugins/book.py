@@ -20,10 +20,12 @@ Record = dict[str, Any]
 
 
 class Book:
-    """Takes records in their order. `recent`: whether EC2 may still not show what one is about."""
+    """Takes records in their order. `recent`: whether EC2 may still not show what one is about.
+    `boot`: the one that is now; runs of others are over.
+    """
 
-    def __init__(self, recent: Callable[[Record], bool]) -> None:
-        self._recent = recent
+    def __init__(self, recent: Callable[[Record], bool], boot: str) -> None:
+        self._recent, self._boot = recent, boot
         self._claimed: dict[str, set[NodeName]] = {}
         self._settling: dict[str, set[NodeName]] = {}
         self._claimed_at: dict[NodeName, float] = {}
@@ -32,6 +34,7 @@ class Book:
         self._launched: dict[str, Assignment] = {}
         self._ended: dict[str, EndCause] = {}
         self._node: dict[str, NodeName] = {}
+        self._former: dict[str, set[NodeName]] = defaultdict(set)
         self._machines: dict[NodeName, set[str]] = defaultdict(set)
         self._let_go: set[str] = set()
         self._kinds: Mapping[str, Callable[[Record], None]] = {
@@ -74,6 +77,7 @@ class Book:
             launched={key: item for key, item in self._launched.items() if key not in self._ended},
             ended=self._ended,
             let_go=frozenset(self._let_go),
+            former=self._former,
             claimed=self._claimed_at,
         )
 
@@ -81,7 +85,7 @@ class Book:
         nodes = [NodeName(node) for node in record["nodes"]]
         of = self._settling if record.get("settling") else self._claimed
         of.setdefault(record["run"], set()).update(nodes)
-        if self._recent(record):
+        if self._recent(record) and record.get("boot") == self._boot:
             self._claimed_at |= dict.fromkeys(nodes, number(record, "up"))
 
     def _release(self, record: Record) -> None:
@@ -101,7 +105,9 @@ class Book:
         self._open.pop(record["attempt"], None)
         recent = self._recent(record)
         for node, instance_id, address, type_ in record["machines"]:
-            self._machines[self._node.get(instance_id, node)].discard(instance_id)
+            if (former := self._node.get(instance_id, node)) != node:
+                self._former[instance_id].add(former)
+                self._machines[former].discard(instance_id)
             self._machines[node].add(instance_id)
             self._node[instance_id] = node
             if recent:

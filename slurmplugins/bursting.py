@@ -14,6 +14,7 @@ from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
 from slurmplugins.journal import SETTLE_SECONDS
 from slurmplugins.model import EndCause, Failure
 from slurmplugins.policy import Preference
+from slurmplugins.slurm import awaited
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -152,11 +153,11 @@ def _plan(
         plan = _planned(engine, run, asks, waited)
         if plan is None:
             continue
-        up = _up(engine, plan)
-        if not up:
+        others = _unwanted(engine, plan, mine)
+        if not others:
             return plan
-        _release(engine, run, up)
-        asks = [replace(ask, nodes=tuple(n for n in ask.nodes if n not in up)) for ask in asks]
+        _release(engine, run, others)
+        asks = [replace(ask, nodes=tuple(n for n in ask.nodes if n not in others)) for ask in asks]
     raise StateError("the cloud's list was out of date each time it could be used")
 
 
@@ -182,10 +183,13 @@ def _planned(
     return plans[-1] if plans else None
 
 
-def _up(engine: Engine, plan: ResumePlan) -> frozenset[NodeName]:
-    """Nodes whose machine would be replaced, though Slurm does not wait for one: it is in use."""
-    old = [item.node for item in plan.replace if item.node is not None]
-    return frozenset(old) - engine.executor.waiting(old) if old else frozenset()
+def _unwanted(engine: Engine, plan: ResumePlan, mine: frozenset[NodeName]) -> frozenset[NodeName]:
+    """Nodes whose machine Slurm does not wait for any more: of those whose machine would be
+    replaced, where it is in use, and of those another run was at, where that gave them back.
+    """
+    doubtful = [item.node for item in plan.replace if item.node is not None]
+    doubtful += [node for node in plan.claimed if node not in mine]
+    return frozenset(doubtful) - awaited(engine.slurm, doubtful) if doubtful else frozenset()
 
 
 def _settle_doubts(engine: Engine, run: str, mine: frozenset[NodeName]) -> None:
@@ -202,7 +206,9 @@ def _screened(engine: Engine, plan: ResumePlan) -> ResumePlan:
 
     patience = engine.config.resume_timeout
     found = protection.gate(engine.state, plan.launches, engine.clock.now(), patience)
-    stopped = [machine for job in plan.launches if job not in found.let for machine in job.adopted]
+    stopped = [
+        item.instance_id for job in plan.launches if job not in found.let for item in job.adopted
+    ]
     failures = (*plan.failures, *found.refused)
     return replace(plan, launches=found.let, failures=failures).without(stopped)
 
@@ -235,13 +241,12 @@ def _carry_out(
     executor = engine.executor
 
     def settled(results: Results) -> None:
-        had = [item.node for item in results.assignments]
-        decided.update(had)
+        decided.update(results.served)
         _assign(engine, results.assignments)
         executor.give_back(results.failures, run)
         given_back = [node for failure in results.failures for node in failure.nodes]
         decided.update(given_back)
-        _release(engine, run, [*had, *given_back])
+        _release(engine, run, [*results.served, *given_back])
 
     settled(Results(failures=plan.failures))
     decided.update(plan.busy)
@@ -261,8 +266,10 @@ def _carry_out(
         crew=engine.crew,
     )
     launcher.end(plan.surplus, run)
-    decided.update(item.node for item in plan.adopt)
+    undecided = {node for job in plan.launches for node in job.nodes}
     _assign(engine, plan.adopt)
+    served = tuple(item.node for item in plan.adopt if item.node not in undecided)
+    settled(Results(served=served))
     launcher.launch(plan.launches, run, settled)
 
 
@@ -271,15 +278,9 @@ def _waited(engine: Engine, asks: Sequence[JobAsk]) -> Mapping[int, float]:
     policies = engine.config.policies.values()
     if not any(item.preference is Preference.ON_DEMAND_AFTER for item in policies):
         return {}
-    from slurmplugins.waits import Waits
+    from slurmplugins import waits
 
-    try:
-        submitted = {job.id: job.submitted_at for job in engine.slurm.jobs()}
-    except SlurmError as error:
-        engine.log.warning("jobs unread", message=error.message)
-        submitted = {}
-    jobs = [ask.job for ask in asks if ask.job is not None]
-    return Waits(engine.state / "waits.json", engine.clock).of(jobs, submitted)
+    return waits.read(engine, [ask.job for ask in asks if ask.job is not None])
 
 
 def _assign(engine: Engine, pending: Sequence[Assignment]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from slurmplugins.model import Assignment, EndCause, Instance, LaunchRequest
     from slurmplugins.names import NodeName
@@ -21,8 +21,8 @@ class Claims:
     to know; `open`: those launches. `asked`: the attempts whose outcome a live run is about to
     know. `launched`: machines launched so recently that the cloud may not list them yet. `ended`:
     machines we have decided to end, and why. `let_go`: machines that Slurm has powered their node
-    down with. `claimed`: when a node was last claimed, by the steady clock, if that was lately; its
-    run may be over.
+    down with. `former`: names that machines had before. `claimed`: when a node was last claimed, by
+    the steady clock, if that was lately; its run may be over.
     """
 
     busy: frozenset[NodeName] = frozenset()
@@ -33,6 +33,7 @@ class Claims:
     launched: Mapping[str, Assignment] = field(default_factory=dict)
     ended: Mapping[str, EndCause] = field(default_factory=dict)
     let_go: frozenset[str] = frozenset()
+    former: Mapping[str, Collection[NodeName]] = field(default_factory=dict)
     claimed: Mapping[NodeName, float] = field(default_factory=dict)
 
     def named(self, listed: Iterable[Instance]) -> tuple[Instance, ...]:
@@ -40,9 +41,20 @@ class Claims:
         have an older one, and tags are eventually consistent in EC2.
         """
         return tuple(
-            replace(item, node=self.launched[item.id].node) if item.id in self.launched else item
+            item
+            if (node := self.name(item.id, item.node)) == item.node
+            else replace(item, node=node)
             for item in listed
         )
+
+    def name(self, instance_id: str, listed: NodeName | None) -> NodeName | None:
+        """Which node a machine is that is listed as one. Only a former name is corrected: one that
+        the journal does not know was given by a run that died before it could say so.
+        """
+        told = self.launched.get(instance_id)
+        if told is None or not (listed is None or listed in self.former.get(instance_id, ())):
+            return listed
+        return told.node
 
     def worked_on(self, since: float) -> frozenset[NodeName]:
         """Nodes a run has been at since then, or is at now: what was seen before may be untrue."""

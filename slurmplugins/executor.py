@@ -39,6 +39,9 @@ VERIFY_TRIES: Final = 3
 VERIFY_PAUSE: Final = 2.0
 """The first answer has the new state; a second look is for throttles and lost answers."""
 
+READ_TRIES: Final = 3
+READ_PAUSE: Final = 1.0
+
 HEARD_AFTER: Final = 30.0
 """Seconds of a notice that are gone when the head, which sees it a pass late, asks for the node."""
 
@@ -105,20 +108,21 @@ class Executor:
 
     def give_back(self, failures: Sequence[Failure], run: str = "") -> None:
         """Return nodes that can't be had to Slurm at once, tell the jobs why, and hold those that
-        would only fail again. What came up meanwhile, or is at work for a run other than `run`, is
-        nobody's failure.
+        would only fail again. What came up meanwhile on a machine that stays, or is at work for a
+        run other than `run`, is nobody's failure.
         """
         if not failures:
             return
-        waiting = self.waiting([node for failure in failures for node in failure.nodes])
-        waiting -= self._others(run)
+        waiting = self._gone(failures)
+        unread = waiting is None
+        waiting = (waiting or frozenset()) - self._others(run)
         actions: list[Action] = []
         told: list[Failure] = []
         for failure in failures:
             nodes = [node for node in failure.nodes if node in waiting]
             actions += [MarkDown(node, failure.reason) for node in nodes]
             actions += [PowerDown(node, failure.reason) for node in nodes]
-            told += [failure] if nodes else []
+            told += [failure] if nodes or unread else []
             self._log.warning(
                 "nodes given back" if nodes else "no longer waited for",
                 job=failure.job,
@@ -133,13 +137,21 @@ class Executor:
             if failure.job is not None:
                 self._tell(failure.job, failure)
 
-    def waiting(self, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
-        """Those whose machine Slurm waits for at this moment; none when it can't be asked."""
-        try:
-            return awaited(self._slurm, nodes)
-        except SlurmError as error:
-            self._log.warning("nodes unread", message=error.message)
-            return frozenset()
+    def _gone(self, failures: Sequence[Failure]) -> frozenset[NodeName] | None:
+        """Their nodes whose machine Slurm waits for, or had and has no more; None when it can't be
+        asked, again and again.
+        """
+        nodes = [node for failure in failures for node in failure.nodes]
+        ended = {node for failure in failures for node in failure.ended}
+        for again in range(READ_TRIES):
+            if again:
+                self._clock.sleep(READ_PAUSE)
+            try:
+                up = {node.name for node in self._slurm.nodes() if not node.off} if ended else set()
+                return awaited(self._slurm, nodes) | (ended & up)
+            except SlurmError as error:
+                self._log.warning("nodes unread", message=error.message)
+        return None
 
     def _others(self, run: str) -> frozenset[NodeName]:
         try:

@@ -136,11 +136,11 @@ class Journal:
         """
         with self._held():
             claims = self._claims(self._book())
-            busy, told = claims.worked_on(since), claims.launched
+            busy = claims.worked_on(since)
             ids = [
                 item
                 for item, node in wanted
-                if node not in busy and (item not in told or told[item].node == node)
+                if node not in busy and claims.name(item, node) == node
             ]
             fresh = [item for item in ids if item not in claims.ended]
             if fresh:
@@ -170,7 +170,7 @@ class Journal:
             write_atomically(self._path, "".join(f"{k}\n" for k in kept).encode(), mode=0o640)
 
     def _book(self) -> Book:
-        book = Book(self._recent)
+        book = Book(self._recent, self._boot)
         for record in self._records():
             with contextlib.suppress(KeyError, TypeError, ValueError):  # a damaged line
                 book.add(record)

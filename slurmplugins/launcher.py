@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.batches import Want
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from slurmplugins.journal import Journal
     from slurmplugins.log import Log
     from slurmplugins.model import Assignment, Pool, Refusal
+    from slurmplugins.names import NodeName
     from slurmplugins.offerings import OfferingMemory
     from slurmplugins.planner import JobLaunch
     from slurmplugins.policy import Rung
@@ -42,10 +43,13 @@ _GRAVITY: Final = (Denied, InvalidRequest, NotFound, Quota, CloudUnreachable, Th
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Jobs that have all their machines now, and jobs that get none."""
+    """Jobs that have all their machines now, and jobs that get none. `served`: all nodes of the
+    former; `assignments`: their new machines.
+    """
 
     assignments: tuple[Assignment, ...] = ()
     failures: tuple[Failure, ...] = ()
+    served: tuple[NodeName, ...] = ()
 
 
 class Launcher:
@@ -140,6 +144,7 @@ class _Board:
         with self._lock:
             assignments: list[Assignment] = []
             failures: list[Failure] = []
+            served: list[NodeName] = []
             for decision in decisions:
                 told = self._told[decision.want.turn]
                 told.append(decision)
@@ -149,12 +154,15 @@ class _Board:
                 failed = [item for item in told if not item.machines]
                 mine = [machine for item in told for machine in item.machines]
                 if failed:
-                    self._calls.end([*job.adopted, *(machine.instance_id for machine in mine)])
-                    failures.append(_failure(job, failed))
+                    ended = [*job.adopted, *mine]
+                    self._calls.end([machine.instance_id for machine in ended])
+                    nodes = tuple(machine.node for machine in ended)
+                    failures.append(replace(_failure(job, failed), ended=nodes))
                 else:
                     assignments += mine
-            if assignments or failures:
-                self._settled(Results(tuple(assignments), tuple(failures)))
+                    served += job.nodes
+            if served or failures:
+                self._settled(Results(tuple(assignments), tuple(failures), tuple(served)))
 
 
 def _failure(job: JobLaunch, failed: Sequence[Decision]) -> Failure:

@@ -238,7 +238,8 @@ class Assignment:
 @dataclass(frozen=True, slots=True)
 class Failure:
     """These nodes can't be had. `code` is the cloud's word, empty when it was not the cloud.
-    `hold`: waiting does not help, a person must act; the job is to be held.
+    `hold`: waiting does not help, a person must act; the job is to be held. `ended`: those of them
+    that had a machine, which ends with this.
     """
 
     job: int | None
@@ -247,6 +248,7 @@ class Failure:
     code: str = ""
     message: str = ""
     hold: bool = False
+    ended: tuple[NodeName, ...] = ()
 
     @property
     def reason(self) -> str:

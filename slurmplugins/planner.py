@@ -43,7 +43,7 @@ class JobLaunch:
     job: int | None
     asks: tuple[PoolAsk, ...]
     nodes: tuple[NodeName, ...]
-    adopted: tuple[str, ...] = ()
+    adopted: tuple[Assignment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +164,16 @@ class _Draft:
         missing = [node for node in ask.nodes if not self._has_machine(node)]
         if not missing:
             return
-        adopted = tuple(item.instance_id for item in self.adopt[known:])
+        adopted = tuple(self.adopt[known:])
         asks = tuple(self._ask(ask, pool, mine) for pool, mine in self._by_pool(missing))
         empty = next((item.pool.name for item in asks if not item.ladder), None)
         if empty is not None:
             text = f"the policy leaves no offering of pool {empty} to this job now"
-            self.failures.append(Failure(ask.job, ask.nodes, NO_OFFERING, message=text))
-            self.surplus += adopted
+            ended = tuple(item.node for item in adopted)
+            self.failures.append(
+                Failure(ask.job, ask.nodes, NO_OFFERING, message=text, ended=ended)
+            )
+            self.surplus += [item.instance_id for item in adopted]
             return
         self.launches.append(JobLaunch(ask.job, asks, ask.nodes, adopted))
 

@@ -106,7 +106,8 @@ def screen(record: Record, launches: Sequence[JobLaunch], now: float, patience: 
         ]
         if any(now < pools[name].retry_at for name in shut):
             text = "; ".join(_told(name, pools[name]) for name in shut)
-            refused[index] = Failure(job.job, job.nodes, SLUG, message=text)
+            ended = tuple(item.node for item in job.adopted)
+            refused[index] = Failure(job.job, job.nodes, SLUG, message=text, ended=ended)
             continue
         for name in shut:
             pools[name] = replace(pools[name], retry_at=now + patience)

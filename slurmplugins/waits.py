@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from slurmplugins.errors import SlurmError
 from slurmplugins.files import write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from slurmplugins.clock import Clock
+    from slurmplugins.runtime import Engine
 
 KEEP_SECONDS: Final = 7 * 24 * 3600.0
 
@@ -48,3 +50,13 @@ class Waits:
             write_atomically(self._path, json.dumps(since).encode(), mode=0o640)
         except OSError:
             return  # discardable by design: a full disk must not stop a launch
+
+
+def read(engine: Engine, jobs: Sequence[int]) -> Mapping[int, float]:
+    """How long these jobs have waited, by Slurm where it answers."""
+    try:
+        submitted = {job.id: job.submitted_at for job in engine.slurm.jobs()}
+    except SlurmError as error:
+        engine.log.warning("jobs unread", message=error.message)
+        submitted = {}
+    return Waits(engine.state / "waits.json", engine.clock).of(jobs, submitted)

@@ -54,7 +54,7 @@ _refuse_unless_over() {
 # Whether a place is of a job that another Slurm gave its number, as far as both are known.
 of_another_slurm() {
   local slurm
-  slurm=$(cut -d . -f 3 <<<"$1")
+  slurm=$(cut -s -d . -f 3 <<<"$1")
   [[ -n $slurm && $slurm != - && -n ${TOOLKIT_SLURM_ID:-} && $slurm != "$TOOLKIT_SLURM_ID" ]]
 }
 

@@ -93,20 +93,22 @@ class Boundaries:
             self.check()
         self.end_checks()
 
-    def end_checks(self) -> None:
-        """Wait for ranks that have more to check than this one, if they check at all."""
+    def end_checks(self, *, over: bool = False) -> None:
+        """Wait for ranks that have more to check than this one, if they check at all. `over`: this
+        one has nothing more to do that a stop could save.
+        """
         while self._checking:
-            self._check(_Call.CHECKED)
+            self._check(_Call.CHECKED, asks=not over)
 
     def finish(self) -> None:
         """Every rank is at the end of its script's loops."""
-        self.end_checks()
+        self.end_checks(over=True)
         self.settle()
         self._start(_Call.FINISH)()
 
-    def _check(self, call: _Call) -> None:
+    def _check(self, call: _Call, *, asks: bool = True) -> None:
         stop = self.settle().stop
-        agreed = self._start(call, asked=self._asked())()
+        agreed = self._start(call, asked=asks and self._asked())()
         self._checking = agreed.checking
         if agreed.stop or stop:
             self._leave()
