@@ -344,6 +344,17 @@ def test_nor_one_that_an_older_job_left_which_was_refused_as_it_began(cluster):
     assert (code, folder(said)) == (0, "7.2")
 
 
+def test_a_folder_without_an_owner_is_still_its_jobs(cluster):
+    """Killed as it took over from the attempt before, or a person has deleted the place."""
+    cluster.claim(7, run="")
+    owner = cluster.root / "runs" / "7" / "checkpoints" / "owner"
+    for place in owner.iterdir():
+        place.rmdir()
+    assert folder(cluster.claim(7, 1, run="")[0]) == "7"
+    shutil.rmtree(owner)
+    assert folder(cluster.claim(7, 2, run="")[0]) == "7"
+
+
 def test_a_folder_from_before_slurm_had_an_id_is_still_its_jobs(cluster):
     cluster.slurm_id("")
     cluster.claim(7, run="")

@@ -211,6 +211,15 @@ def test_after_a_boot_a_line_is_as_old_as_its_date_says(tmp_path: Path, clock: F
     assert Journal(tmp_path, next_day).claims().launched == {}
 
 
+def test_what_runs_of_before_the_last_boot_were_at_is_left_to_nobody(tmp_path: Path):
+    """Their steady clock was another one."""
+    old = Journal(tmp_path, FakeClock())
+    with old.run() as run:
+        old.claim(run, lambda _: G[:2])
+    assert old.claims().worked_on(0.0) == set(G[:2])
+    assert Journal(tmp_path, FakeClock(boot="2")).claims().worked_on(0.0) == frozenset()
+
+
 def test_a_journal_that_can_not_be_used_says_so(tmp_path: Path, clock: FakeClock):
     journal = Journal(tmp_path / "absent", clock)
     with pytest.raises(StateError):

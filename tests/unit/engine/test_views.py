@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
 from slurmplugins import bursting, calls, names, reconcile
 from slurmplugins.cloud import codes
+from slurmplugins.errors import SlurmUnreachable
 from slurmplugins.model import EndCause, JobAsk
-from tests.fakes.boundaries import watch
+from tests.fakes.boundaries import Killed, watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from slurmplugins.model import Instance
+    from slurmplugins.model import Instance, Launched, LaunchRequest, Node
 
 G = names.expand("gpu-[001-008]")
 SEEN = "slurm.nodes: done"
@@ -240,3 +241,92 @@ def test_a_settlement_that_never_ends_is_waited_for_a_while_only(bench: Bench):
         journal.claim(other, lambda _: G[:1], settling=True)
         bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
     assert [item.node for item in bench.cloud.live()] == [G[1]]
+
+
+CPU = "on-demand:m7i.large:us-east-1a"
+
+
+def test_a_run_ends_no_machine_of_a_node_that_is_up_without_setting_that_node_down(bench: Bench):
+    """It came up while the rest of its job could not be had."""
+    ask = bench.slurm.start(7, [G[0], *names.expand("cpu-1")])
+    bench.cloud.capacity = {CPU: 0}
+    launch = bench.cloud.launch
+
+    def slowly(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        if request.pool == "cpu":
+            bench.clock.advance(40)
+            bench.boot()
+        return launch(request, intend)
+
+    bench.cloud.launch = slowly  # type: ignore[method-assign]
+    bursting.resume(bench.engine, [ask])
+    assert bench.cloud.live() == []
+    assert bench.slurm.flags(G[0]) >= {"DOWN", "POWER_DOWN"}
+
+
+def test_an_adopted_node_is_let_go_of_at_once(bench: Bench):
+    """Its job may end long before the run does."""
+    up(bench, 7, G[0])
+    asks = [JobAsk(7, G[:1]), bench.slurm.start(8, G[1:2])]
+    seen: list[frozenset[names.NodeName]] = []
+    watched = once("cloud.launch: about to", lambda: seen.append(busy(bench)))
+    bursting.resume(watch(bench.engine, watched), asks)
+    assert seen == [frozenset(G[1:2])]
+
+
+def busy(bench: Bench) -> frozenset[names.NodeName]:
+    return bench.engine.journal.claims().busy
+
+
+@pytest.mark.parametrize("again", [0, 1])
+def test_killed_in_a_rename_the_next_resume_has_one_machine_a_node_and_none_of_anothers_name(
+    bench: Bench, again: int
+):
+    asks = [bench.slurm.start(7, G[:2]), bench.slurm.start(8, G[2:3])]
+    bench.cloud.capacity = {SPOT_A: 1}
+
+    def dies() -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        bursting.resume(watch(bench.engine, once("cloud.give: done", dies)), asks)
+    bench.restart()
+    bench.cloud.capacity = {}
+    given = bench.cloud.live()[0].id
+    bursting.resume(bench.engine, [asks[again]])
+    live = {item.id: item.node for item in bench.cloud.live()}
+    assert len(live) == len(set(live.values()))
+    assert live[given] == G[2]
+    assert bench.slurm.assigned.get(given) in (None, G[2])
+
+
+def test_a_job_is_told_why_also_where_slurm_does_not_say_how_its_nodes_are(bench: Bench):
+    ask = bench.slurm.start(7, G[:2])
+    bench.cloud.next_errors = [codes.error("UnauthorizedOperation", "no")] * 5
+
+    def deaf(_names: object = None) -> NoReturn:
+        raise SlurmUnreachable("socket timed out")
+
+    bench.slurm.nodes = deaf  # type: ignore[method-assign]
+    bursting.resume(bench.engine, [ask])
+    assert "UnauthorizedOperation" in bench.slurm.queue[7].comment
+
+
+def test_no_node_is_dropped_from_its_job_because_slurm_could_not_be_read(bench: Bench):
+    up(bench, 7, G[0])
+    bench.clock.advance(400)
+    bench.slurm.finish(7)
+    bench.slurm.state[G[0]].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
+    ask, nodes, left = bench.slurm.start(8, G[:2]), bench.slurm.nodes, [1]
+
+    def once_deaf(wanted: Sequence[str] | None = None) -> tuple[Node, ...]:
+        if left:
+            left.pop()
+            raise SlurmUnreachable("socket timed out")
+        return nodes(wanted)
+
+    bench.slurm.nodes = once_deaf  # type: ignore[method-assign]
+    bursting.resume(bench.engine, [ask])
+    assert bench.slurm.queue[8].state == "PENDING"
+    assert "slurm-unreachable" in bench.slurm.queue[8].comment
+    assert len(bench.cloud.requests) == 1

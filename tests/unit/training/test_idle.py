@@ -1,7 +1,10 @@
 """A notebook is used while a kernel computes and for a while after, and not by an open page."""
 
+from http import client
+
 import pytest
 
+from toolkit.training import idle
 from toolkit.training.idle import wait_until_idle
 
 LIMIT = 600.0
@@ -54,3 +57,16 @@ def test_a_notebook_that_cannot_be_asked_counts_as_used_and_the_log_says_so_once
 
     assert minutes_until_idle(found) == 15
     assert capsys.readouterr().err.count("can't ask the notebook") == 1
+
+
+def test_only_a_server_without_terminals_has_none(monkeypatch):
+    """With another base URL it has no such page of kernels either, and they may be computing."""
+
+    class NotFound:
+        status, reason = 404, "Not Found"
+
+    monkeypatch.setattr(client.HTTPConnection, "request", lambda *_, **__: None)
+    monkeypatch.setattr(client.HTTPConnection, "getresponse", lambda _: NotFound())
+    assert idle._ask("127.0.0.1:1", "terminals") == []
+    with pytest.raises(ValueError, match="404 Not Found"):
+        idle._ask("127.0.0.1:1", "kernels")
