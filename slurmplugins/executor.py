@@ -147,8 +147,7 @@ class Executor:
             if again:
                 self._clock.sleep(READ_PAUSE)
             try:
-                up = {node.name for node in self._slurm.nodes() if not node.off} if ended else set()
-                return awaited(self._slurm, nodes) | (ended & up)
+                return awaited(self._slurm, nodes, ended)
             except SlurmError as error:
                 self._log.warning("nodes unread", message=error.message)
         return None

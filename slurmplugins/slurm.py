@@ -19,7 +19,7 @@ from slurmplugins.model import REASON_PREFIX, Job, Node
 from slurmplugins.slurm_json import number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from slurmplugins.comeback import EndedJob
     from slurmplugins.model import Assignment
@@ -209,17 +209,19 @@ class ScontrolSlurm:
             raise _failure(argv, done.stderr or done.stdout)
 
 
-def awaited(slurm: Slurm, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
-    """Those whose machine Slurm waits for: the only ones that can be given back.
+def awaited(
+    slurm: Slurm, nodes: Sequence[NodeName], ended: Collection[str] = ()
+) -> frozenset[NodeName]:
+    """Those whose machine Slurm waits for, or has `ended`: the only ones that can be given back.
 
-    A node that is up works for somebody. A POWER_DOWN on one that is off would stick to it.
+    Another that is up works for somebody. A POWER_DOWN on one that is off would stick to it.
     """
     try:
         found = slurm.nodes(nodes)
     except SlurmRefused:  # one of the names is no node
         found = slurm.nodes()
-    waiting = {node.name for node in found if node.powering_up}
-    return frozenset(node for node in nodes if node in waiting)
+    gone = {n.name for n in found if n.powering_up or (n.name in ended and not n.off)}
+    return frozenset(node for node in nodes if node in gone)
 
 
 def plain(text: str, length: int) -> str:
