@@ -10,16 +10,17 @@ place doesn't hide those elsewhere.
 from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from toolkit.config import types
+from toolkit.config.section import Section
+from toolkit.config.training import Data, Training
 from toolkit.config.types import (
     AccountName,
     ClusterName,
     Label,
     PartitionName,
     PoolName,
-    Requirement,
     SettingName,
     SettingValue,
     UserName,
@@ -30,15 +31,6 @@ from toolkit.config.types import (
 HEAD_HOST_NUMBER = 10
 MAX_NODES_PER_POOL = 10_000
 NODE_DIGITS = 3
-SHARED_STORE = "/shared/datasets"
-DATA_PREFIX = "data"
-CHECKPOINTS_PREFIX = "checkpoints"
-
-
-class Section(BaseModel):
-    """Frozen, and strict: an unknown key or a value of another type is a mistake, not a guess."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class InstanceRate(Section):
@@ -85,7 +77,7 @@ class Slurm(Section):
     suspend_time: Annotated[int, Field(ge=10, le=86_400)] = 300
     resume_timeout: Annotated[int, Field(ge=60, le=7_200)] = 900
     suspend_timeout: Annotated[int, Field(ge=30, le=3_600)] = 60
-    settings: dict[SettingName, SettingValue | int] = {}
+    settings: dict[SettingName, SettingValue | int] = Field(default={})
 
 
 class BaseImage(Section):
@@ -120,51 +112,6 @@ class Shared(Section):
     throughput: Literal[125, 250, 500, 1000] = 125
 
     _blocks = field_validator("gib")(types.whole_blocks)
-
-
-class Training(Section):
-    """The Python environment that jobs start with, at /shared/env.
-
-    `checkpoints`: where in S3 runs may copy their checkpoints (`S3Tier.of_cluster`): `bucket` (the
-    cluster's own, which goes with it) or another bucket. Not given, machines have no right to any.
-    `interruptions_per_machine_hour`: what runs expect, to save as often as pays off, before they
-    have seen any. Not given: one a day.
-    """
-
-    python: Annotated[str, Field(pattern=types.PROGRAM)] = "/usr/bin/python3"
-    requirements: tuple[Requirement, ...] = ()
-    checkpoints: Annotated[str, Field(pattern=types.CHECKPOINTS)] | None = None
-    interruptions_per_machine_hour: Annotated[float, Field(gt=0, le=60)] | None = None
-
-    def checkpoints_url(self, *, bucket: str) -> str | None:
-        """Where that is, for a cluster whose own bucket this is."""
-        own = f"s3://{bucket}/{CHECKPOINTS_PREFIX}"
-        return own if self.checkpoints == "bucket" else self.checkpoints
-
-
-class Data(Section):
-    """Where datasets are kept, and how much of them a node may hold.
-
-    `store`: `shared` (a folder of the filesystem) or `bucket` (the cluster's own), both of which go
-    with the cluster, or another bucket. In `cache`, on a node, every user gets a folder of their
-    own; where there is no such folder, in /var/tmp. /scratch is the node's instance storage. Not
-    given, `cache_gib` is 80 % of the free disk.
-    """
-
-    store: Annotated[str, Field(pattern=types.STORE)] = "shared"
-    cache: Annotated[str, Field(pattern=types.FOLDER)] = "/scratch"
-    cache_gib: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-
-    def store_url(self, *, bucket: str) -> str:
-        """Where that is, for a cluster whose own bucket this is."""
-        return {"shared": SHARED_STORE, "bucket": f"s3://{bucket}/{DATA_PREFIX}"}.get(
-            self.store, self.store
-        )
-
-    @property
-    def in_s3(self) -> bool:
-        """Reading it needs boto3, and a role that may."""
-        return self.store != "shared"
 
 
 class Mlflow(Section):

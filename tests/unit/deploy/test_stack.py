@@ -9,7 +9,7 @@ import yaml
 
 from tests.unit.deploy.samples import ACCOUNT, FACTS, ROOT, example
 from toolkit.config import parse
-from toolkit.config.model import Data
+from toolkit.config.training import Data
 from toolkit.deploy import names
 from toolkit.deploy.stack import (
     MAX_USER_DATA,
