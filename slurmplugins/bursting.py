@@ -9,9 +9,8 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import names
+from slurmplugins import inventory, names
 from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
-from slurmplugins.journal import SETTLE_SECONDS
 from slurmplugins.model import EndCause, Failure
 from slurmplugins.policy import Preference
 from slurmplugins.slurm import awaited
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from slurmplugins.claims import Claims
-    from slurmplugins.model import Assignment, Instance, JobAsk
+    from slurmplugins.model import Assignment, JobAsk
     from slurmplugins.names import NodeName
     from slurmplugins.planner import ResumePlan
     from slurmplugins.runtime import Engine
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 BUDGET_SHARE: Final = 0.5
 """Share of ResumeTimeout spent on finding capacity; the rest is for booting."""
 
-READ_TRIES: Final = 4
+PLAN_TRIES: Final = 4
 
 SETTLING_WAIT: Final = 60.0
 """How long a run waits for nodes that another holds only to ask about an earlier launch."""
@@ -37,11 +36,6 @@ SETTLING_PAUSE: Final = 1.0
 
 BUG: Final = "bug"
 """Why nodes are given back when it is our own code that failed."""
-
-LIST_SECONDS: Final = SETTLE_SECONDS / 2
-"""A list older than this, when its turn to plan has come, is read anew: machines launched since
-would be neither in it nor among the journal's recent ones.
-"""
 
 
 def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
@@ -88,7 +82,7 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
 
     wanted = [node for node in nodes if engine.config.pool_of(node) is not None]
     _let_go(engine, wanted)
-    listed, _ = _listed(engine)
+    listed, _ = inventory.read(engine)
     seen = engine.clock.monotonic()
     states = {node.name: node for node in engine.slurm.nodes()}
     plan = planner.suspend(wanted, engine.journal.claims().named(listed), states, cause)
@@ -149,7 +143,7 @@ def _plan(
     """What to do for the nodes that Slurm waits for, all of them claimed."""
     waited = _waited(engine, asks)
     _settle_doubts(engine, run, mine)
-    for _ in range(READ_TRIES):
+    for _ in range(PLAN_TRIES):
         plan = _planned(engine, run, asks, waited)
         if plan is None:
             continue
@@ -167,13 +161,13 @@ def _planned(
     """Read the cloud, then plan and claim while no other run can claim; None where that took so
     long that the list is old.
     """
-    listed, at = _listed(engine)
+    listed, at = inventory.read(engine)
     from slurmplugins import planner
 
     plans: list[ResumePlan] = []
 
     def choose(claims: Claims) -> Iterable[NodeName]:
-        if engine.clock.monotonic() - at > LIST_SECONDS:
+        if engine.clock.monotonic() - at > inventory.FRESH_SECONDS:
             return ()
         now = engine.clock.now()
         plans.append(planner.resume(asks, listed, claims, engine.config, now, waited=waited))
@@ -211,22 +205,6 @@ def _screened(engine: Engine, plan: ResumePlan) -> ResumePlan:
     ]
     failures = (*plan.failures, *found.refused)
     return replace(plan, launches=found.let, failures=failures).without(stopped)
-
-
-def _listed(engine: Engine) -> tuple[tuple[Instance, ...], float]:
-    """The machines, and the moment before which they were as listed."""
-    for again in range(READ_TRIES):
-        at = engine.clock.monotonic()
-        try:
-            return engine.cloud.instances(), at
-        except CloudError as error:
-            engine.log.warning("listing failed", code=error.code, message=error.message)
-            if not error.retryable or again == READ_TRIES - 1:
-                raise
-            from random import random
-
-            engine.clock.sleep(2.0**again * (0.5 + random()))  # noqa: S311 - no secret
-    raise AssertionError("unreachable")
 
 
 def _carry_out(

@@ -17,7 +17,8 @@ from slurmplugins.actions import (
     Reopen,
     Terminate,
 )
-from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
+from slurmplugins.ends import Ends
+from slurmplugins.errors import EngineError, SlurmError, StateError
 from slurmplugins.interruption import NOTICE_SECONDS, Kind, Notice
 from slurmplugins.model import REASON_PREFIX
 from slurmplugins.slurm import awaited
@@ -31,25 +32,15 @@ if TYPE_CHECKING:
     from slurmplugins.cloud.base import Cloud
     from slurmplugins.journal import Journal
     from slurmplugins.log import Log
-    from slurmplugins.model import EndCause, Failure
+    from slurmplugins.model import Failure
     from slurmplugins.names import NodeName
     from slurmplugins.slurm import Slurm
-
-VERIFY_TRIES: Final = 3
-VERIFY_PAUSE: Final = 2.0
-"""The first answer has the new state; a second look is for throttles and lost answers."""
 
 READ_TRIES: Final = 3
 READ_PAUSE: Final = 1.0
 
 HEARD_AFTER: Final = 30.0
 """Seconds of a notice that are gone when the head, which sees it a pass late, asks for the node."""
-
-END_BATCH: Final = 200
-"""Machines in one call. EC2 takes 1,000, of which a throttled call ends none."""
-
-END_SECONDS: Final = 120.0
-"""How long one program goes on; the reconcile timer's pass may take 300 s in all."""
 
 _OnNode = MarkDown | Drain | AskJobs | PowerDown | Reopen | PowerUp
 _Reasoned = TypeVar("_Reasoned", MarkDown, Drain, AskJobs)
@@ -70,7 +61,7 @@ class Executor:
         log: Log,
         stop_requests: Path,
     ) -> None:
-        self._cloud = cloud
+        self._ends = Ends(cloud, journal, clock, log)
         self._slurm = slurm
         self._journal = journal
         self._clock = clock
@@ -103,7 +94,8 @@ class Executor:
         tell([item for item in actions if isinstance(item, PowerDown)], self._slurm.power_down)
         tell([item for item in actions if isinstance(item, Reopen)], self._slurm.resume)
         tell([item for item in actions if isinstance(item, PowerUp)], self._slurm.power_up)
-        outcomes += self._terminate([item for item in actions if isinstance(item, Terminate)])
+        ends = [item for item in actions if isinstance(item, Terminate)]
+        outcomes += self._logged(self._ends.run(ends))
         return tuple(outcomes)
 
     def give_back(self, failures: Sequence[Failure], run: str = "") -> None:
@@ -175,56 +167,6 @@ class Executor:
             self._slurm.comment(job, text)
         except SlurmError as error:
             self._log.warning("comment failed", job=job, message=error.message)
-
-    def _terminate(self, actions: Sequence[Terminate]) -> list[Outcome]:
-        by_cause: dict[EndCause, list[Terminate]] = defaultdict(list)
-        for action in actions:
-            by_cause[action.cause].append(action)
-        for cause, group in by_cause.items():
-            try:
-                self._journal.condemn([item.instance.id for item in group], cause)
-            except StateError as error:  # the ledger will not know why; the money matters more
-                self._log.problem("journal", message=error.message)
-        for action in actions:
-            machine = action.instance
-            self._log.info(
-                "terminate",
-                instance=machine.id,
-                node=machine.node,
-                cause=action.cause,
-                why=action.why,
-            )
-        over, problem = self._until_over([item.instance.id for item in actions])
-        outcomes = [
-            Outcome(item, "" if item.instance.id in over else problem or "still there")
-            for item in actions
-        ]
-        return self._logged(outcomes)
-
-    def _until_over(self, ids: Sequence[str]) -> tuple[frozenset[str], str]:
-        """End them batch by batch, again while that helps; what is left is reconcile's next pass.
-
-        A round that ended something does not count as a try: EC2 lets a thousand go at once and
-        then twenty a second, so a large suspend goes on at its pace.
-        """
-        over: frozenset[str] = frozenset()
-        problem, fruitless = "", 0
-        deadline = self._clock.monotonic() + END_SECONDS
-        while (left := [item for item in ids if item not in over]) and fruitless < VERIFY_TRIES:
-            before = len(over)
-            for start in range(0, len(left), END_BATCH):
-                try:
-                    over |= self._cloud.terminate(left[start : start + END_BATCH])
-                except CloudError as error:
-                    problem = f"{error.code}: {error.message}"
-                    if error.retryable:
-                        break  # the other batches would be told the same
-            fruitless += len(over) == before
-            if self._clock.monotonic() >= deadline:
-                break
-            if len(over) < len(ids) and fruitless < VERIFY_TRIES:
-                self._clock.sleep(VERIFY_PAUSE)
-        return over, problem
 
     def _ask_jobs(self, nodes: Sequence[NodeName], reason: str) -> None:
         """As the nodes' agents would: by a file, which harms no job that doesn't look for it. The

@@ -13,16 +13,15 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from slurmplugins import job_name
+from slurmplugins import job_name, slurm_json
+from slurmplugins.admin_comment import COMMENT_LENGTH, appended, plain
 from slurmplugins.errors import SlurmError, SlurmRefused, SlurmUnreachable
-from slurmplugins.model import REASON_PREFIX, Job, Node
-from slurmplugins.slurm_json import number
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from slurmplugins.comeback import EndedJob
-    from slurmplugins.model import Assignment
+    from slurmplugins.model import Assignment, Job, Node
     from slurmplugins.names import NodeName
     from slurmplugins.runner import Runner
 
@@ -35,11 +34,6 @@ WRITE_TIMEOUT: Final = 60.0
 
 NODES_IN_CALL: Final = 500
 """Keeps one argument far below the kernel's 128 KiB for a single argument."""
-
-COMMENT_LENGTH: Final = 1000
-"""Of an AdminComment, what is ours is no longer; it is stored with every job record."""
-
-_BETWEEN: Final = " | "
 
 _UNREACHABLE: Final = (
     "unable to contact", "connect failure", "connection refused", "timed out", "timeout",
@@ -114,14 +108,14 @@ class ScontrolSlurm:
         found: list[Node] = []
         for part in [None] if names is None else _parts(names):
             argv = [self._scontrol, "show", "nodes", *([",".join(part)] if part else []), "--json"]
-            found += [_node(item) for item in _list(self._read(argv), "nodes")]
+            found += [slurm_json.node(item) for item in _list(self._read(argv), "nodes")]
         return tuple(found)
 
     def jobs(self, node: str | None = None) -> tuple[Job, ...]:
         argv = [self._squeue, "--json"]
         if node is not None:
             argv.append(f"--nodelist={node}")
-        return tuple(_job(item) for item in _list(self._read(argv), "jobs"))
+        return tuple(slurm_json.job(item) for item in _list(self._read(argv), "jobs"))
 
     def assign(self, assignments: Sequence[Assignment]) -> None:
         for part in _parts(assignments):
@@ -157,7 +151,7 @@ class ScontrolSlurm:
 
     def comment(self, job: int, text: str) -> None:
         record = self._record(job)
-        before = _job(record).admin_comment
+        before = slurm_json.job(record).admin_comment
         after = appended(before, plain(text, COMMENT_LENGTH // 2))
         if after != before:
             self._write(
@@ -224,29 +218,6 @@ def awaited(
     return frozenset(node for node in nodes if node in gone)
 
 
-def plain(text: str, length: int) -> str:
-    """Text fit for a reason or a comment: printable ASCII, no quotes, bounded."""
-    kept = "".join(char if " " <= char <= "~" and char not in "\"'`\\" else " " for char in text)
-    return " ".join(kept.split())[:length]
-
-
-def appended(before: str, line: str) -> str:
-    """The comment with the line at its end. What we wrote stays within bounds, by dropping our own
-    oldest lines; what others wrote stays as it is.
-    """
-    lines = before.split(_BETWEEN) if before else []
-    if lines and lines[-1] == line:
-        return before
-    ours = [at for at, item in enumerate(lines) if item.startswith(REASON_PREFIX)]
-    room = COMMENT_LENGTH - len(line)
-    dropped: set[int] = set()
-    for at in reversed(ours):
-        room -= len(lines[at])
-        if room < 0:
-            dropped.add(at)
-    return _BETWEEN.join([*(item for at, item in enumerate(lines) if at not in dropped), line])
-
-
 def _failure(argv: Sequence[str], said: str) -> SlurmError:
     message = f"{' '.join(argv[:3])[:120]}: {said.strip()[-400:]}"
     unreachable = any(words in said.lower() for words in _UNREACHABLE)
@@ -268,33 +239,3 @@ def _list(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
     if not isinstance(value, list):
         raise SlurmUnreachable(f"no {key!r} in Slurm's answer")
     return [item for item in value if isinstance(item, dict)]
-
-
-def _flags(value: object) -> frozenset[str]:
-    """States are a list in the JSON of 23.02 and later; as text they are joined by `+`, and a star
-    after one says that the node does not answer.
-    """
-    text = value if isinstance(value, str) else ""
-    words = value if isinstance(value, list) else text.replace("*", "+NOT_RESPONDING").split("+")
-    return frozenset(str(word).upper() for word in words if word)
-
-
-def _node(item: dict[str, Any]) -> Node:
-    return Node(
-        name=str(item.get("name", "")),
-        flags=_flags(item.get("state")),
-        reason=str(item.get("reason") or ""),
-        instance_id=str(item.get("instance_id") or ""),
-        address=str(item.get("address") or ""),
-    )
-
-
-def _job(item: dict[str, Any]) -> Job:
-    return Job(
-        id=int(item.get("job_id", 0)),
-        flags=_flags(item.get("job_state")),
-        nodes=str(item.get("nodes") or ""),
-        restarts=int(number(item.get("restart_cnt")) or 0),
-        admin_comment=str(item.get("admin_comment") or ""),
-        submitted_at=number(item.get("submit_time")) or 0.0,
-    )

@@ -10,11 +10,11 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from slurmplugins.admin_comment import appended
 from slurmplugins.comeback import EndedJob
 from slurmplugins.errors import SlurmRefused, SlurmUnreachable
 from slurmplugins.model import Job, JobAsk, Node
 from slurmplugins.names import NodeName, compress
-from slurmplugins.slurm import appended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

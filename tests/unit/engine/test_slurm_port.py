@@ -7,9 +7,10 @@ import json
 import pytest
 
 from slurmplugins import names
+from slurmplugins.admin_comment import COMMENT_LENGTH
 from slurmplugins.errors import SlurmRefused, SlurmUnreachable
 from slurmplugins.model import Assignment
-from slurmplugins.slurm import COMMENT_LENGTH, ScontrolSlurm
+from slurmplugins.slurm import ScontrolSlurm
 from tests.fakes.runner import FakeRunner
 from tests.fakes.scontrol import FakeScontrol
 

@@ -1,0 +1,87 @@
+"""Ends machines: written down first, in batches, and looked at again until they are over."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.actions import Outcome
+from slurmplugins.errors import CloudError, StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from slurmplugins.actions import Terminate
+    from slurmplugins.clock import Clock
+    from slurmplugins.cloud.base import Cloud
+    from slurmplugins.journal import Journal
+    from slurmplugins.log import Log
+    from slurmplugins.model import EndCause
+
+VERIFY_TRIES: Final = 3
+VERIFY_PAUSE: Final = 2.0
+"""The first answer has the new state; a second look is for throttles and lost answers."""
+
+END_BATCH: Final = 200
+"""Machines in one call. EC2 takes 1,000, of which a throttled call ends none."""
+
+END_SECONDS: Final = 120.0
+"""How long one program goes on; the reconcile timer's pass may take 300 s in all."""
+
+
+class Ends:
+    def __init__(self, cloud: Cloud, journal: Journal, clock: Clock, log: Log) -> None:
+        self._cloud = cloud
+        self._journal = journal
+        self._clock = clock
+        self._log = log
+
+    def run(self, actions: Sequence[Terminate]) -> list[Outcome]:
+        """End these machines; an outcome without an error is of one that is over."""
+        by_cause: dict[EndCause, list[Terminate]] = defaultdict(list)
+        for action in actions:
+            by_cause[action.cause].append(action)
+        for cause, group in by_cause.items():
+            try:
+                self._journal.condemn([item.instance.id for item in group], cause)
+            except StateError as error:  # the ledger will not know why; the money matters more
+                self._log.problem("journal", message=error.message)
+        for action in actions:
+            machine = action.instance
+            self._log.info(
+                "terminate",
+                instance=machine.id,
+                node=machine.node,
+                cause=action.cause,
+                why=action.why,
+            )
+        over, problem = self._until_over([item.instance.id for item in actions])
+        return [
+            Outcome(item, "" if item.instance.id in over else problem or "still there")
+            for item in actions
+        ]
+
+    def _until_over(self, ids: Sequence[str]) -> tuple[frozenset[str], str]:
+        """End them batch by batch, again while that helps; what is left is reconcile's next pass.
+
+        A round that ended something does not count as a try: EC2 lets a thousand go at once and
+        then twenty a second, so a large suspend goes on at its pace.
+        """
+        over: frozenset[str] = frozenset()
+        problem, fruitless = "", 0
+        deadline = self._clock.monotonic() + END_SECONDS
+        while (left := [item for item in ids if item not in over]) and fruitless < VERIFY_TRIES:
+            before = len(over)
+            for start in range(0, len(left), END_BATCH):
+                try:
+                    over |= self._cloud.terminate(left[start : start + END_BATCH])
+                except CloudError as error:
+                    problem = f"{error.code}: {error.message}"
+                    if error.retryable:
+                        break  # the other batches would be told the same
+            fruitless += len(over) == before
+            if self._clock.monotonic() >= deadline:
+                break
+            if len(over) < len(ids) and fruitless < VERIFY_TRIES:
+                self._clock.sleep(VERIFY_PAUSE)
+        return over, problem
