@@ -8,30 +8,24 @@ The table, in words and with its reasons, is in docs/adr/0011-converging.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import boots, doubt, strangers
+from slurmplugins import boots, cases, doubt, strangers
 from slurmplugins.actions import AskJobs, Drain, MarkDown, PowerDown, PowerUp, Reopen, Terminate
+from slurmplugins.cases import NOT_RESPONDING, RESUME_TIMEOUT
 from slurmplugins.model import REASON_PREFIX, EndCause, InstanceState
-from slurmplugins.planner import machines_by_node
 from slurmplugins.world import Plan, World
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from slurmplugins.actions import Action
+    from slurmplugins.cases import Case
     from slurmplugins.health import Health
-    from slurmplugins.model import Instance, Node
+    from slurmplugins.model import Node
     from slurmplugins.names import NodeName
 
 __all__ = ["SPOT_TAKEN", "Plan", "World", "plan"]
-
-RESUME_TIMEOUT: Final = "ResumeTimeout reached"
-"""Slurm's own reason for a node that did not come up in time."""
-
-NOT_RESPONDING: Final = "Not responding"
-"""Slurm's own reason for a node that fell silent."""
 
 SPOT_TAKEN: Final = boots.SPOT_TAKEN
 
@@ -44,23 +38,6 @@ WAKE_EVERY: Final = 300.0
 """Between two tries to get a static node its machine."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """One node and its machines. `expected`: one was launched that the cloud does not list yet."""
-
-    name: NodeName
-    node: Node
-    live: tuple[Instance, ...]
-    present: tuple[Instance, ...]
-    evidence: Instance | None
-    expected: bool
-
-    @property
-    def kept_off(self) -> bool:
-        """A person has drained or downed the node."""
-        return (self.node.drain or self.node.down) and not self.node.ours
-
-
 def plan(world: World) -> Plan:
     """The actions that bring the worlds together; repeating it on their result gives none."""
     held = _held(world)
@@ -71,12 +48,12 @@ def plan(world: World) -> Plan:
     remarks = list(strangers.remarks(world))
     unbacked: dict[NodeName, float] = {}
     woken: dict[NodeName, float] = {}
-    for case in _cases(world):
+    for case in cases.of(world):
         if case.node.off:
             actions += _off(world, case)
             actions += _wake(world, case, woken)
             continue
-        if _unbacked(case):
+        if case.unbacked:
             unbacked[case.name] = world.unbacked_since.get(case.name, world.now)
             if case.node.up and _missing(world, case, unbacked[case.name]):
                 remarks.append(f"{case.name} answers, and EC2 lists no machine for it: left alone")
@@ -108,27 +85,7 @@ def _held(world: World) -> Plan | None:
     )
 
 
-def _cases(world: World) -> Iterator[_Case]:
-    machines = machines_by_node(
-        item for item in world.instances if not strangers.misfit(world, item)
-    )
-    listed = {machine.id for machine in world.instances}
-    expected = {m.node for m in world.claims.launched.values() if m.instance_id not in listed}
-    for name in world.config.pool_by_node:
-        if name in world.nodes and name not in world.claims.busy:
-            found = machines.get(name, ())
-            yield _case(world, name, found, expected=name in expected)
-
-
-def _case(world: World, name: NodeName, machines: Sequence[Instance], *, expected: bool) -> _Case:
-    node = world.nodes[name]
-    live = tuple(m for m in machines if m.state.live and m.id not in world.claims.ended)
-    present = tuple(m for m in machines if m.state is not InstanceState.TERMINATED)
-    gone = [m for m in machines if not m.state.live and m.id == node.instance_id]
-    return _Case(name, node, live, present, gone[0] if gone else None, expected)
-
-
-def _off(world: World, case: _Case) -> Iterator[Action]:
+def _off(world: World, case: Case) -> Iterator[Action]:
     """Slurm has let go of the node: it should have no machine, and be usable again."""
     failed = RESUME_TIMEOUT in case.node.reason
     for machine in case.live:
@@ -146,7 +103,7 @@ def _off(world: World, case: _Case) -> Iterator[Action]:
         yield Reopen(case.name, "its machine is gone")
 
 
-def _wake(world: World, case: _Case, woken: dict[NodeName, float]) -> Iterator[Action]:
+def _wake(world: World, case: Case, woken: dict[NodeName, float]) -> Iterator[Action]:
     """Static nodes have a machine although no job wants one."""
     if case.name not in world.config.static:
         return
@@ -160,12 +117,12 @@ def _wake(world: World, case: _Case, woken: dict[NodeName, float]) -> Iterator[A
         yield PowerUp(case.name, "a static node")
 
 
-def _on(world: World, case: _Case, unbacked_since: float | None) -> Iterator[Action]:
+def _on(world: World, case: Case, unbacked_since: float | None) -> Iterator[Action]:
     """Slurm wants the node up, or thinks it is."""
     yield from _stopped(world, case)
     yield from _duplicates(case)
     reason = _lost(world, case, unbacked_since)
-    if reason and not (case.kept_off and not _slurms_own(case.node)):
+    if reason and not (case.kept_off and not case.downed_by_slurm):
         if not case.node.down:
             yield MarkDown(case.name, reason)
         if not case.node.power_down_asked:
@@ -181,7 +138,7 @@ def _on(world: World, case: _Case, unbacked_since: float | None) -> Iterator[Act
             yield PowerDown(case.name, "drained by us")
 
 
-def _sick(world: World, case: _Case) -> Iterator[Action]:
+def _sick(world: World, case: Case) -> Iterator[Action]:
     """The node has its machine, and something is wrong with it."""
     node = case.node
     machine = min(case.live, key=lambda item: item.id != node.instance_id)
@@ -206,7 +163,7 @@ def _sick(world: World, case: _Case) -> Iterator[Action]:
                 yield Drain(case.name, ahead)
 
 
-def _given_up(case: _Case, slug: str) -> Iterator[Action]:
+def _given_up(case: Case, slug: str) -> Iterator[Action]:
     """Its jobs go back to the queue at once, and it is powered down."""
     reason = f"{REASON_PREFIX} {slug}"
     if not (case.node.down and case.node.ours):
@@ -225,11 +182,11 @@ def _trouble_ahead(world: World, health: Health, *, busy: bool) -> str:
     return f"{REASON_PREFIX} scheduled {event.code}" if event is not None else ""
 
 
-def _lost(world: World, case: _Case, unbacked_since: float | None) -> str:
+def _lost(world: World, case: Case, unbacked_since: float | None) -> str:
     """The reason to give when the node's machine is gone; empty while it is, or may be, there:
     EC2's lists leave machines out, and a slurmd that answers runs on one.
     """
-    if not _unbacked(case):
+    if not case.unbacked:
         return ""
     if case.evidence is not None:
         code = case.evidence.end_code
@@ -240,16 +197,12 @@ def _lost(world: World, case: _Case, unbacked_since: float | None) -> str:
     return f"{REASON_PREFIX} no-machine"
 
 
-def _missing(world: World, case: _Case, since: float) -> bool:
+def _missing(world: World, case: Case, since: float) -> bool:
     """Unlisted for longer than a list lags, and nothing says what became of it."""
     return case.evidence is None and world.now - since >= world.config.unbacked_grace
 
 
-def _unbacked(case: _Case) -> bool:
-    return not case.live and not case.expected
-
-
-def _duplicates(case: _Case) -> Iterator[Action]:
+def _duplicates(case: Case) -> Iterator[Action]:
     """All but one of several live machines: the one Slurm talks to stays."""
     if len(case.live) < 2:  # noqa: PLR2004 - one machine is what a node has
         return
@@ -263,17 +216,12 @@ def _duplicates(case: _Case) -> Iterator[Action]:
             yield Terminate(machine, EndCause.ORPHAN, f"{keep.id} is {case.name} already")
 
 
-def _stopped(world: World, case: _Case) -> Iterator[Action]:
+def _stopped(world: World, case: Case) -> Iterator[Action]:
     """A stopped machine costs its disk and never comes back as the node."""
     for machine in case.present:
         stopped = machine.state in {InstanceState.STOPPED, InstanceState.STOPPING}
         if stopped and machine.id not in world.claims.ended:
             yield Terminate(machine, EndCause.UNKNOWN, "it stopped")
-
-
-def _slurms_own(node: Node) -> bool:
-    """Down by slurmctld itself, not by a person."""
-    return node.down and node.reason.startswith((NOT_RESPONDING, RESUME_TIMEOUT))
 
 
 def _cause(node: Node) -> EndCause:

@@ -1,0 +1,71 @@
+"""Each node with its machines, as reconcile judges them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins import strangers
+from slurmplugins.model import InstanceState
+from slurmplugins.planner import machines_by_node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from slurmplugins.model import Instance, Node
+    from slurmplugins.names import NodeName
+    from slurmplugins.world import World
+
+RESUME_TIMEOUT: Final = "ResumeTimeout reached"
+"""Slurm's own reason for a node that did not come up in time."""
+
+NOT_RESPONDING: Final = "Not responding"
+"""Slurm's own reason for a node that fell silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One node and its machines. `expected`: one was launched that the cloud does not list yet."""
+
+    name: NodeName
+    node: Node
+    live: tuple[Instance, ...]
+    present: tuple[Instance, ...]
+    evidence: Instance | None
+    expected: bool
+
+    @property
+    def kept_off(self) -> bool:
+        """A person has drained or downed the node."""
+        return (self.node.drain or self.node.down) and not self.node.ours
+
+    @property
+    def downed_by_slurm(self) -> bool:
+        """Down by slurmctld itself, not by a person."""
+        return self.node.down and self.node.reason.startswith((NOT_RESPONDING, RESUME_TIMEOUT))
+
+    @property
+    def unbacked(self) -> bool:
+        """It has no machine, and none is about to be listed."""
+        return not self.live and not self.expected
+
+
+def of(world: World) -> Iterator[Case]:
+    """Every node that is ours and that no live run of resume is at."""
+    machines = machines_by_node(
+        item for item in world.instances if not strangers.misfit(world, item)
+    )
+    listed = {machine.id for machine in world.instances}
+    expected = {m.node for m in world.claims.launched.values() if m.instance_id not in listed}
+    for name in world.config.pool_by_node:
+        if name in world.nodes and name not in world.claims.busy:
+            found = machines.get(name, ())
+            yield _case(world, name, found, expected=name in expected)
+
+
+def _case(world: World, name: NodeName, machines: Sequence[Instance], *, expected: bool) -> Case:
+    node = world.nodes[name]
+    live = tuple(m for m in machines if m.state.live and m.id not in world.claims.ended)
+    present = tuple(m for m in machines if m.state is not InstanceState.TERMINATED)
+    gone = [m for m in machines if not m.state.live and m.id == node.instance_id]
+    return Case(name, node, live, present, gone[0] if gone else None, expected)
