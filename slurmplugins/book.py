@@ -35,7 +35,8 @@ class Book:
         self._ended: dict[str, EndCause] = {}
         self._node: dict[str, NodeName] = {}
         self._former: dict[str, set[NodeName]] = defaultdict(set)
-        self._machines: dict[NodeName, set[str]] = defaultdict(set)
+        self._machines: dict[NodeName, dict[str, Record]] = defaultdict(dict)
+        """By node, its machines, and the record of when each became it."""
         self._let_go: set[str] = set()
         self._kinds: Mapping[str, Callable[[Record], None]] = {
             "claim": self._claim,
@@ -107,18 +108,27 @@ class Book:
         for node, instance_id, address, type_ in record["machines"]:
             if (former := self._node.get(instance_id, node)) != node:
                 self._former[instance_id].add(former)
-                self._machines[former].discard(instance_id)
-            self._machines[node].add(instance_id)
+                self._machines[former].pop(instance_id, None)
+            self._machines[node][instance_id] = record
             self._node[instance_id] = node
             if recent:
                 self._launched[instance_id] = Assignment(node, instance_id, address, type_)
 
     def _let_go_of(self, record: Record) -> None:
         for node in record["nodes"]:
-            self._let_go |= self._machines.pop(node, set())
+            mine = self._machines[node]
+            for instance_id in [key for key, named in mine.items() if not _since(record, named)]:
+                del mine[instance_id]
+                self._let_go.add(instance_id)
 
     def _end(self, record: Record) -> None:
         self._ended |= dict.fromkeys(record["ids"], EndCause(record["cause"]))
+
+
+def _since(let_go: Record, named: Record) -> bool:
+    """The machine got its name after the node was seen off."""
+    same = let_go.get("boot") == named.get("boot")
+    return same and "since" in let_go and number(named, "up") > number(let_go, "since")
 
 
 def number(record: Record, key: str) -> float:

@@ -99,11 +99,12 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
 
 def _let_go(engine: Engine, nodes: Sequence[NodeName]) -> None:
     """Write down which nodes are off, before anything that may fail or take long is asked for."""
+    at = engine.clock.monotonic()
     try:
         states = {node.name: node for node in engine.slurm.nodes(nodes)}
         off = [node for node in nodes if node in states and states[node].off]
         if off:
-            engine.journal.let_go(off)
+            engine.journal.let_go(off, at)
     except EngineError as error:  # what follows reads them again, and says what it could not do
         engine.log.warning("not written down", slug=error.slug, message=error.message)
 

@@ -25,7 +25,9 @@ NOT_RESPONDING: Final = "Not responding"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One node and its machines. `expected`: one was launched that the cloud does not list yet."""
+    """One node and its machines. `expected`: one was launched that the cloud does not list yet.
+    `left`: machines that Slurm has let go of and that live on, while it waits for another.
+    """
 
     name: NodeName
     node: Node
@@ -33,6 +35,7 @@ class Case:
     present: tuple[Instance, ...]
     evidence: Instance | None
     expected: bool
+    left: tuple[Instance, ...] = ()
 
     @property
     def kept_off(self) -> bool:
@@ -65,7 +68,11 @@ def of(world: World) -> Iterator[Case]:
 
 def _case(world: World, name: NodeName, machines: Sequence[Instance], *, expected: bool) -> Case:
     node = world.nodes[name]
-    live = tuple(m for m in machines if m.state.live and m.id not in world.claims.ended)
+    live = [m for m in machines if m.state.live and m.id not in world.claims.ended]
+    # Until slurmd answers: what has come up all the same is the node's machine.
+    waits = node.powering_up and node.silent
+    left = tuple(m for m in live if waits and m.id in world.claims.let_go)
+    kept = tuple(m for m in live if m not in left)
     present = tuple(m for m in machines if m.state is not InstanceState.TERMINATED)
     gone = [m for m in machines if not m.state.live and m.id == node.instance_id]
-    return Case(name, node, live, present, gone[0] if gone else None, expected)
+    return Case(name, node, kept, present, gone[0] if gone else None, expected, left)

@@ -121,6 +121,7 @@ def _on(world: World, case: Case, unbacked_since: float | None) -> Iterator[Acti
     """Slurm wants the node up, or thinks it is."""
     yield from _stopped(world, case)
     yield from _duplicates(case)
+    yield from _left(case)
     reason = _lost(world, case, unbacked_since)
     if reason and not (case.kept_off and not case.downed_by_slurm):
         if not case.node.down:
@@ -214,6 +215,15 @@ def _duplicates(case: Case) -> Iterator[Action]:
     for machine in case.live:
         if machine is not keep:
             yield Terminate(machine, EndCause.ORPHAN, f"{keep.id} is {case.name} already")
+
+
+def _left(case: Case) -> Iterator[Action]:
+    """Slurm lets none in that booted before it asked. Where a job waits for the node and has no
+    other machine, the node is given back first: it ends as one that is powered down.
+    """
+    for machine in case.left:
+        if case.live or not case.node.busy:
+            yield Terminate(machine, EndCause.SUSPEND, "Slurm has powered its node down since")
 
 
 def _stopped(world: World, case: Case) -> Iterator[Action]:

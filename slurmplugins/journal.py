@@ -109,11 +109,11 @@ class Journal:
         told = {"code": error.code, "slug": error.slug, "settles": error.settles}
         self._append_locked({"kind": "failed", "attempt": attempt, **told})
 
-    def let_go(self, nodes: Sequence[NodeName]) -> None:
-        """Slurm powers these nodes down: none of their machines of before is what it may ask for
-        next, even where EC2 can't be told so now.
+    def let_go(self, nodes: Sequence[NodeName], since: float) -> None:
+        """Slurm had powered these nodes down at a moment of the steady clock: none of their
+        machines of before is what it may ask for next, even where EC2 can't be told so now.
         """
-        self._append_locked({"kind": "let-go", "nodes": nodes})
+        self._append_locked({"kind": "let-go", "nodes": nodes, "since": since})
 
     def condemn(self, ids: Iterable[str], cause: EndCause) -> None:
         """From here on these machines are as good as ended: no run will adopt them."""

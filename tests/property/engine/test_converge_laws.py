@@ -96,6 +96,7 @@ def worlds(draw: st.DrawFn) -> converge.World:
             busy=frozenset(draw(st.sets(st.sampled_from(NODES), max_size=2))),
             launched=launched,
             ended=draw(st.dictionaries(st.sampled_from(IDS), causes, max_size=2)),
+            let_go=frozenset(draw(subset)),
         ),
         now=NOW,
         unbacked_since=dict.fromkeys(draw(st.sets(st.sampled_from(NODES[:4]))), NOW - 100),
@@ -146,6 +147,26 @@ def test_a_machine_that_a_working_node_runs_on_is_never_ended(world: converge.Wo
         found = world.nodes.get(machine.node or "")
         works = found is not None and found.up and not found.invalid
         assert not (works and found.instance_id == machine.id and machine.state.live), action
+
+
+@given(worlds())
+def test_that_slurm_let_go_of_a_machine_ends_it_under_no_job_and_no_slurmd(world: converge.World):
+    """Nor does it end what else is there: without that, the same or more stays."""
+    known = replace(world, claims=replace(world.claims, let_go=frozenset()))
+    before = {item.instance.id for item in converge.plan(known).actions if is_end(item)}
+    for action in converge.plan(world).actions:
+        if not isinstance(action, Terminate) or action.instance.id in before:
+            continue
+        found, machine = world.nodes[action.instance.node or ""], action.instance
+        assert machine.id in world.claims.let_go, action
+        assert found.powering_up, action
+        assert found.silent, action
+        others = [i for i in world.instances if i.node == machine.node and i.id != machine.id]
+        assert not found.busy or any(item.state.live for item in others), action
+
+
+def is_end(action: object) -> bool:
+    return isinstance(action, Terminate)
 
 
 @given(worlds())

@@ -616,3 +616,47 @@ def test_what_is_left_alone_is_remarked():
         "i-1 works as gpu-001, though its tags say pool 'cpu'",
         "i-2 has the cluster's tag and no known role: left alone",
     )
+
+
+LEFT = Claims(let_go=frozenset({"i-1"}))
+"""Slurm has powered the node down since i-1 was launched for it, and asks for it anew."""
+
+
+def test_a_machine_that_slurm_has_let_go_of_ends_while_its_node_waits_for_another():
+    found = converge.plan(world("IDLE+POWERING_UP+NOT_RESPONDING", machine(), claims=LEFT))
+    assert found.actions == (
+        Terminate(machine(), EndCause.SUSPEND, "Slurm has powered its node down since"),
+    )
+    assert found.unbacked_since == {NODE: NOW}
+
+
+def test_a_machine_that_slurm_has_let_go_of_is_not_the_one_a_job_waits_for():
+    """The job goes back first, so that nothing is ended under one."""
+    flags = "ALLOCATED+POWERING_UP+NOT_RESPONDING"
+    fresh = converge.plan(world(flags, machine(), claims=LEFT))
+    assert (fresh.actions, fresh.unbacked_since) == ((), {NODE: NOW})
+    since = {NODE: NOW - UNBACKED_GRACE}
+    late = converge.plan(world(flags, machine(), claims=LEFT, unbacked_since=since))
+    reason = "toolkit: no-machine"
+    assert late.actions == (MarkDown(NODE, reason), PowerDown(NODE, reason))
+
+
+def test_of_two_machines_the_one_that_slurm_has_let_go_of_ends_although_it_is_older():
+    new = machine(id="i-2", age=20)
+    flags = "ALLOCATED+POWERING_UP+NOT_RESPONDING"
+    found = converge.plan(world(flags, machine(), new, claims=LEFT, instance_id=""))
+    assert [item.instance.id for item in found.actions] == ["i-1"]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    ["ALLOCATED", "IDLE", "IDLE+NOT_RESPONDING", "ALLOCATED+POWERING_UP", "IDLE+POWERING_UP"],
+)
+def test_a_machine_that_slurm_had_let_go_of_stays_where_slurmd_answers_or_may(flags: str):
+    assert converge.plan(world(flags, machine(age=60), claims=LEFT)).actions == ()
+
+
+def test_a_machine_that_slurm_has_let_go_of_is_left_to_the_run_that_is_at_its_node():
+    claims = replace(LEFT, busy=frozenset({NODE}))
+    flags = "IDLE+POWERING_UP+NOT_RESPONDING"
+    assert converge.plan(world(flags, machine(), claims=claims)).actions == ()

@@ -119,12 +119,23 @@ def test_launches_are_remembered_until_the_cloud_lists_them(journal: Journal, cl
 
 
 def test_a_node_that_is_let_go_takes_its_machines_of_until_then_along_and_no_given_one(
-    journal: Journal,
+    journal: Journal, clock: FakeClock
 ):
     journal.launched("a1", [assignment(G[0], "i-1"), assignment(G[1], "i-2")])
     journal.launched("a1", [assignment(G[2], "i-2")])
-    journal.let_go(G[:2])
+    journal.let_go(G[:2], clock.monotonic())
     journal.launched("a2", [assignment(G[0], "i-3")])
+    assert journal.claims().let_go == {"i-1"}
+
+
+def test_a_machine_that_a_node_got_after_it_was_seen_off_is_not_let_go_of(
+    journal: Journal, clock: FakeClock
+):
+    journal.launched("a1", [assignment(G[0], "i-1")])
+    seen = clock.monotonic()
+    clock.advance(5)
+    journal.launched("a2", [assignment(G[0], "i-2")])
+    journal.let_go(G[:1], seen)
     assert journal.claims().let_go == {"i-1"}
 
 

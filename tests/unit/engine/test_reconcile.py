@@ -101,6 +101,24 @@ def test_a_resume_that_died_before_its_launch_returns_its_job(bench: Bench):
     assert bench.slurm.state[G[0]].reason == "toolkit: no-machine"
 
 
+def test_a_job_does_not_wait_for_a_machine_that_slurm_let_go_of_before_it_asked(bench: Bench):
+    """EC2 could not be told to end it, and the run for the next job died before its claim."""
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:1])])
+    bench.slurm.finish(7)
+    bench.slurm.down(G[:1], "cancelled")
+    bench.slurm.power_down(G[:1])
+    bench.slurm.tick()
+    bench.cloud.unreadable = True
+    with pytest.raises(CloudUnreachable):
+        bursting.suspend(bench.engine, G[:1], EndCause.SUSPEND)
+    bench.cloud.unreadable, bench.slurm.suspended = False, []
+    bench.slurm.resume(G[:1])
+    bench.slurm.start(8, G[:1])
+    passes(bench, 75)
+    assert bench.slurm.queue[8].state == "PENDING"
+    assert bench.cloud.live() == []
+
+
 @pytest.mark.parametrize("blind", ["cloud", "slurm"])
 def test_half_a_view_ends_nothing(bench: Bench, blind: str):
     up(bench)
