@@ -13,7 +13,7 @@ from slurmplugins import inventory, names
 from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
 from slurmplugins.model import EndCause, Failure
 from slurmplugins.policy import Preference
-from slurmplugins.slurm import awaited
+from slurmplugins.slurm import awaited, known
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -101,8 +101,7 @@ def _let_go(engine: Engine, nodes: Sequence[NodeName]) -> None:
     """Write down which nodes are off, before anything that may fail or take long is asked for."""
     at = engine.clock.monotonic()
     try:
-        states = {node.name: node for node in engine.slurm.nodes(nodes)}
-        off = [node for node in nodes if node in states and states[node].off]
+        off = [name for name, node in known(engine.slurm, nodes).items() if node.off]
         if off:
             engine.journal.let_go(off, at)
     except EngineError as error:  # what follows reads them again, and says what it could not do

@@ -18,7 +18,7 @@ from slurmplugins.admin_comment import COMMENT_LENGTH, appended, plain
 from slurmplugins.errors import SlurmError, SlurmRefused, SlurmUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from slurmplugins.comeback import EndedJob
     from slurmplugins.model import Assignment, Job, Node
@@ -203,6 +203,16 @@ class ScontrolSlurm:
             raise _failure(argv, done.stderr or done.stdout)
 
 
+def known(slurm: Slurm, nodes: Sequence[NodeName]) -> Mapping[NodeName, Node]:
+    """Those of the names that Slurm knows, as it has them now."""
+    try:
+        found = slurm.nodes(nodes)
+    except SlurmRefused:  # one of the names is no node
+        found = slurm.nodes()
+    by_name = {node.name: node for node in found}
+    return {name: by_name[name] for name in nodes if name in by_name}
+
+
 def awaited(
     slurm: Slurm, nodes: Sequence[NodeName], ended: Collection[str] = ()
 ) -> frozenset[NodeName]:
@@ -210,12 +220,11 @@ def awaited(
 
     Another that is up works for somebody. A POWER_DOWN on one that is off would stick to it.
     """
-    try:
-        found = slurm.nodes(nodes)
-    except SlurmRefused:  # one of the names is no node
-        found = slurm.nodes()
-    gone = {n.name for n in found if n.powering_up or (n.name in ended and not n.off)}
-    return frozenset(node for node in nodes if node in gone)
+    return frozenset(
+        name
+        for name, node in known(slurm, nodes).items()
+        if node.powering_up or (name in ended and not node.off)
+    )
 
 
 def _failure(argv: Sequence[str], said: str) -> SlurmError:

@@ -70,6 +70,8 @@ class FakeSlurm:
 
     def nodes(self, names: Sequence[str] | None = None) -> tuple[Node, ...]:
         self._reach()
+        if names is not None and not self.state.keys() >= set(names):
+            raise SlurmRefused("Invalid node name specified")
         return tuple(
             Node(name, frozenset(item.flags), item.reason, item.instance_id, item.address)
             for name, item in self.state.items()

@@ -73,6 +73,21 @@ def test_out_of_offerings_gives_nodes_back_with_a_coded_reason_at_once(bench: Be
     assert ON_DEMAND in bench.slurm.queue[7].comment
 
 
+def test_nodes_are_let_go_of_although_slurm_does_not_know_one_of_them(bench: Bench):
+    """slurm.conf lacks a node that burst.json has: slurmctld then refuses to show any."""
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:1])])
+    (machine,) = bench.cloud.live()
+    bench.slurm.finish(7)
+    bench.slurm.down(G[:1], "cancelled")
+    bench.slurm.power_down(G[:1])
+    bench.slurm.tick()
+    del bench.slurm.state[G[7]]
+    bench.cloud.unreadable = True
+    with pytest.raises(CloudError):
+        bursting.suspend(bench.engine, [G[0], G[7]], EndCause.SUSPEND)
+    assert bench.engine.journal.claims().let_go == {machine.id}
+
+
 def test_a_node_that_slurm_has_let_go_of_meanwhile_is_not_given_back_a_second_time(bench: Bench):
     """A POWER_DOWN that is asked of a node that is off would stick to it, and hit its next job."""
     bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0, ON_DEMAND: 0}
