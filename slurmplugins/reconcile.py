@@ -17,6 +17,7 @@ from slurmplugins.actions import AskJobs, Drain, MarkDown, Terminate
 from slurmplugins.crew import Crew
 from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
 from slurmplugins.memory import LastPass, Memory
+from slurmplugins.slurm import known
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,8 +144,16 @@ def _agreed(engine: Engine, world: converge.World, actions: Sequence[Action]) ->
 
 
 def _fit(engine: Engine, world: converge.World, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
-    """The nodes of which the view still holds: no run has claimed them since, and it is young."""
-    untouched = frozenset(nodes) - engine.journal.claims().worked_on(world.seen)
+    """The nodes of which the view still holds: no person has given them a reason since, no run has
+    claimed them, and it is young. What a person said would be cleared, or be taken for ours.
+    """
+    try:
+        now = known(engine.slurm, nodes)
+    except SlurmError as error:
+        engine.log.warning("left to the next pass: nodes unread", message=error.message)
+        return frozenset()
+    same = {name for name in now if now[name].ours or now[name].reason == world.nodes[name].reason}
+    untouched = frozenset(same) - engine.journal.claims().worked_on(world.seen)
     return frozenset() if _old(engine, world) else untouched
 
 

@@ -105,6 +105,50 @@ def test_a_pass_that_was_held_up_leaves_what_it_saw_to_the_next(bench: Bench):
     assert bench.slurm.queue[7].state == "RUNNING"
 
 
+@pytest.mark.parametrize("drained", [True, False])
+def test_a_node_that_a_person_took_since_the_view_is_not_reopened(bench: Bench, *, drained: bool):
+    """Ten seconds are young enough for all else."""
+    for node in G[:2]:
+        bench.slurm.state[node].flags = {"IDLE", "CLOUD", "POWERING_DOWN"}
+    take = bench.slurm.drain if drained else bench.slurm.down
+
+    def taken() -> None:
+        bench.clock.advance(10)
+        take([G[0]], "bad NIC, ticket 12")
+
+    reconcile.run(watch(bench.engine, once(SEEN, taken)))
+    assert {"DRAIN", "DOWN"} & bench.slurm.flags(G[0])
+    assert bench.slurm.state[G[0]].reason == "bad NIC, ticket 12"
+    assert bench.slurm.flags(G[1]) == {"IDLE", "CLOUD", "POWERED_DOWN"}
+
+
+def test_the_reason_that_a_person_gave_since_the_view_stays(bench: Bench):
+    """With ours in its place, the node would be reopened once its machine is gone."""
+    up(bench, 7, G[0])
+    up(bench, 8, G[1])
+    bench.cloud.interrupt(bench.slurm.state[G[0]].instance_id)
+    bench.cloud.give_notice(bench.slurm.state[G[1]].instance_id)
+
+    def drained() -> None:
+        bench.slurm.drain(G[:2], "bad NIC, ticket 12")
+
+    reconcile.run(watch(bench.engine, once(SEEN, drained)))
+    assert {bench.slurm.state[node].reason for node in G[:2]} == {"bad NIC, ticket 12"}
+
+
+def test_a_slurmctld_that_answers_no_second_time_reopens_nothing(bench: Bench):
+    bench.slurm.state[G[0]].flags = {"IDLE", "CLOUD", "POWERING_DOWN"}
+
+    def gone() -> None:
+        bench.slurm.unreachable = True
+
+    reconcile.run(watch(bench.engine, once(SEEN, gone)))
+    bench.slurm.unreachable = False
+    assert bench.slurm.writes == []
+    reconcile.run(bench.engine)
+    assert bench.slurm.writes == [f"resume {G[0]}"]
+
+
 @pytest.mark.parametrize("lasts", [True, False])
 def test_what_a_run_has_claimed_since_the_view_is_left_to_it(bench: Bench, *, lasts: bool):
     """Also when that run was over before the pass came to act."""
