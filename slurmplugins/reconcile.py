@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 
 VIEW_SECONDS: Final = 15.0
 """How old what Slurm said may be when it is acted on: the timer's period, so that a pass which was
-held up for longer leaves its actions to the next, which sees better."""
+held up for longer leaves its actions to the next, which sees better. It counts from before Slurm
+was asked: of an answer that took long, nobody knows when in that time it was true."""
+
+SLOW: Final = "slurm-slow"
+"""Why a pass leaves something to the next. While slurmctld stays slow, so does every pass."""
 
 WRITERS: Final = 10
 """Ledger entries written at once: as many connections as boto3 keeps open."""
@@ -72,6 +76,8 @@ def run(engine: Engine) -> None:
     ends = _agreed(engine, world, plan.actions)
     said = [item for item in plan.actions if not isinstance(item, Terminate)]
     outcomes = engine.executor.run(said, partial(_fit, engine, world))
+    if len(outcomes) + len(ends) < len(plan.actions) and _old(engine, world):
+        _tell_late(engine, world, plan)
     if not plan.note:
         _bring_back(engine, world)
     outcomes += engine.executor.run(ends)
@@ -160,8 +166,15 @@ def _fit(engine: Engine, world: converge.World, nodes: Sequence[NodeName]) -> fr
 def _old(engine: Engine, world: converge.World) -> bool:
     age = engine.clock.monotonic() - world.seen
     if age > VIEW_SECONDS:
-        engine.log.warning("left to the next pass: the view is old", seconds=round(age))
+        engine.log.warning("left to the next pass: the view is old", code=SLOW, seconds=round(age))
     return age > VIEW_SECONDS
+
+
+def _tell_late(engine: Engine, world: converge.World, plan: converge.Plan) -> None:
+    age = engine.clock.monotonic() - world.seen
+    note = f"{SLOW}: before all was done, what Slurm had said was {age:.0f} s old"
+    LastPass(world.now, note, plan.remarks).save(engine.state)
+    engine.log.warning("held back", note=note)
 
 
 def _bring_back(engine: Engine, world: converge.World) -> None:

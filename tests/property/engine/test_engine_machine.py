@@ -264,7 +264,7 @@ class Trouble(RuleBasedStateMachine):
 
         A machine that a run of resume has in between for a node that Slurm waits for is kept. After
         a long stand since it asked Slurm the program speaks of no node any more, but for the call
-        that it was at. What a person does to a node between its last look and its call it can't see.
+        that it was at. What a person does to a node between a look and a call it can't see.
         """
         passed: list[str] = []
         writes: list[int] = []

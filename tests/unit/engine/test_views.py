@@ -9,6 +9,7 @@ import pytest
 from slurmplugins import bursting, calls, names, reconcile
 from slurmplugins.cloud import codes
 from slurmplugins.errors import SlurmUnreachable
+from slurmplugins.memory import LastPass
 from slurmplugins.model import EndCause, JobAsk
 from tests.fakes.boundaries import Killed, watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
@@ -103,6 +104,30 @@ def test_a_pass_that_was_held_up_leaves_what_it_saw_to_the_next(bench: Bench):
     assert bench.slurm.writes[before:] == [f"drain {G[1]}"]
     assert len(bench.cloud.live()) == 1
     assert bench.slurm.queue[7].state == "RUNNING"
+
+
+def test_a_slurmctld_that_is_too_slow_to_be_acted_on_is_what_the_pass_tells(bench: Bench):
+    """The time its answer took counts, since the answer may be as old as the question."""
+    orphan(bench, 8, G[0])
+
+    def slow(place: str) -> None:
+        if place == "slurm.nodes: about to":
+            bench.clock.advance(16)
+
+    for _ in range(2):
+        reconcile.run(watch(bench.engine, slow))
+    assert len(bench.cloud.live()) == 1
+    note = LastPass.load(bench.engine.state).note
+    assert note == "slurm-slow: before all was done, what Slurm had said was 16 s old"
+    reconcile.run(bench.engine)
+    assert (bench.cloud.live(), LastPass.load(bench.engine.state).note) == ([], "")
+
+
+def test_a_slow_slurmctld_is_not_told_of_where_nothing_was_left_to_do(bench: Bench):
+    up(bench, 7, G[0])
+    seen = watch(bench.engine, once(SEEN, lambda: bench.clock.advance(16)))
+    reconcile.run(seen)
+    assert LastPass.load(bench.engine.state).note == ""
 
 
 @pytest.mark.parametrize("drained", [True, False])
