@@ -54,7 +54,7 @@ def plan(world: World) -> Plan:
             actions += _wake(world, case, woken)
             continue
         if case.unbacked:
-            unbacked[case.name] = world.unbacked_since.get(case.name, world.now)
+            unbacked[case.name] = _since(world.unbacked_since.get(case.name), world.now)
             if case.node.up and _missing(world, case, unbacked[case.name]):
                 remarks.append(f"{case.name} answers, and EC2 lists no machine for it: left alone")
         actions += _on(world, case, unbacked.get(case.name))
@@ -71,7 +71,7 @@ def _held(world: World) -> Plan | None:
     """The empty plan for when one of the worlds can't be believed."""
     note, believed, since = doubt.slurm(world), True, world.doubted_since
     if not note and (doubted := doubt.cloud(world)):
-        since = world.now if since is None else since
+        since = _since(since, world.now)
         if world.now - since < doubt.BELIEVED_AFTER:
             note, believed = doubted, False
     if not note:
@@ -83,6 +83,11 @@ def _held(world: World) -> Plan | None:
         doubted_since=since,
         woken=world.woken,
     )
+
+
+def _since(remembered: float | None, now: float) -> float:
+    """Never ahead of now, as a clock that is set back would have it: a wait begins anew then."""
+    return now if remembered is None else min(remembered, now)
 
 
 def _off(world: World, case: Case) -> Iterator[Action]:
@@ -108,7 +113,7 @@ def _wake(world: World, case: Case, woken: dict[NodeName, float]) -> Iterator[Ac
     if case.name not in world.config.static:
         return
     last = world.woken.get(case.name)
-    if last is not None and world.now - last < WAKE_EVERY:
+    if last is not None and 0 <= world.now - last < WAKE_EVERY:
         woken[case.name] = last
         return
     free = case.node.powered_down and not (case.node.drain or case.node.down or case.present)

@@ -104,7 +104,7 @@ def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> Fact
 
     health = {item.id: item for item in attempt(engine.cloud.health)}
     record = protection.load(engine.state)
-    last = LastPass.load(engine.state)
+    last, now = LastPass.load(engine.state), engine.clock.now()
     machines = attempt(engine.cloud.instances)
     number = subject.job
     known = attempt(lambda: jobs.jobs(number))
@@ -112,7 +112,7 @@ def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> Fact
     if number is not None:
         attempts = attempt(lambda: jobs.attempts(JobName(number, subject.task)))
     return FactSheet(
-        at=engine.clock.now(),
+        at=now,
         cluster=engine.config.cluster,
         nodes=attempt(lambda: _nodes(engine)),
         machines=tuple(_machine(item, health.get(item.id)) for item in machines),
@@ -127,7 +127,7 @@ def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> Fact
                 pool,
                 item.failures,
                 item.since,
-                item.retry_at,
+                item.shut_until(now, engine.config.resume_timeout),
                 tuple(f"{one.instance_id} ({one.node}): {one.why}" for one in item.last),
             )
             for pool, item in record.pools.items()

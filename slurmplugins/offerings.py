@@ -24,6 +24,9 @@ CAPACITY_SECONDS: Final = 120.0
 QUOTA_SECONDS: Final = 300.0
 """A quota changes when machines end or a person acts."""
 
+LONGEST: Final = max(CAPACITY_SECONDS, QUOTA_SECONDS)
+"""What is set back for longer was so before the head's clock was set back: it is void."""
+
 
 @dataclass(frozen=True, slots=True)
 class Setback:
@@ -44,7 +47,9 @@ class OfferingMemory:
     def setbacks(self) -> dict[str, Setback]:
         """Setbacks that still hold, by offering key."""
         now = self._clock.now()
-        return {key: item for key, item in self._load().items() if now < item.until}
+        return {
+            key: item for key, item in self._load().items() if now < item.until <= now + LONGEST
+        }
 
     def remember(self, offering: Offering, error: CloudError) -> None:
         """Note a failure that says something about the offering rather than about the call."""

@@ -58,6 +58,17 @@ class Standing:
     def protected(self) -> bool:
         return self.since is not None
 
+    def shut_until(self, now: float, patience: float) -> float:
+        """When a probe is let through, where one is given `patience`. What is further ahead than
+        any pause is void: the head's clock has been set back since.
+        """
+        return self.retry_at if self.retry_at <= now + max(self.pause, patience) else now
+
+    @property
+    def pause(self) -> float:
+        """From the last failure to the next probe."""
+        return min(FIRST_PAUSE * 2.0**self.probes, LONGEST_PAUSE)
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -104,7 +115,7 @@ def screen(record: Record, launches: Sequence[JobLaunch], now: float, patience: 
             for name in sorted({ask.pool.name for ask in job.asks})
             if name in pools and pools[name].protected
         ]
-        if any(now < pools[name].retry_at for name in shut):
+        if any(now < pools[name].shut_until(now, patience) for name in shut):
             text = "; ".join(_told(name, pools[name]) for name in shut)
             ended = tuple(item.node for item in job.adopted)
             refused[index] = Failure(job.job, job.nodes, SLUG, message=text, ended=ended)
@@ -159,13 +170,9 @@ def _worse(standing: Standing, failed: tuple[BootFailure, ...], now: float) -> S
     if total < THRESHOLD:
         return replace(standing, failures=total, last=last)
     probes = standing.probes + 1 if standing.protected else 0
-    return Standing(
-        failures=total,
-        since=now if standing.since is None else standing.since,
-        retry_at=now + min(FIRST_PAUSE * 2**probes, LONGEST_PAUSE),
-        probes=probes,
-        last=last,
-    )
+    since = now if standing.since is None else standing.since
+    worse = Standing(failures=total, since=since, probes=probes, last=last)
+    return replace(worse, retry_at=now + worse.pause)
 
 
 def _told(pool: str, standing: Standing) -> str:

@@ -660,3 +660,19 @@ def test_a_machine_that_slurm_has_let_go_of_is_left_to_the_run_that_is_at_its_no
     claims = replace(LEFT, busy=frozenset({NODE}))
     flags = "IDLE+POWERING_UP+NOT_RESPONDING"
     assert converge.plan(world(flags, machine(), claims=claims)).actions == ()
+
+
+def test_a_clock_that_is_set_back_prolongs_no_grace_and_no_doubt():
+    """What is remembered from an hour ahead began just now."""
+    ahead = NOW + 3600
+    found = converge.plan(world("IDLE+NOT_RESPONDING", unbacked_since={NODE: ahead}))
+    assert found.unbacked_since == {NODE: NOW}
+    known = frozenset({"i-1", "i-2", "i-3"})
+    held = converge.plan(world("IDLE", known=known, doubted_since=ahead))
+    assert held.note
+    assert held.doubted_since == NOW
+
+
+def test_a_clock_that_is_set_back_lets_no_static_node_wait():
+    given = static("IDLE+POWERED_DOWN", woken={NODE: NOW + 3600})
+    assert PowerUp(NODE, "a static node") in converge.plan(given).actions

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from slurmplugins import offerings
+from slurmplugins.cloud import codes
 from slurmplugins.errors import MetadataError
 from slurmplugins.imds import Imds
 from slurmplugins.log import Log
@@ -33,6 +34,19 @@ def test_a_damaged_memory_is_an_empty_one(tmp_path, text: str):
     path = tmp_path / "offerings.json"
     path.write_text(text)
     assert offerings.OfferingMemory(path, FakeClock()).setbacks() == {}
+
+
+def test_a_clock_that_is_set_back_prolongs_no_setback(tmp_path):
+    clock = FakeClock()
+    memory = offerings.OfferingMemory(tmp_path / "offerings.json", clock)
+    memory.remember(SPOT, codes.error("InsufficientInstanceCapacity", "none"))
+    assert memory.setbacks()
+    clock.jump(-3600)
+    assert memory.setbacks() == {}
+    memory.remember(SPOT, codes.error("MaxSpotInstanceCountExceeded", "none"))
+    assert memory.setbacks()
+    clock.jump(3600)
+    assert memory.setbacks() == {}
 
 
 # The metadata service

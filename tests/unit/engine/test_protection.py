@@ -106,6 +106,22 @@ def test_after_the_pause_the_smallest_job_alone_is_let_through(bench: Bench):
     assert protection.screen(screened.record, jobs[:1], NOW + 780, 180).let == (jobs[0],)
 
 
+def test_a_clock_that_is_set_back_prolongs_no_protection(bench: Bench):
+    """A probe goes at once, and is the only one until it must have come up."""
+    jobs = [job(bench, 7, G[:2]), job(bench, 8, G[2:4])]
+    earlier = NOW - 3600
+    screened = protection.screen(protected(), jobs, earlier, 180)
+    assert screened.let == (jobs[0],)
+    assert protection.screen(screened.record, jobs, earlier + 179, 180).let == ()
+    assert protection.screen(screened.record, jobs, earlier + 180, 180).let == (jobs[0],)
+
+
+def test_a_probe_that_may_take_longer_than_any_pause_is_waited_for(bench: Bench):
+    jobs = [job(bench, 7, G[:2])]
+    screened = protection.screen(protected(), jobs, NOW + 600, 7200)
+    assert protection.screen(screened.record, jobs, NOW + 600, 7200).let == ()
+
+
 def test_a_damaged_record_opens_every_pool(tmp_path: Path):
     for text in ("", "{", "[]", '{"pools": {"gpu": 3}, "counted": []}'):
         (tmp_path / "protection.json").write_text(text)
