@@ -34,6 +34,8 @@ zone does not count."""
 
 FIRST_PAUSE: Final = 600.0
 LONGEST_PAUSE: Final = 3600.0
+DOUBLINGS: Final = 3
+"""Enough for the longest; a pool that never comes up would have thousands."""
 
 KEPT: Final = 8
 """Failures remembered for `toolkit why`."""
@@ -67,7 +69,7 @@ class Standing:
     @property
     def pause(self) -> float:
         """From the last failure to the next probe."""
-        return min(FIRST_PAUSE * 2.0**self.probes, LONGEST_PAUSE)
+        return min(FIRST_PAUSE * 2.0 ** min(self.probes, DOUBLINGS), LONGEST_PAUSE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ def test_a_node_that_came_up_long_before_the_failures_keeps_nothing_open():
 
 
 @pytest.mark.parametrize(
-    ("probes", "pause"), [(0, 600), (1, 1200), (2, 2400), (3, 3600), (9, 3600)]
+    ("probes", "pause"), [(0, 600), (1, 1200), (2, 2400), (3, 3600), (9, 3600), (1100, 3600)]
 )
 def test_each_failed_probe_doubles_the_pause_up_to_an_hour(probes: int, pause: float):
     assert protected(probes).pools["gpu"].retry_at == NOW + pause
