@@ -161,6 +161,11 @@ class Node:
     def ours(self) -> bool:
         return self.reason.startswith(REASON_PREFIX)
 
+    @property
+    def drained_by_a_person(self) -> bool:
+        """Neither by us nor by slurmctld for what slurmd registered as."""
+        return self.drain and not self.ours and not self.invalid
+
 
 @dataclass(frozen=True, slots=True)
 class Job:

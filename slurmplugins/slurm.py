@@ -60,10 +60,14 @@ class Slurm(Protocol):
         ...
 
     def down(self, nodes: Sequence[str], reason: str) -> None:
-        """Set down: jobs there are requeued at once."""
+        """Set down: jobs there are requeued at once. What a person has drained keeps their reason,
+        which says when it may go on.
+        """
         ...
 
-    def drain(self, nodes: Sequence[str], reason: str) -> None: ...
+    def drain(self, nodes: Sequence[str], reason: str) -> None:
+        """Let nothing new start there; what a person has drained is left as it is."""
+        ...
 
     def power_down(self, nodes: Sequence[str]) -> None:
         """Power down when idle; at once when the node is down."""
@@ -130,11 +134,15 @@ class ScontrolSlurm:
             )
 
     def down(self, nodes: Sequence[str], reason: str) -> None:
-        for part in _parts(nodes):
+        theirs = self._peoples_reasons(nodes)
+        for node, why in theirs.items():
+            self._update([node], "state=down", f"reason={why}")
+        for part in _parts([node for node in nodes if node not in theirs]):
             self._update(part, "state=down", f"reason={plain(reason, 200)}")
 
     def drain(self, nodes: Sequence[str], reason: str) -> None:
-        for part in _parts(nodes):
+        theirs = self._peoples_reasons(nodes)
+        for part in _parts([node for node in nodes if node not in theirs]):
             self._update(part, "state=drain", f"reason={plain(reason, 200)}")
 
     def power_down(self, nodes: Sequence[str]) -> None:
@@ -169,6 +177,10 @@ class ScontrolSlurm:
 
     def requeue(self, job: int) -> None:
         self._write([self._scontrol, "requeue", str(job_name.of(self._record(job)))])
+
+    def _peoples_reasons(self, nodes: Sequence[str]) -> dict[str, str]:
+        """Why people have drained some of these nodes."""
+        return {node.name: node.reason for node in self.nodes(nodes) if node.drained_by_a_person}
 
     def _record(self, job: int) -> dict[str, Any]:
         """This job's record among those of its array. SlurmRefused where slurmctld has none."""

@@ -72,11 +72,7 @@ class FakeSlurm:
         self._reach()
         if names is not None and not self.state.keys() >= set(names):
             raise SlurmRefused("Invalid node name specified")
-        return tuple(
-            Node(name, frozenset(item.flags), item.reason, item.instance_id, item.address)
-            for name, item in self.state.items()
-            if names is None or name in names
-        )
+        return tuple(self._node(name) for name in self.state if names is None or name in names)
 
     def jobs(self, node: str | None = None) -> tuple[Job, ...]:
         self._reach()
@@ -103,15 +99,17 @@ class FakeSlurm:
     def down(self, nodes: Sequence[str], reason: str) -> None:
         self._write("down", nodes)
         for name in nodes:
+            if not self._node(name).drained_by_a_person:
+                self.state[name].reason = reason
             self._base(name, "DOWN")
-            self.state[name].reason = reason
             self._requeue_from(name)
 
     def drain(self, nodes: Sequence[str], reason: str) -> None:
         self._write("drain", nodes)
         for name in nodes:
-            self.state[name].flags.add("DRAIN")
-            self.state[name].reason = reason
+            if not self._node(name).drained_by_a_person:
+                self.state[name].flags.add("DRAIN")
+                self.state[name].reason = reason
 
     def power_down(self, nodes: Sequence[str]) -> None:
         self._write("power_down", nodes)
@@ -293,6 +291,10 @@ class FakeSlurm:
                     if other != name and "ALLOCATED" in self.state[other].flags:
                         self._base(other, "IDLE")
                 job.nodes, job.state, job.restarts = (), "PENDING", job.restarts + 1
+
+    def _node(self, name: str) -> Node:
+        item = self.state[name]
+        return Node(name, frozenset(item.flags), item.reason, item.instance_id, item.address)
 
     def _base(self, name: str, base: str) -> None:
         item = self.state[name]

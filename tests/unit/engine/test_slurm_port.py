@@ -85,17 +85,44 @@ def test_nothing_odd_reaches_scontrols_input(text: str):
         slurm.assign([Assignment(G[0], text, "10.0.0.1", "g5")])
 
 
+def shown(**states: tuple[str, str]) -> str:
+    """What scontrol says of nodes: the state and the reason of each."""
+    listed = [
+        {"name": name.replace("_", "-"), "state": state.split("+"), "reason": reason}
+        for name, (state, reason) in states.items()
+    ]
+    return json.dumps({"nodes": listed})
+
+
+def updates(runner: FakeRunner) -> list[list[str]]:
+    return [argv[2:] for argv in runner.commands if argv[1] == "update"]
+
+
+def test_what_a_person_has_drained_keeps_their_reason():
+    """Else it would be ours to open again. What slurmctld drains for a wrong registration is."""
+    slurm, runner = scontrol()
+    nodes = shown(
+        gpu_001=("ALLOCATED+DRAIN", "bad NIC, ticket 12"),
+        gpu_002=("ALLOCATED+DRAIN", "toolkit: impaired"),
+        gpu_003=("IDLE+DRAIN+INVALID_REG", "gres/gpu count reported lower than configured"),
+    )
+    runner.answer("/usr/bin/scontrol", "show", "nodes", stdout=nodes)
+    slurm.drain(G, "toolkit: x")
+    assert updates(runner) == [["nodename=gpu-002,gpu-003", "state=drain", "reason=toolkit: x"]]
+    runner.calls.clear()
+    slurm.down(G, "toolkit: x")
+    assert updates(runner) == [
+        ["nodename=gpu-001", "state=down", "reason=bad NIC, ticket 12"],
+        ["nodename=gpu-002,gpu-003", "state=down", "reason=toolkit: x"],
+    ]
+
+
 def test_a_reason_is_plain_text_in_one_argument():
     slurm, runner = scontrol()
+    runner.answer("/usr/bin/scontrol", "show", "nodes", stdout=shown(gpu_001=("IDLE", "")))
     slurm.down(["gpu-001"], 'toolkit: x "y"\nstate=idle `id` é')
-    assert runner.commands == [
-        [
-            "/usr/bin/scontrol",
-            "update",
-            "nodename=gpu-001",
-            "state=down",
-            "reason=toolkit: x y state=idle id",
-        ]
+    assert updates(runner) == [
+        ["nodename=gpu-001", "state=down", "reason=toolkit: x y state=idle id"]
     ]
 
 
