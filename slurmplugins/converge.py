@@ -104,7 +104,7 @@ def _off(world: World, case: Case) -> Iterator[Action]:
         return
     if case.node.down and not (case.node.ours or failed):
         return
-    if case.node.powering_down or case.node.down:
+    if case.node.powering_down or case.node.down or case.node.drain:
         yield Reopen(case.name, "its machine is gone")
 
 

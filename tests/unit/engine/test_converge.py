@@ -101,6 +101,11 @@ LONG_AGO = {NODE: NOW - UNBACKED_GRACE}
 TABLE: dict[str, tuple[converge.World, list[str]]] = {
     # Slurm has let go
     "powered down, no machine": (world("IDLE+POWERED_DOWN"), []),
+    "powered down, drained by us before no pass saw it power down": (
+        world("IDLE+DRAIN+POWERED_DOWN", reason="toolkit: spot interruption"),
+        ["reopen"],
+    ),
+    "powered down, drained by an admin": (world("IDLE+DRAIN+POWERED_DOWN", reason="flood"), []),
     "powered down, old machine": (world("IDLE+POWERED_DOWN", machine()), ["end i-1:orphan"]),
     "powered down, young machine": (world("IDLE+POWERED_DOWN", machine(age=30)), []),
     "powered down, machine ending": (world("IDLE+POWERED_DOWN", machine(S.SHUTTING_DOWN)), []),
