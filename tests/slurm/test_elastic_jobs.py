@@ -15,6 +15,7 @@ FSDP = (
     *("/shared/jobscripts/fsdp.sbatch", "/shared/jobscripts/fsdp/train.py", "--epochs", "20"),
     *("--sequences", "256", "--width", "64", "--layers", "2"),
 )
+WHY = "a new disk"
 ONLY_THREE = "--exclude=gpu-[004-008]"
 
 
@@ -25,10 +26,11 @@ def drained(cluster):
 
     def drain(node: str) -> None:
         nodes.append(node)
-        cluster.run("scontrol", "update", f"nodename={node}", "state=drain", "reason=a new disk")
+        cluster.run("scontrol", "update", f"nodename={node}", "state=drain", f"reason={WHY}")
 
     yield drain
     for node in nodes:
+        assert WHY in cluster.run("scontrol", "show", "node", node), "an admin's drain was touched"
         cluster.run("scontrol", "update", f"nodename={node}", "state=resume")
 
 
