@@ -46,7 +46,9 @@ class MachineFact:
 
 @dataclass(frozen=True, slots=True)
 class JobFact:
-    """One record of slurmctld's. `waiting`: the array's tasks that it stands for, as `0-3,7%2`."""
+    """One record of slurmctld's. `waiting`: the array's tasks that it stands for, as `0-3,7%2`.
+    `most_nodes`: of a range of nodes (`--nodes=2-4`), else 0; `node_count` is then the fewest.
+    """
 
     id: int
     name: str = ""
@@ -57,6 +59,7 @@ class JobFact:
     reason: str = ""
     nodes: tuple[str, ...] = ()
     node_count: int = 0
+    most_nodes: int = 0
     restarts: int = 0
     submitted_at: float | None = None
     eligible_at: float | None = None

@@ -91,6 +91,7 @@ def _job(item: dict[str, Any]) -> JobFact:
         held=item.get("hold") is True,
         nodes=_expanded(str(item.get("nodes") or "")),
         node_count=int(_number(item.get("node_count")) or 0),
+        most_nodes=int(_number(item.get("max_nodes")) or 0),
         restarts=int(_number(item.get("restart_cnt")) or 0),
         submitted_at=_number(item.get("submit_time")),
         eligible_at=_number(item.get("eligible_time")),

@@ -150,6 +150,7 @@ def cluster(cloud, tmp_path_factory):
     wanted["partitions"]["urgent"] = {"pools": ["gpu"], "priority": 10}
     wanted["partitions"]["batch"] = {"pools": ["farm"], "policy": "spot-first"}
     wanted["training"]["requirements"] += OTHER_JOBSCRIPTS
+    wanted["training"]["checkpoints"] = "bucket"
     wanted["aws"]["endpoint_url"] = f"http://127.0.0.1:{PORT}"
     wanted["aws"]["credentials_file"] = str(cloud / "aws/credentials")
     path = tmp_path_factory.mktemp("cluster") / "cluster.yaml"

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 import pytest
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.trained import HOME, Trained, submit
+from tests.slurm.trained import HOME, PYTHON, Trained, submit
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
 JOBSCRIPTS = "/shared/jobscripts"
-PYTHON = ("env", "PYTHONPATH=/shared/lib", "/shared/env/bin/python")
 TRAINED = {
     "fsdp": ("--epochs", "20", "--sequences", "256", "--width", "64", "--layers", "2"),
     "pipeline": ("--epochs", "40", "--hidden", "64"),

@@ -16,6 +16,7 @@ HOME = "/shared/home/ada"
 TORCHRUN = "/shared/jobscripts/torchrun.sbatch"
 DIGITS = "/shared/jobscripts/digits/train.py"
 SCRIPTS = Path(__file__).parent / "scripts"
+PYTHON = ("env", "PYTHONPATH=/shared/lib", "/shared/env/bin/python")
 OVER = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"})
 
 

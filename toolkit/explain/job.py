@@ -183,12 +183,20 @@ def _next_try(sheet: FactSheet, job: JobFact) -> str:
         shut = [item for item in sheet.standings if item.protected_since is not None]
         waits += [(item.retry_at, f"pool {item.pool} lets a probe through") for item in shut]
     elif refusal is not None:
-        asks = _asked_first(sheet, max((at for at, _ in waits), default=sheet.at))
+        asks = _asked_first(sheet, max((at for at, _ in waits), default=sheet.at)) + _smaller(job)
     due = [wait for wait in waits if wait[0] > sheet.at]
     if due:
         at, what = max(due)
         return f"{moment(at)}, in {span(at - sheet.at)}: {what}{asks}"
     return f"at the scheduler's next pass, within seconds of its turn{asks}"
+
+
+def _smaller(job: JobFact) -> str:
+    """Slurm takes as many nodes of a range as are free; what EC2 has it can't know."""
+    if not 0 < job.node_count < job.most_nodes:
+        return ""
+    update = f"scontrol update jobid={job.label} numnodes={job.node_count}"
+    return f"; all {job.most_nodes} nodes are asked for; {job.node_count} would do: {update}"
 
 
 def _asked_first(sheet: FactSheet, at: float) -> str:

@@ -80,6 +80,15 @@ def test_a_job_with_an_offering_left_that_is_not_set_back_is_promised_no_other()
     assert found.next == "at the scheduler's next pass, within seconds of its turn"
 
 
+def test_a_job_that_would_do_with_fewer_nodes_than_ec2_is_asked_for_says_how_to_ask_for_those():
+    ranged = pending("BeginTime", node_count=2, most_nodes=4)
+    found = job.explain(sheet(ranged, decisions=(FAILED, BACK)), 7)
+    assert "all 4 nodes are asked for; 2 would do: scontrol update jobid=7 numnodes=2" in found.next
+    assert "numnodes" not in job.explain(sheet(ranged), 7).next
+    fixed = pending("BeginTime", node_count=4, most_nodes=4)
+    assert "numnodes" not in job.explain(sheet(fixed, decisions=(FAILED, BACK)), 7).next
+
+
 def test_a_requeued_job_says_which_node_it_lost_and_to_what():
     launched = {"at": NOW - 500, "event": "launched", "jobs": [7], "offering": SPOT}
     taken = "toolkit: interrupted (Server.SpotInstanceTermination)"

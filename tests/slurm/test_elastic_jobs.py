@@ -1,0 +1,66 @@
+"""Jobs that come back on fewer nodes than they had, or to a run folder that has lost everything."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.slurm.conftest import toolkit
+from tests.slurm.trained import HOME, PYTHON, SCRIPTS, TORCHRUN, submit
+from tests.slurm.waiting import until
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
+FSDP = (
+    *("/shared/jobscripts/fsdp.sbatch", "/shared/jobscripts/fsdp/train.py", "--epochs", "20"),
+    *("--sequences", "256", "--width", "64", "--layers", "2"),
+)
+WHY = "a new disk"
+ONLY_THREE = "--exclude=gpu-[004-008]"
+
+
+@pytest.fixture
+def drained(cluster):
+    """Drain a node as an admin does; open again at the end."""
+    nodes = []
+
+    def drain(node: str) -> None:
+        nodes.append(node)
+        cluster.run("scontrol", "update", f"nodename={node}", "state=drain", f"reason={WHY}")
+
+    yield drain
+    for node in nodes:
+        assert WHY in cluster.run("scontrol", "show", "node", node), "an admin's drain was touched"
+        cluster.run("scontrol", "update", f"nodename={node}", "state=resume")
+
+
+def test_a_job_with_a_range_of_nodes_comes_back_on_as_many_as_there_are(cluster, drained):
+    job = submit(cluster, "--nodes=2-4", ONLY_THREE, *FSDP)
+    reached = job.trained(5)
+    lost = job.nodes()[-1]
+    drained(lost)
+    toolkit("local", "interrupt", lost, "--notice", "120")
+
+    assert job.attempt(1)["step_start"] >= reached
+    assert job.ended(300) == {"COMPLETED"}, job.output()
+    assert [attempt["world_size"] for attempt in job.attempts()] == [3, 2]
+    audit = cluster.as_user(*PYTHON, "-m", "toolkit.training.audit", f"{HOME}/runs/{job.number}")
+    assert json.loads(audit)["ok"], audit
+
+
+def test_a_run_that_lost_its_folders_checkpoints_goes_on_from_those_in_s3(cluster):
+    """Nodes reach the cluster's bucket with what their role gives them, and nobody else's words."""
+    for name in ("slow.py", "far.py"):
+        cluster.write(f"{HOME}/{name}", (SCRIPTS / name).read_text())
+    job = submit(cluster, "--nodes=1", TORCHRUN, f"{HOME}/far.py", "--epochs=1000")
+    until("two saves", lambda: len(job.saved()) >= 2)
+    cluster.as_user("scontrol", "requeuehold", job.number)
+    until("the requeue", lambda: job.states() == {"PENDING"})
+    checkpoints = f"{HOME}/runs/{job.number}/checkpoints"
+    cluster.as_user(
+        "find", checkpoints, "-name", "step-*", "-prune", "-exec", "rm", "-r", "{}", "+"
+    )
+    cluster.as_user("scontrol", "release", job.number)
+
+    assert job.attempt(1)["step_start"] > 0, job.output()
+    cluster.as_user("scancel", job.number)
