@@ -25,17 +25,18 @@ if TYPE_CHECKING:
     from slurmplugins.actions import Action
     from slurmplugins.health import Health
     from slurmplugins.ledger import LedgerEntry
+    from slurmplugins.model import Node
     from slurmplugins.names import NodeName
     from slurmplugins.protection import Record
     from slurmplugins.runtime import Engine
 
 VIEW_SECONDS: Final = 15.0
 """How old what Slurm said may be when it is acted on: the timer's period, so that a pass which was
-held up for longer leaves its actions to the next, which sees better. It counts from before Slurm
-was asked: of an answer that took long, nobody knows when in that time it was true."""
+held up for longer leaves its actions to the next, which sees better. It counts from the answer: a
+slurmctld that takes long for one would else be left alone for as long as it does."""
 
 SLOW: Final = "slurm-slow"
-"""Why a pass leaves something to the next. While slurmctld stays slow, so does every pass."""
+"""Why a pass leaves something to the next."""
 
 WRITERS: Final = 10
 """Ledger entries written at once: as many connections as boto3 keeps open."""
@@ -106,6 +107,7 @@ def _world(engine: Engine, memory: Memory) -> converge.World:
     instances = engine.cloud.instances()
     seen = engine.clock.monotonic()
     nodes = {node.name: node for node in engine.slurm.nodes()}
+    answered = engine.clock.monotonic()
     claims = engine.journal.claims()
     return converge.World(
         config=engine.config,
@@ -119,6 +121,7 @@ def _world(engine: Engine, memory: Memory) -> converge.World:
         doubted_since=memory.doubted_since,
         woken=memory.woken,
         seen=seen,
+        answered=answered,
     )
 
 
@@ -150,28 +153,39 @@ def _agreed(engine: Engine, world: converge.World, actions: Sequence[Action]) ->
 
 
 def _fit(engine: Engine, world: converge.World, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
-    """The nodes of which the view still holds: no person has given them a reason since, no run has
-    claimed them, and it is young. What a person said would be cleared, or be taken for ours.
+    """The nodes of which the view still holds: no person has given them a reason since, none came
+    up or is asked for again, no run has claimed them, and it is young. What a person said would be
+    cleared, or be taken for ours.
     """
+    if _old(engine, world):
+        return frozenset()
     try:
         now = known(engine.slurm, nodes)
     except SlurmError as error:
         engine.log.warning("left to the next pass: nodes unread", message=error.message)
         return frozenset()
-    same = {name for name in now if now[name].ours or now[name].reason == world.nodes[name].reason}
-    untouched = frozenset(same) - engine.journal.claims().worked_on(world.seen)
-    return frozenset() if _old(engine, world) else untouched
+    same = {name for name in now if _holds(world.nodes[name], now[name])}
+    return frozenset(same) - engine.journal.claims().worked_on(world.seen)
+
+
+def _holds(before: Node, now: Node) -> bool:
+    """Whether what was decided on a node as it was `before` is still right."""
+    if not now.ours and now.reason != before.reason:
+        return False
+    came_up = now.up and not before.up
+    asked_for_again = before.off and not now.off
+    return not (came_up or asked_for_again)
 
 
 def _old(engine: Engine, world: converge.World) -> bool:
-    age = engine.clock.monotonic() - world.seen
+    age = engine.clock.monotonic() - world.answered
     if age > VIEW_SECONDS:
         engine.log.warning("left to the next pass: the view is old", code=SLOW, seconds=round(age))
     return age > VIEW_SECONDS
 
 
 def _tell_late(engine: Engine, world: converge.World, plan: converge.Plan) -> None:
-    age = engine.clock.monotonic() - world.seen
+    age = engine.clock.monotonic() - world.answered
     note = f"{SLOW}: before all was done, what Slurm had said was {age:.0f} s old"
     LastPass(world.now, note, plan.remarks).save(engine.state)
     engine.log.warning("held back", note=note)

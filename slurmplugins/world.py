@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything the decision may depend on. `seen`: when Slurm was asked, by the steady clock.
+    """Everything the decision may depend on. `seen` and `answered`: when Slurm was asked for its
+    nodes, and when it had answered, by the steady clock.
 
     Remembered from pass to pass: `unbacked_since`, since when a node that is up was seen without
     a machine; `known`, machines believed alive at the end of the last pass; `doubted_since`, since
@@ -36,6 +37,7 @@ class World:
     doubted_since: float | None = None
     woken: Mapping[NodeName, float] = field(default_factory=dict)
     seen: float = 0.0
+    answered: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
