@@ -78,7 +78,8 @@ class Books:
         if lost := earlier.close(self._ledger, history, attempt):
             say(lost.without_a_word)
         self.record, before = self._begin(hosts, world_size)
-        self._steps = StepLog(run_dir.steps)  # has no owner: only once the ledger knows who writes
+        # It has no owner: only once the ledger knows who writes.
+        self._steps = StepLog(run_dir.steps, say)
         self._first = not any(one.world_size for one in before)
         machines = hardware.of((h.instance for h in hosts), (gpu for h in hosts for gpu in h.gpus))
         self._speed = Throughput(flops_per_sample=flops_per_sample, peak_flops=machines.peak_flops)
