@@ -6,6 +6,7 @@ Slurm makes of the exit codes is tested in tests/slurm.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -321,6 +322,33 @@ def test_a_script_that_fails_is_not_brought_back(cluster):
     )
     assert cluster.run(5, 0, script="bad.py") == 1
     assert "[toolkit] not brought back: error (exception: " in cluster.log(5)
+
+
+ALONE = """
+from datetime import timedelta
+import torch
+from toolkit.training import Run
+from toolkit.training.world import join
+
+def evaluate(run):
+    run.check()
+
+with Run(params={}, seed=0, world=join(timeout=timedelta(seconds=8))) as run:
+    patient = torch.distributed.new_group(timeout=timedelta(seconds=60))
+    if run.world.rank == 0:
+        evaluate(run)
+    torch.distributed.all_reduce(torch.zeros(1), group=patient)
+"""
+
+
+def test_ranks_that_wait_for_each_other_at_different_lines_end_with_both_lines(cluster):
+    (cluster.root / "alone.py").write_text(ALONE)
+    assert cluster.run(13, 0, script="alone.py") == 85
+    said = cluster.log(13)
+    waits = r"1 of 2 ranks wait for \d+ s \(rank 0 at \S+/alone.py:8 \(evaluate\)\);"
+    waits += r" not come: rank 1 at \S+/alone.py:14 \(<module>\), distributed/"
+    assert re.search(r"^\[toolkit\] " + waits, said, re.MULTILINE), said
+    assert re.search("RuntimeError: .*; " + waits, said), said
 
 
 FAILS = """

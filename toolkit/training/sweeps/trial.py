@@ -5,7 +5,6 @@ others. A storage that is away costs the sweep some pruning, and never a trial.
 """
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from typing import Any, Self
 from toolkit.training import faults
 from toolkit.training.attempt import Attempt, current
 from toolkit.training.files import read_json, write_json
+from toolkit.training.job_log import say
 from toolkit.training.sweeps import queue, store, trials
 from toolkit.training.world import World, join
 
@@ -202,9 +202,3 @@ class SweepTrial:
 def _comes_back(error: BaseException) -> bool:
     """Whether Slurm will start this task again, so that its trial goes on."""
     return faults.verdict_of(error, 0).verdict == "resume" or isinstance(error, KeyboardInterrupt)
-
-
-def say(message: str) -> None:
-    """A line in the job's log."""
-    sys.stdout.write(f"[toolkit] {message}\n")
-    sys.stdout.flush()
