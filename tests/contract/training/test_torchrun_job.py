@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import optuna
 import pytest
 
 from toolkit.training.audit import audit
@@ -372,6 +373,33 @@ def test_a_run_that_waits_for_its_next_attempt_has_not_failed_and_one_that_fails
         job = {"script": "fails.py", "ranks": 1, "FAILURE": failure, "MLFLOW_TRACKING_URI": uri}
         assert cluster.run(12, restart, **job, **dict([allowed])) == code, cluster.log(12)
         assert statuses(uri) == [status], cluster.log(12)
+
+
+TRIAL = """
+import os
+from toolkit.training import Run
+from toolkit.training.sweeps import SweepTrial
+with SweepTrial(lambda trial: {}) as trial, Run(params={}, seed=0, world=trial.world) as run:
+    raise OSError(os.environ["FAILURE"])
+"""
+
+
+def test_a_trial_whose_task_is_brought_back_is_not_over_before_the_task_is(cluster):
+    (cluster.root / "trial.py").write_text(TRIAL)
+    storage = f"sqlite:///{cluster.root}/sweep.db"
+    array = {"SLURM_ARRAY_JOB_ID": "14", "SLURM_ARRAY_TASK_ID": "0"}
+    for restart, failure, code, state in (
+        (0, "[Errno 5] Input/output error", 85, "RUNNING"),
+        (1, "no such column", 1, "FAIL"),
+    ):
+        job = {"script": "trial.py", "batch": "sweep", "ranks": 1, "FAILURE": failure, **array}
+        assert cluster.run(14, restart, **job, TOOLKIT_SWEEP_STORAGE=storage) == code, cluster.log(
+            14
+        )
+        (study,) = optuna.get_all_study_summaries(storage)
+        (trial,) = optuna.load_study(study_name=study.study_name, storage=storage).trials
+        assert trial.state.name == state, cluster.log(14)
+    assert trial.user_attrs["toolkit.ended"] == "OSError: no such column"
 
 
 def statuses(uri):
