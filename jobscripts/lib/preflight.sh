@@ -8,7 +8,8 @@
 #   TOOLKIT_SLURM_ID         which Slurm gave out the job id, where the cluster says
 #   TOOLKIT_ATTEMPT_STARTED  seconds since the epoch
 #   SLURM_RESTART_COUNT      0 where it is of the job that this one was submitted from; and no
-#                            SLURM_ARRAY_… that is (attempt.sh)
+#                            SLURM_ARRAY_… that is, nor its sweep (attempt.sh)
+#   TOOLKIT_OF_JOB           what is this job's own
 #   CONTAINER                srun's options for TOOLKIT_CONTAINER, if that is set (not exported)
 # or ends the job with 93, "do not requeue", saying what is wrong and what to do. A restart has shown
 # that it works as submitted: its job is held, for somebody to look and let it go.
@@ -71,6 +72,7 @@ _free_mib() {
 
 _set_up() {
   settle_attempt
+  mark_own
   TOOLKIT_ATTEMPT_STARTED=$(date +%s.%N)
   TOOLKIT_ENV=${TOOLKIT_ENV:-/shared/env}
   export TOOLKIT_ATTEMPT_STARTED TOOLKIT_ENV
