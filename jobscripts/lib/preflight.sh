@@ -15,13 +15,13 @@
 # that it works as submitted: its job is held, for somebody to look and let it go.
 
 # shellcheck source-path=SCRIPTDIR source=attempt.sh
-source "${BASH_SOURCE[0]%/*}/attempt.sh"
+source "${BASH_SOURCE[0]%/*}/attempt.sh" || return 1
 # shellcheck source-path=SCRIPTDIR source=record.sh
-source "${BASH_SOURCE[0]%/*}/record.sh"
+source "${BASH_SOURCE[0]%/*}/record.sh" || return 1
 # shellcheck source-path=SCRIPTDIR source=container.sh
-source "${BASH_SOURCE[0]%/*}/container.sh"
+source "${BASH_SOURCE[0]%/*}/container.sh" || return 1
 # shellcheck source-path=SCRIPTDIR source=owner.sh
-source "${BASH_SOURCE[0]%/*}/owner.sh"
+source "${BASH_SOURCE[0]%/*}/owner.sh" || return 1
 
 # Where runs live unless TOOLKIT_RUNS says so. HOME is whatever the shell that called sbatch had (of
 # another user, after su); the account's own home is asked for.

@@ -247,6 +247,50 @@ def test_a_restart_that_meets_errors_of_the_shared_folder_for_half_a_minute_begi
     assert cluster.scontrol() == []
 
 
+JOBSCRIPTS = sorted((REPO / "jobscripts").glob("*.sbatch"))
+# It waits, and has the helpers there from the third time on.
+BACK = """#!/bin/bash
+echo "$1" >>{root}/slept
+(($(wc -l <{root}/slept) < 4)) || ln -sfn {repo}/jobscripts {root}/away
+"""
+
+
+def started(cluster, script, restart):
+    """A job script whose helpers are in a folder that is away: its code, and what it said."""
+    away = {"TOOLKIT_JOBSCRIPTS": str(cluster.root / "away")}
+    job = cluster.start(9, restart, "bash", str(script), run="", **away)
+    said, _ = job.communicate(timeout=60)
+    return job.returncode, said
+
+
+@pytest.mark.parametrize("script", JOBSCRIPTS, ids=lambda script: script.stem)
+def test_a_job_whose_helpers_are_away_waits_a_minute_and_a_restart_comes_back_after_it(
+    cluster, script
+):
+    assert started(cluster, script, 0)[0] == 93  # which may be a mistake
+    code, said = started(cluster, script, 1)
+    assert (code, said.count("away: waiting\n")) == (85, 4)
+    assert "away/lib/preflight.sh: No such file or directory" in said
+    assert sum(map(int, (cluster.root / "slept").read_text().split())) == 120
+
+
+def test_a_job_whose_helpers_come_back_in_that_minute_begins(cluster):
+    cluster.program("sleep", BACK.format(root=cluster.root, repo=REPO))
+    for script in JOBSCRIPTS:
+        (cluster.root / "slept").write_text("0\n")
+        code, said = started(cluster, script, 0)
+        assert "No such file" not in said, script
+        assert "job 9, restart 0" in said or "cannot start" in said, (script, code, said)
+        (cluster.root / "away").unlink()
+
+
+def test_helpers_of_which_one_is_missing_are_not_begun_with(cluster):
+    lib = cluster.root / "away" / "lib"
+    shutil.copytree(REPO / "jobscripts" / "lib", lib)
+    (lib / "owner.sh").unlink()
+    assert [started(cluster, JOBSCRIPTS[0], restart)[0] for restart in (0, 1)] == [93, 85]
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_restart_that_meets_them_for_good_is_held_with_the_reason(cluster, name):
     assert cluster.claim(7)[1] == 0
