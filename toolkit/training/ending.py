@@ -51,7 +51,7 @@ class Outcome:
         """Tell everybody: the log, the tracking server, the batch script."""
         for line in self.said:
             sys.stderr.write(f"[toolkit] {line}\n")
-        if self.status:
+        if self.status and not _may_be_anothers(attempt):
             mlflow_server.end_run(attempt, self.status, time.time())
             noted.tell_failed(attempt)
         sys.stdout.write(f"{self.code}\n")
@@ -184,6 +184,13 @@ def as_owner(attempt: Attempt, judge: Callable[[], Outcome]) -> Outcome:
         return judge()
     except Superseded:
         return Outcome(RESUME_ME, ("superseded: another attempt has taken over this run",))
+
+
+def _may_be_anothers(attempt: Attempt) -> bool:
+    try:
+        return attempt.owner.lost()
+    except OSError:
+        return True
 
 
 def held(job: SlurmJob, facts: JobFacts, reason: str, said: Sequence[str] = ()) -> Outcome:
