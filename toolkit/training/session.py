@@ -100,8 +100,7 @@ class Run:
         self._boundaries = Boundaries(self.world, asked=self._stop.poll, leave=self._leave)
         self.ended = False  # the verdict is written
         self._books: Books | None = None  # rank 0's
-        self._tracker = tracker
-        self._on_terminate = OnTerminate()
+        self._tracker, self._on_terminate = tracker, OnTerminate()
         self._gpus: gpus.Sampler | None = None
 
     # -- for the script ---------------------------------------------------------------------------
