@@ -191,7 +191,7 @@ def _settle_doubts(engine: Engine, run: str, mine: frozenset[NodeName]) -> None:
         return
     from slurmplugins import doubts
 
-    doubts.settle(engine.cloud, engine.journal, run, mine, engine.log.bind(run=run))
+    doubts.settle(engine, run, mine)
 
 
 def _screened(engine: Engine, plan: ResumePlan) -> ResumePlan:

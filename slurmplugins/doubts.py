@@ -1,8 +1,9 @@
 """Launches whose outcome nobody knows: their run was killed, or EC2 did not answer.
 
 The same request with the same token tells: EC2 answers with the machines it started then, or
-starts them now. Either way they are wanted, since Slurm asks for their nodes again. An answer that
-tells nothing leaves the doubt as old as it was: it ends with time, however often EC2 is asked.
+starts them now. So it is made only while Slurm waits for all of its nodes: a machine of another
+would be nobody's, and too old for the node's next job. An answer that tells nothing leaves the
+doubt as old as it was: it ends with time, however often EC2 is asked.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from slurmplugins.errors import CloudError, CloudUnreachable
+from slurmplugins.errors import CloudError, CloudUnreachable, SlurmError
 from slurmplugins.model import Assignment
+from slurmplugins.slurm import awaited
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,9 +21,9 @@ if TYPE_CHECKING:
     from slurmplugins.claims import Claims
     from slurmplugins.cloud.base import Cloud
     from slurmplugins.journal import Journal
-    from slurmplugins.log import Log
     from slurmplugins.model import Instance, Launched, LaunchRequest
     from slurmplugins.names import NodeName
+    from slurmplugins.runtime import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,16 @@ class Attempt:
         self.silent.append(self.journal.intend(self.request, self.run, self.jobs))
 
 
-def settle(cloud: Cloud, journal: Journal, run: str, wanted: frozenset[NodeName], log: Log) -> None:
-    """Ask again about each launch in doubt that has a wanted node, and write down what it was. The
-    run has claimed those; the launches' other nodes it holds only meanwhile.
+def settle(engine: Engine, run: str, wanted: frozenset[NodeName]) -> None:
+    """Ask again about each launch in doubt that has a wanted node, where Slurm waits for all of its
+    nodes, and write down what it was. The run has claimed the wanted ones; the launches' other
+    nodes it holds only meanwhile.
 
     What stays in doubt stays so; nothing is launched for its nodes until the last call that got no
     answer is too long ago to matter.
     StateError when the journal can't be used.
     """
+    log, journal = engine.log.bind(run=run), engine.journal
     mine: list[LaunchRequest] = []
 
     def choose(claims: Claims) -> Iterable[NodeName]:
@@ -76,9 +80,9 @@ def settle(cloud: Cloud, journal: Journal, run: str, wanted: frozenset[NodeName]
         return [node for request in mine for node in request.nodes if node not in wanted]
 
     foreign = journal.claim(run, choose, settling=True)
-    for request in mine:
+    for request in _awaited(engine, mine):
         try:
-            launched = Attempt(cloud, journal, run, request).ask()
+            launched = Attempt(engine.cloud, journal, run, request).ask()
         except CloudError as error:
             log.warning("still in doubt", attempt=request.attempt, code=error.code)
             continue
@@ -86,6 +90,17 @@ def settle(cloud: Cloud, journal: Journal, run: str, wanted: frozenset[NodeName]
         log.info("settled", attempt=request.attempt, machines=len(launched.machines))
     if foreign:
         journal.release(run, foreign)
+
+
+def _awaited(engine: Engine, requests: Sequence[LaunchRequest]) -> list[LaunchRequest]:
+    """Those for all of whose nodes Slurm waits; none where it can't be asked."""
+    nodes = [node for request in requests for node in request.nodes]
+    try:
+        waiting = awaited(engine.slurm, nodes) if nodes else frozenset()
+    except SlurmError as error:
+        engine.log.warning("nodes unread", message=error.message)
+        return []
+    return [request for request in requests if waiting.issuperset(request.nodes)]
 
 
 def assignments(machines: Iterable[Instance]) -> list[Assignment]:

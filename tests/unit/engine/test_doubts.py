@@ -16,7 +16,10 @@ from tests.fakes.clock import START
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from slurmplugins.names import NodeName
 
 G = names.expand("gpu-[001-008]")
 
@@ -193,6 +196,43 @@ def test_a_doubt_with_a_node_another_run_works_on_is_left_to_it(bench: Bench):
     assert bench.cloud.calls.count("launch") == before
 
 
+def killed_before_its_call(bench: Bench, nodes: Sequence[NodeName]) -> None:
+    """A run that had written down its launch; Slurm has had the nodes back since."""
+    offering = bench.config.pools["gpu"].offerings[0]
+    request = LaunchRequest(
+        "a" * 24, "demo", "gpu", "spot", "demo-gpu", "subnet-a", offering, tuple(nodes)
+    )
+    with bench.engine.journal.run() as run:
+        bench.engine.journal.claim(run, lambda _: nodes)
+        bench.engine.journal.intend(request, run, [1])
+
+
+def test_asking_again_starts_no_machine_for_a_node_that_slurm_has_off(bench: Bench):
+    killed_before_its_call(bench, G)
+    bursting.resume(bench.engine, [bench.slurm.start(2, G[:1])])
+    assert bench.cloud.live() == []
+    assert bench.slurm.state[G[0]].reason == "toolkit: launch-in-doubt"
+
+
+def test_no_job_adopts_a_machine_that_was_launched_before_slurm_asked_for_its_node(bench: Bench):
+    killed_before_its_call(bench, G)
+    bursting.resume(bench.engine, [bench.slurm.start(2, G[:1])])
+    bench.clock.advance(SETTLE_SECONDS + 1)
+    bursting.resume(bench.engine, [bench.slurm.start(3, G[1:])])
+    assert {item.node for item in bench.cloud.live()} == set(G[1:])
+    bench.clock.advance(60)
+    bench.boot()
+    assert not [node for node in G[1:] if "POWERING_UP" in bench.slurm.flags(node)]
+
+
+def test_nothing_is_asked_again_while_slurm_can_not_say_what_it_waits_for(bench: Bench):
+    ask = unanswered(bench, happened=False)
+    before = bench.cloud.calls.count("launch")
+    bench.slurm.unreachable = True
+    bursting.resume(bench.engine, [ask])
+    assert bench.cloud.calls.count("launch") == before
+
+
 @pytest.mark.parametrize("code", ["", "InsufficientInstanceCapacity", "Unreachable"])
 def test_nodes_that_a_settlement_does_not_want_are_let_go_of_after_it(bench: Bench, code: str):
     """What is in doubt even then is so for every run."""
@@ -201,7 +241,7 @@ def test_nodes_that_a_settlement_does_not_want_are_let_go_of_after_it(bench: Ben
     engine = bench.engine
     with engine.journal.run() as run:
         wanted = frozenset(engine.journal.claim(run, lambda _: G[:1]))
-        doubts.settle(engine.cloud, engine.journal, run, wanted, engine.log)
+        doubts.settle(engine, run, wanted)
         claims = engine.journal.claims()
     assert claims.busy == {G[0]}
     assert (G[1] in claims.doubtful) == (code == "Unreachable")
