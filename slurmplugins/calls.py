@@ -39,7 +39,9 @@ END_TRIES: Final = 4
 
 
 class Calls:
-    """For one run. `jitter` is in [0, 1); `deadline` is the monotonic time the run is to end."""
+    """For one run. `jitter` is in [0, 1). `deadline` is the monotonic time at which the run is to
+    end, and `latest` that after which it launches nothing.
+    """
 
     def __init__(
         self,
@@ -51,6 +53,7 @@ class Calls:
         log: Log,
         jitter: Callable[[], float],
         deadline: float,
+        latest: float,
     ) -> None:
         self._run = run
         self._cloud = cloud
@@ -59,6 +62,7 @@ class Calls:
         self._log = log
         self._jitter = jitter
         self._deadline = deadline
+        self._latest = latest
 
     @property
     def late(self) -> bool:
@@ -67,7 +71,7 @@ class Calls:
 
     def launch(self, request: LaunchRequest, jobs: Sequence[int]) -> tuple[Launched, float]:
         """Machines for the request, in the journal before and after, and the earliest moment at
-        which they may have been started. Raises CloudError, StateError; nothing is then left
+        which they may have been started. Raises CloudError, StateError, Late; nothing is then left
         running, unless it is CloudUnreachable: one of the calls got no answer, and none after it
         said what that one did.
         """
@@ -77,7 +81,9 @@ class Calls:
             offering=",".join(item.key for item in request.offerings),
             nodes=names.compress(request.nodes),
         )
-        attempt = doubts.Attempt(self._cloud, self._journal, self._run, request, jobs)
+        attempt = doubts.Attempt(
+            self._cloud, self._journal, self._clock, self._run, request, self._latest, jobs
+        )
         began = self._clock.monotonic()
         try:
             launched = self._patiently(attempt)

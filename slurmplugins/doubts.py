@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from slurmplugins.errors import CloudError, CloudUnreachable, SlurmError
+from slurmplugins.errors import CloudError, CloudUnreachable, Late, SlurmError
 from slurmplugins.model import Assignment
 from slurmplugins.slurm import awaited
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from slurmplugins.claims import Claims
+    from slurmplugins.clock import Clock
     from slurmplugins.cloud.base import Cloud
     from slurmplugins.journal import Journal
     from slurmplugins.model import Instance, Launched, LaunchRequest
@@ -28,12 +29,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One request of one run. `silent`: when its calls were made that have no answer."""
+    """One request of one run. `latest`: the monotonic time after which no call is made. `silent`:
+    when its calls were made that have no answer.
+    """
 
     cloud: Cloud
     journal: Journal
+    clock: Clock
     run: str
     request: LaunchRequest
+    latest: float
     jobs: Sequence[int] = ()
     silent: list[float] = field(default_factory=list)
 
@@ -42,7 +47,7 @@ class Attempt:
         an earlier call that have ended since are left out.
 
         Each call has its own line: after minutes of throttles and waits, the last of them is as
-        fresh a doubt as a first one. Raises CloudError, StateError.
+        fresh a doubt as a first one. Raises CloudError, StateError, Late.
         """
         before = len(self.silent)
         try:
@@ -56,13 +61,15 @@ class Attempt:
         return replace(launched, machines=living)
 
     def _intend(self) -> None:
+        if self.clock.monotonic() > self.latest:
+            raise Late("its turn at EC2 came too late")
         self.silent.append(self.journal.intend(self.request, self.run, self.jobs))
 
 
-def settle(engine: Engine, run: str, wanted: frozenset[NodeName]) -> None:
+def settle(engine: Engine, run: str, wanted: frozenset[NodeName], latest: float) -> None:
     """Ask again about each launch in doubt that has a wanted node, where Slurm waits for all of its
     nodes, and write down what it was. The run has claimed the wanted ones; the launches' other
-    nodes it holds only meanwhile.
+    nodes it holds only meanwhile. Nothing is asked after `latest`, by the steady clock.
 
     What stays in doubt stays so; nothing is launched for its nodes until the last call that got no
     answer is too long ago to matter.
@@ -82,9 +89,10 @@ def settle(engine: Engine, run: str, wanted: frozenset[NodeName]) -> None:
     foreign = journal.claim(run, choose, settling=True)
     for request in _awaited(engine, mine):
         try:
-            launched = Attempt(engine.cloud, journal, run, request).ask()
-        except CloudError as error:
-            log.warning("still in doubt", attempt=request.attempt, code=error.code)
+            attempt = Attempt(engine.cloud, journal, engine.clock, run, request, latest)
+            launched = attempt.ask()
+        except (CloudError, Late) as error:
+            log.warning("still in doubt", attempt=request.attempt, message=error.message)
             continue
         journal.launched(request.attempt, assignments(launched.machines))
         log.info("settled", attempt=request.attempt, machines=len(launched.machines))

@@ -8,6 +8,7 @@
     │   ├── SlurmUnreachable  slurmctld did not answer
     │   └── SlurmRefused      slurmctld answered no
     ├── MetadataError         the instance metadata service did not answer
+    ├── Late                  too late for nodes that Slurm gives up on
     ├── TrackingError         MLflow did not answer, or refused
     ├── BootError             this machine can't become a node
     └── CloudError
@@ -81,6 +82,10 @@ class SlurmRefused(SlurmError):
 class MetadataError(EngineError):
     slug = "metadata"
     retryable = True
+
+
+class Late(EngineError):
+    slug = "too-late"
 
 
 class TrackingError(EngineError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -159,7 +160,15 @@ def test_what_was_not_asked_after_all_leaves_the_doubt_open(bench: Bench):
     assert bench.engine.journal.claims().doubtful == set(G[:2])
 
 
-def test_a_call_without_an_answer_is_in_doubt_however_long_it_had_waited_for_its_turn(bench: Bench):
+def patient(folder: Path) -> Bench:
+    """With an hour as ResumeTimeout."""
+    return Bench(folder, slurm={"bin": "/usr/bin", "resume_timeout": 3600, "suspend_timeout": 60})
+
+
+def test_a_call_without_an_answer_is_in_doubt_however_long_it_had_waited_for_its_turn(
+    tmp_path: Path,
+):
+    bench = patient(tmp_path)
     slow = PacedCloud(bench.cloud, bench.clock, patience=1000, instances=Rate(2, 0.01))
     bench.engine = replace(bench.engine, cloud=slow)
     bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
@@ -170,9 +179,7 @@ def test_a_call_without_an_answer_is_in_doubt_however_long_it_had_waited_for_its
 
 
 def test_a_call_without_an_answer_is_in_doubt_however_long_it_was_throttled_before(tmp_path: Path):
-    bench = Bench(
-        tmp_path, slurm={"bin": "/usr/bin", "resume_timeout": 3600, "suspend_timeout": 60}
-    )
+    bench = patient(tmp_path)
     throttled = [codes.error("RequestLimitExceeded", "slow down")] * 20
     bench.cloud.next_errors = [*throttled, *[codes.error("Unreachable", "no answer")] * 5]
     bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
@@ -241,7 +248,7 @@ def test_nodes_that_a_settlement_does_not_want_are_let_go_of_after_it(bench: Ben
     engine = bench.engine
     with engine.journal.run() as run:
         wanted = frozenset(engine.journal.claim(run, lambda _: G[:1]))
-        doubts.settle(engine, run, wanted)
+        doubts.settle(engine, run, wanted, math.inf)
         claims = engine.journal.claims()
     assert claims.busy == {G[0]}
     assert (G[1] in claims.doubtful) == (code == "Unreachable")
