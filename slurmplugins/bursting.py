@@ -37,13 +37,12 @@ def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
     What is no EngineError is raised again, once the nodes it left undecided are given back.
     """
     decided: set[NodeName] = set()
-    began = engine.clock.monotonic()
+    deadline = engine.clock.monotonic() + engine.config.resume_timeout * BUDGET_SHARE
     try:
         with engine.journal.run() as run:
             # First of all: reconcile gives nodes back that nobody has claimed for a while.
             mine = plans.claim(engine, run, asks)
-            latest = began + engine.config.resume_timeout
-            plan = _screened(engine, plans.make(engine, run, asks, mine, latest))
+            plan = _screened(engine, plans.make(engine, run, asks, mine, deadline))
             engine.log.info(
                 "planned",
                 run=run,
@@ -53,7 +52,7 @@ def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
                 replace=len(plan.replace),
                 busy=names.compress(plan.busy),
             )
-            _carry_out(engine, run, plan, decided, began)
+            _carry_out(engine, run, plan, decided, deadline)
             engine.log.info("done", run=run)
     except EngineError as error:  # before anything was launched: what comes later has its own
         code = error.code if isinstance(error, CloudError) else ""
@@ -116,11 +115,9 @@ def _screened(engine: Engine, plan: ResumePlan) -> ResumePlan:
 
 
 def _carry_out(
-    engine: Engine, run: str, plan: ResumePlan, decided: set[NodeName], began: float
+    engine: Engine, run: str, plan: ResumePlan, decided: set[NodeName], deadline: float
 ) -> None:
-    """`decided` gets the nodes that have a machine, are another run's or were given back. `began`:
-    when the run did, by the steady clock.
-    """
+    """`decided` gets the nodes that have a machine, are another run's or were given back."""
     from random import random
 
     from slurmplugins.actions import Terminate
@@ -150,8 +147,8 @@ def _carry_out(
         log=engine.log.bind(run=run),
         attempt=lambda: os.urandom(12).hex(),
         jitter=random,
-        deadline=began + engine.config.resume_timeout * BUDGET_SHARE,
-        latest=began + engine.config.resume_timeout,
+        deadline=deadline,
+        latest=deadline + engine.config.resume_timeout * (1 - BUDGET_SHARE),
         crew=engine.crew,
     )
     launcher.end(plan.surplus, run)

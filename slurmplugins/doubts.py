@@ -87,15 +87,18 @@ def settle(engine: Engine, run: str, wanted: frozenset[NodeName], latest: float)
         return [node for request in mine for node in request.nodes if node not in wanted]
 
     foreign = journal.claim(run, choose, settling=True)
-    for request in _awaited(engine, mine):
+
+    def ask(request: LaunchRequest) -> None:
         try:
             attempt = Attempt(engine.cloud, journal, engine.clock, run, request, latest)
             launched = attempt.ask()
         except (CloudError, Late) as error:
             log.warning("still in doubt", attempt=request.attempt, message=error.message)
-            continue
+            return
         journal.launched(request.attempt, assignments(launched.machines))
         log.info("settled", attempt=request.attempt, machines=len(launched.machines))
+
+    engine.crew.map(ask, _awaited(engine, mine))
     if foreign:
         journal.release(run, foreign)
 

@@ -259,8 +259,7 @@ def _problem(
     unclear = [
         node
         for node in ask.nodes
-        if node in claims.doubtful
-        and node not in claims.busy
+        if (node in claims.settling or (node in claims.doubtful and node not in claims.busy))
         # One that is condemned, or too old, is not what the unanswered launch may have made.
         and not _sort(machines.get(node, ()), claims, config, now)[0]
     ]

@@ -31,8 +31,8 @@ SETTLING_PAUSE: Final = 1.0
 
 
 def claim(engine: Engine, run: str, asks: Sequence[JobAsk]) -> frozenset[NodeName]:
-    """Claim the nodes that are asked for, but those another run is at; and wait for those that it
-    does not want itself.
+    """Claim the nodes that are asked for, but those another run is at; and wait, but not for ever,
+    for those that it does not want itself.
     """
     wanted = [node for ask in asks for node in ask.nodes]
     until = engine.clock.monotonic() + SETTLING_WAIT
@@ -60,11 +60,11 @@ def release(engine: Engine, run: str, nodes: Collection[NodeName]) -> None:
 
 
 def make(
-    engine: Engine, run: str, asks: Sequence[JobAsk], mine: frozenset[NodeName], latest: float
+    engine: Engine, run: str, asks: Sequence[JobAsk], mine: frozenset[NodeName], deadline: float
 ) -> ResumePlan:
     """What to do for the nodes that Slurm waits for, all of them claimed."""
     waited = _waited(engine, asks)
-    _settle_doubts(engine, run, mine, latest)
+    _settle_doubts(engine, run, mine, deadline)
     from slurmplugins import planner
 
     seen: dict[NodeName, Node] = {}
@@ -130,12 +130,12 @@ def _looked(engine: Engine, plan: ResumePlan, seen: dict[NodeName, Node]) -> boo
     return True
 
 
-def _settle_doubts(engine: Engine, run: str, mine: frozenset[NodeName], latest: float) -> None:
+def _settle_doubts(engine: Engine, run: str, mine: frozenset[NodeName], deadline: float) -> None:
     if engine.journal.claims().doubtful.isdisjoint(mine):
         return
     from slurmplugins import doubts
 
-    doubts.settle(engine, run, mine, latest)
+    doubts.settle(engine, run, mine, deadline)
 
 
 def _waited(engine: Engine, asks: Sequence[JobAsk]) -> Mapping[int, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,13 +12,14 @@ import pytest
 from slurmplugins import bursting, doubts, intents, names
 from slurmplugins.cloud import codes
 from slurmplugins.cloud.paced import PacedCloud, Rate
+from slurmplugins.crew import Crew
 from slurmplugins.journal import SETTLE_SECONDS
-from slurmplugins.model import JobAsk, LaunchRequest, Lifecycle, Offering
+from slurmplugins.model import JobAsk, Launched, LaunchRequest, Lifecycle, Offering
 from tests.fakes.clock import START
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from slurmplugins.names import NodeName
@@ -207,7 +209,14 @@ def killed_before_its_call(bench: Bench, nodes: Sequence[NodeName]) -> None:
     """A run that had written down its launch; Slurm has had the nodes back since."""
     offering = bench.config.pools["gpu"].offerings[0]
     request = LaunchRequest(
-        "a" * 24, "demo", "gpu", "spot", "demo-gpu", "subnet-a", offering, tuple(nodes)
+        nodes[0].replace("-", ""),
+        "demo",
+        "gpu",
+        "spot",
+        "demo-gpu",
+        "subnet-a",
+        offering,
+        tuple(nodes),
     )
     with bench.engine.journal.run() as run:
         bench.engine.journal.claim(run, lambda _: nodes)
@@ -238,6 +247,27 @@ def test_nothing_is_asked_again_while_slurm_can_not_say_what_it_waits_for(bench:
     bench.slurm.unreachable = True
     bursting.resume(bench.engine, [ask])
     assert bench.cloud.calls.count("launch") == before
+
+
+def test_launches_in_doubt_are_asked_about_together_and_none_after_the_runs_time(bench: Bench):
+    for number in range(4):
+        killed_before_its_call(bench, G[2 * number : 2 * number + 2])
+    bench.engine = replace(bench.engine, crew=Crew(4))
+    together = threading.Barrier(4, timeout=5)
+    launch = bench.cloud.launch
+
+    def meeting(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        together.wait()
+        return launch(request, intend)
+
+    ask = bench.slurm.start(7, G)
+    bench.cloud.launch = meeting  # type: ignore[method-assign]
+    with bench.engine.journal.run() as run:
+        wanted = frozenset(bench.engine.journal.claim(run, lambda _: G))
+        doubts.settle(bench.engine, run, wanted, bench.clock.monotonic() - 1)
+        assert bench.cloud.live() == []
+        doubts.settle(bench.engine, run, wanted, bench.clock.monotonic())
+    assert {item.node for item in bench.cloud.live()} == set(ask.nodes)
 
 
 @pytest.mark.parametrize("code", ["", "InsufficientInstanceCapacity", "Unreachable"])
