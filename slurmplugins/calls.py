@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins import doubts, names
 from slurmplugins.cloud import codes
-from slurmplugins.errors import CloudError, CloudUnreachable, StateError
+from slurmplugins.errors import CloudError, CloudUnreachable, NoCredentials, StateError
 from slurmplugins.model import Assignment, EndCause
 
 if TYPE_CHECKING:
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from slurmplugins.names import NodeName
 
 TRIES: Final = 5
-"""Repeats of one call that was not answered, over about 15 s in all. A call that was throttled is
-repeated for as long as the run has time: nothing is in doubt, and tokens come back.
+"""Repeats of one call that was not answered, or not made for want of credentials, over about 15 s
+in all. A call that was throttled is repeated for as long as the run has time: nothing is in doubt,
+and tokens come back.
 """
 
 SHOWN: Final = 20
@@ -152,7 +153,7 @@ class Calls:
             try:
                 return attempt.ask()
             except CloudError as error:
-                unanswered += isinstance(error, CloudUnreachable)
+                unanswered += isinstance(error, CloudUnreachable | NoCredentials)
                 if not error.retryable or unanswered >= TRIES or self.late:
                     if attempt.silent and not (
                         error.settles or isinstance(error, CloudUnreachable)

@@ -17,6 +17,7 @@
         ├── Quota             the account may not have more
         ├── Throttled         too many requests: wait, then repeat
         ├── Denied            credentials or permissions
+        │   └── NoCredentials none were found to ask with: the metadata service may be slow
         ├── InvalidRequest    the request can never work
         ├── NotFound          what was named does not exist
         ├── Ended             what the same call started before has ended since
@@ -137,6 +138,10 @@ class Throttled(CloudError):
 class Denied(CloudError):
     slug = "denied"
     holds = True
+
+
+class NoCredentials(Denied):
+    retryable = True
 
 
 class InvalidRequest(CloudError):
