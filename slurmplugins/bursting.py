@@ -6,6 +6,7 @@ What is needed only once the cloud has been read is imported then, so that it is
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -15,8 +16,9 @@ from slurmplugins.model import EndCause, Failure
 from slurmplugins.slurm import known
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from slurmplugins.launcher import Launcher, Results
     from slurmplugins.model import Assignment, JobAsk
     from slurmplugins.names import NodeName
     from slurmplugins.planner import ResumePlan
@@ -118,27 +120,63 @@ def _carry_out(
     engine: Engine, run: str, plan: ResumePlan, decided: set[NodeName], deadline: float
 ) -> None:
     """`decided` gets the nodes that have a machine, are another run's or were given back."""
-    from random import random
-
-    from slurmplugins.actions import Terminate
-    from slurmplugins.launcher import Launcher, Results
+    from slurmplugins.launcher import Results
 
     executor = engine.executor
+    one_at_a_time = threading.Lock()
 
     def settled(results: Results) -> None:
-        decided.update(results.served)
-        _assign(engine, results.assignments)
-        executor.give_back(results.failures, run)
-        given_back = [node for failure in results.failures for node in failure.nodes]
-        decided.update(given_back)
-        plans.release(engine, run, [*results.served, *given_back])
+        with one_at_a_time:
+            decided.update(results.served)
+            _assign(engine, results.assignments)
+            executor.give_back(results.failures, run)
+            given_back = [node for failure in results.failures for node in failure.nodes]
+            decided.update(given_back)
+            plans.release(engine, run, [*results.served, *given_back])
 
     settled(Results(failures=plan.failures))
     decided.update(plan.busy)
-    executor.run(
-        [Terminate(item, EndCause.ORPHAN, "left over from before") for item in plan.replace]
-    )
-    launcher = Launcher(
+    launcher = _launcher(engine, run, deadline)
+    launcher.end(plan.surplus, run)
+    undecided = {node for job in plan.launches for node in job.nodes}
+    _assign(engine, plan.adopt)
+    served = tuple(item.node for item in plan.adopt if item.node not in undecided)
+    settled(Results(served=served))
+    _launch(engine, run, plan, launcher, settled)
+
+
+def _launch(
+    engine: Engine,
+    run: str,
+    plan: ResumePlan,
+    launcher: Launcher,
+    settled: Callable[[Results], None],
+) -> None:
+    """The plan's launches, each behind the machines that it replaces and behind no others."""
+    from slurmplugins.actions import Terminate
+
+    stale = {item.node for item in plan.replace}
+
+    def ahead() -> None:
+        free = [job for job in plan.launches if stale.isdisjoint(job.nodes)]
+        launcher.launch(free, run, settled)
+
+    def behind() -> None:
+        engine.executor.run(
+            [Terminate(item, EndCause.ORPHAN, "left over from before") for item in plan.replace]
+        )
+        held_up = [job for job in plan.launches if not stale.isdisjoint(job.nodes)]
+        launcher.launch(held_up, run, settled)
+
+    engine.crew.map(lambda work: work(), [ahead, behind] if stale else [ahead])
+
+
+def _launcher(engine: Engine, run: str, deadline: float) -> Launcher:
+    from random import random
+
+    from slurmplugins.launcher import Launcher
+
+    return Launcher(
         cluster=engine.config.cluster,
         cloud=engine.cloud,
         journal=engine.journal,
@@ -151,12 +189,6 @@ def _carry_out(
         latest=deadline + engine.config.resume_timeout * (1 - BUDGET_SHARE),
         crew=engine.crew,
     )
-    launcher.end(plan.surplus, run)
-    undecided = {node for job in plan.launches for node in job.nodes}
-    _assign(engine, plan.adopt)
-    served = tuple(item.node for item in plan.adopt if item.node not in undecided)
-    settled(Results(served=served))
-    launcher.launch(plan.launches, run, settled)
 
 
 def _assign(engine: Engine, pending: Sequence[Assignment]) -> None:

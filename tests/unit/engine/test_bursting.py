@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from slurmplugins import bursting, names
 from slurmplugins.cloud import codes
+from slurmplugins.crew import Crew
 from slurmplugins.errors import CloudError, SlurmUnreachable
 from slurmplugins.model import EndCause, JobAsk, Launched, LaunchRequest
 from tests.fakes.boundaries import watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 G = names.expand("gpu-[001-008]")
@@ -371,6 +373,34 @@ def test_a_machine_left_from_long_ago_is_replaced(bench: Bench):
     bursting.resume(bench.engine, [JobAsk(8, G[:1])])
     assert [item.id for item in bench.cloud.live()] != [old]
     assert len(bench.cloud.live()) == 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_machines_that_are_replaced_delay_no_job_but_those_that_replace_them(
+    bench: Bench, workers: int
+):
+    first = bench.slurm.start(7, G[:1])
+    bursting.resume(bench.engine, [first])
+    bench.clock.advance(bench.config.resume_timeout)
+    bench.cloud.calls.clear()
+    launched = threading.Event()
+    launch, terminate = bench.cloud.launch, bench.cloud.terminate
+
+    def seen(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        answer = launch(request, intend)
+        launched.set()
+        return answer
+
+    def waiting(ids: Sequence[str]) -> frozenset[str]:
+        assert launched.wait(5)
+        return terminate(ids)
+
+    bench.cloud.launch, bench.cloud.terminate = seen, waiting  # type: ignore[method-assign]
+    engine = dataclasses.replace(bench.engine, crew=Crew(workers))
+    bursting.resume(engine, [first, bench.slurm.start(8, G[1:3])])
+    assert [len(request.nodes) for request in bench.cloud.requests] == [1, 2, 1]
+    assert bench.cloud.calls.index("terminate") < len(bench.cloud.calls) - 1
+    assert sorted(item.node or "" for item in bench.cloud.live()) == list(G[:3])
 
 
 def test_one_node_slurm_refuses_does_not_spoil_the_others(bench: Bench):
