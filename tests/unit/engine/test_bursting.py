@@ -287,6 +287,26 @@ def test_a_machine_that_looks_old_is_kept_while_its_node_is_up_on_it(
     assert left.keys() == ({G[2]} if unreachable else set(G[:3]))
 
 
+def test_nodes_that_other_runs_give_back_one_after_the_other_stop_no_launch(bench: Bench):
+    """However often there is one more: the cloud's list was fresh each time."""
+    asks = [bench.slurm.start(job, G[job - 1 : job]) for job in range(1, 8)]
+    theirs = list(G[1:7])
+
+    with bench.engine.journal.run() as other:
+        bench.engine.journal.claim(other, lambda _: theirs)
+
+        def give_back(place: str) -> None:
+            if place == "cloud.instances: about to" and theirs:
+                node = theirs.pop()
+                bench.slurm.down([node], "toolkit: no-capacity")
+                bench.slurm.power_down([node])
+                bench.engine.journal.release(other, [node])
+
+        bursting.resume(watch(bench.engine, give_back), asks)
+    assert [item.node for item in bench.cloud.live()] == [G[0]]
+    assert bench.slurm.queue[1].state == "RUNNING"
+
+
 def test_a_clock_set_forward_does_not_make_a_recent_launch_look_old(bench: Bench):
     bench.cloud.lag = 60
     ask = bench.slurm.start(7, G[:1])
