@@ -93,7 +93,8 @@ def settle(engine: Engine, run: str, wanted: frozenset[NodeName], latest: float)
             attempt = Attempt(engine.cloud, journal, engine.clock, run, request, latest)
             launched = attempt.ask()
         except (CloudError, Late) as error:
-            log.warning("still in doubt", attempt=request.attempt, message=error.message)
+            told = {"slug": error.slug, "message": error.message}
+            log.warning("still in doubt", attempt=request.attempt, **told)
             return
         journal.launched(request.attempt, assignments(launched.machines))
         log.info("settled", attempt=request.attempt, machines=len(launched.machines))
