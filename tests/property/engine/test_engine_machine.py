@@ -29,6 +29,7 @@ from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from slurmplugins.model import Launched, LaunchRequest
     from slurmplugins.names import NodeName
     from slurmplugins.runtime import Engine
 
@@ -80,6 +81,7 @@ class Trouble(RuleBasedStateMachine):
         fast = "/dev/shm" if Path("/dev/shm").is_dir() else None
         state = Path(self._files.enter_context(tempfile.TemporaryDirectory(dir=fast)))
         self.bench = Bench(state, nodes="gpu-[001-006]")
+        self._launch, self.bench.cloud.launch = self.bench.cloud.launch, self._launched  # type: ignore[method-assign]
         self.asks: list[JobAsk] = []
         self.asked: list[JobAsk] = []
         self.called: list[tuple[float, int]] = []
@@ -91,6 +93,13 @@ class Trouble(RuleBasedStateMachine):
             self._calm()
         finally:
             self._files.close()
+
+    def _launched(self, request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        """Nothing is launched, or asked about again, for a node that Slurm does not wait for."""
+        if not self.bench.slurm.unreachable:
+            waiting = [n for n in request.nodes if "POWERING_UP" in self.bench.slurm.flags(n)]
+            assert waiting == list(request.nodes)
+        return self._launch(request, intend)
 
     @initialize()
     def someone_elses_machine(self) -> None:
