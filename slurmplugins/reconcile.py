@@ -9,13 +9,14 @@ from __future__ import annotations
 import gc
 import json
 import sys
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import boots, comeback, consoles, converge, files, ledger, protection, runtime
 from slurmplugins.actions import AskJobs, Drain, MarkDown, Terminate
-from slurmplugins.crew import Crew
 from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
+from slurmplugins.ledger_writer import LedgerWriter
 from slurmplugins.memory import LastPass, Memory
 from slurmplugins.slurm import known
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from slurmplugins.actions import Action
     from slurmplugins.health import Health
-    from slurmplugins.ledger import LedgerEntry
     from slurmplugins.names import NodeName
     from slurmplugins.protection import Record
     from slurmplugins.runtime import Engine
@@ -36,9 +36,6 @@ was asked: of an answer that took long, nobody knows when in that time it was tr
 
 SLOW: Final = "slurm-slow"
 """Why a pass leaves something to the next. While slurmctld stays slow, so does every pass."""
-
-WRITERS: Final = 10
-"""Ledger entries written at once: as many connections as boto3 keeps open."""
 
 
 def main() -> None:
@@ -81,17 +78,20 @@ def run(engine: Engine) -> None:
     if not plan.note:
         _bring_back(engine, world)
     outcomes += engine.executor.run(ends)
-    written = memory.ledger
-    if plan.cloud_believed:
-        ended = engine.journal.claims().ended
-        entries = ledger.update(memory.ledger, world.instances, ended, world.now)
-        written = _write_ledger(engine, memory, entries)
-        _learn(engine, boots.observe(world))
-    learned = Memory(dict(plan.unbacked_since), written, plan.doubted_since, dict(plan.woken))
+    learned = replace(
+        memory,
+        unbacked=dict(plan.unbacked_since),
+        doubted_since=plan.doubted_since,
+        woken=dict(plan.woken),
+    )
     if learned != memory:
         learned.save(engine.state)
+    if plan.cloud_believed:
+        _learn(engine, boots.observe(world))
     engine.journal.sweep()
     engine.journal.compact()
+    if plan.cloud_believed:  # last of all: what is there for people may cost no job a pass
+        _write_ledger(engine, world, learned)
     if outcomes:
         failed = sum(1 for item in outcomes if item.error)
         engine.log.info("pass", actions=len(outcomes), failed=failed)
@@ -232,35 +232,13 @@ def _tell_standing(engine: Engine, before: Record, after: Record) -> None:
             engine.log.info("pool opened", pool=pool)
 
 
-def _write_ledger(
-    engine: Engine, memory: Memory, entries: dict[str, LedgerEntry]
-) -> dict[str, LedgerEntry]:
-    """Write what changed; what could not be written is left out, and so tried again."""
-    changed = {key: item for key, item in entries.items() if memory.ledger.get(key) != item}
-
-    def write(instance_id: str) -> LedgerEntry | None:
-        entry, key = changed[instance_id], ledger.key(instance_id)
-        try:
-            if instance_id not in memory.ledger:
-                if engine.store.create(key, ledger.to_json(entry)):
-                    return entry
-                # Written by a pass that died before it could remember, or whose memory is lost.
-                entry = ledger.merge(entry, ledger.from_json(engine.store.get(key)))
-            engine.store.put(key, ledger.to_json(entry))
-        except CloudError as error:
-            engine.log.warning("ledger", instance=instance_id, message=error.message)
-            return None
-        return entry
-
-    results = zip(changed, Crew(WRITERS).map(write, changed), strict=True)
-    done = {key: item for key, item in results if item is not None}
-    now = engine.clock.now()
-    return {key: item for key, item in (memory.ledger | done).items() if _worth_keeping(item, now)}
-
-
-def _worth_keeping(entry: LedgerEntry, now: float) -> bool:
-    """EC2 lists ended machines for about an hour; past that, memory of them is only weight."""
-    return entry.ended_at is None or now - entry.ended_at < 2 * 3600
+def _write_ledger(engine: Engine, world: converge.World, memory: Memory) -> None:
+    ended = engine.journal.claims().ended
+    entries = ledger.update(memory.ledger, world.instances, ended, world.now)
+    written = LedgerWriter(engine.store, engine.clock, engine.log).write(memory.ledger, entries)
+    kept = ledger.worth_keeping(written, engine.clock.now())
+    if kept != memory.ledger:
+        replace(memory, ledger=kept).save(engine.state)
 
 
 def printable(plan: converge.Plan) -> dict[str, Any]:
