@@ -84,14 +84,12 @@ def run(engine: Engine) -> None:
         doubted_since=plan.doubted_since,
         woken=dict(plan.woken),
     )
+    _tidy(engine)
     if learned != memory:
-        learned.save(engine.state)
+        _remember(engine, world, plan, learned)
     if plan.cloud_believed:
         _learn(engine, boots.observe(world))
-    engine.journal.sweep()
-    engine.journal.compact()
-    if plan.cloud_believed:  # last of all: what is there for people may cost no job a pass
-        _write_ledger(engine, world, learned)
+        _write_ledger(engine, world, plan, learned)
     if outcomes:
         failed = sum(1 for item in outcomes if item.error)
         engine.log.info("pass", actions=len(outcomes), failed=failed)
@@ -155,12 +153,12 @@ def _fit(engine: Engine, world: converge.World, nodes: Sequence[NodeName]) -> fr
     """
     try:
         now = known(engine.slurm, nodes)
-    except SlurmError as error:
-        engine.log.warning("left to the next pass: nodes unread", message=error.message)
+        busy = engine.journal.claims().worked_on(world.seen)
+    except (SlurmError, StateError) as error:
+        engine.log.warning("left to the next pass", slug=error.slug, message=error.message)
         return frozenset()
     same = {name for name in now if now[name].ours or now[name].reason == world.nodes[name].reason}
-    untouched = frozenset(same) - engine.journal.claims().worked_on(world.seen)
-    return frozenset() if _old(engine, world) else untouched
+    return frozenset() if _old(engine, world) else frozenset(same) - busy
 
 
 def _old(engine: Engine, world: converge.World) -> bool:
@@ -232,13 +230,39 @@ def _tell_standing(engine: Engine, before: Record, after: Record) -> None:
             engine.log.info("pool opened", pool=pool)
 
 
-def _write_ledger(engine: Engine, world: converge.World, memory: Memory) -> None:
-    ended = engine.journal.claims().ended
+def _tidy(engine: Engine) -> None:
+    """Before anything is written: where the disk is full, a smaller journal makes room for it."""
+    try:
+        engine.journal.sweep()
+        engine.journal.compact()
+    except StateError as error:
+        engine.log.warning("journal not tidied", message=error.message)
+
+
+def _remember(engine: Engine, world: converge.World, plan: converge.Plan, memory: Memory) -> None:
+    """A full disk costs what a pass learned, and nothing that it does."""
+    try:
+        memory.save(engine.state)
+    except StateError as error:
+        engine.log.problem("not remembered", message=error.message)
+        note = plan.note or f"{error.slug}: {error.message}"
+        LastPass(world.now, note, plan.remarks).save(engine.state)
+
+
+def _write_ledger(
+    engine: Engine, world: converge.World, plan: converge.Plan, memory: Memory
+) -> None:
+    """Last of all: what is there for people may cost no job a pass."""
+    try:
+        ended = engine.journal.claims().ended
+    except StateError as error:
+        engine.log.warning("ledger", message=error.message)
+        return
     entries = ledger.update(memory.ledger, world.instances, ended, world.now)
     written = LedgerWriter(engine.store, engine.clock, engine.log).write(memory.ledger, entries)
     kept = ledger.worth_keeping(written, engine.clock.now())
     if kept != memory.ledger:
-        replace(memory, ledger=kept).save(engine.state)
+        _remember(engine, world, plan, replace(memory, ledger=kept))
 
 
 def printable(plan: converge.Plan) -> dict[str, Any]:
