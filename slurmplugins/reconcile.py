@@ -13,7 +13,17 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmplugins import boots, comeback, consoles, converge, files, ledger, protection, runtime
+from slurmplugins import (
+    boots,
+    comeback,
+    consoles,
+    converge,
+    files,
+    ledger,
+    names,
+    protection,
+    runtime,
+)
 from slurmplugins.actions import AskJobs, Drain, MarkDown, Terminate
 from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
 from slurmplugins.ledger_writer import LedgerWriter
@@ -155,7 +165,8 @@ def _fit(engine: Engine, world: converge.World, nodes: Sequence[NodeName]) -> fr
         now = known(engine.slurm, nodes)
         busy = engine.journal.claims().worked_on(world.seen)
     except (SlurmError, StateError) as error:
-        engine.log.warning("left to the next pass", slug=error.slug, message=error.message)
+        left = names.compress(nodes)
+        engine.log.warning("left to the next pass", nodes=left, message=error.message)
         return frozenset()
     same = {name for name in now if now[name].ours or now[name].reason == world.nodes[name].reason}
     return frozenset() if _old(engine, world) else frozenset(same) - busy
@@ -164,7 +175,7 @@ def _fit(engine: Engine, world: converge.World, nodes: Sequence[NodeName]) -> fr
 def _old(engine: Engine, world: converge.World) -> bool:
     age = engine.clock.monotonic() - world.seen
     if age > VIEW_SECONDS:
-        engine.log.warning("left to the next pass: the view is old", code=SLOW, seconds=round(age))
+        engine.log.warning("left to the next pass", code=SLOW, seconds=round(age))
     return age > VIEW_SECONDS
 
 
