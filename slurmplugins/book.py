@@ -17,26 +17,30 @@ if TYPE_CHECKING:
     from slurmplugins.model import LaunchRequest
 
 Record = dict[str, Any]
+_Moment = tuple[object, float]
+"""Of the steady clock, and of which boot that was."""
 
 
 class Book:
-    """Takes records in their order. `recent`: whether EC2 may still not show what one is about.
-    `boot`: the one that is now; runs of others are over.
+    """Takes records in their order, and tells at any time what they say by then. `recent`: whether
+    EC2 may still not show what one is about. `boot`: the one that is now; runs of others are over.
+    `compacted`: the file's size when what meant nothing was last dropped.
     """
 
     def __init__(self, recent: Callable[[Record], bool], boot: str) -> None:
         self._recent, self._boot = recent, boot
+        self.compacted = 0.0
         self._claimed: dict[str, set[NodeName]] = {}
         self._settling: dict[str, set[NodeName]] = {}
-        self._claimed_at: dict[NodeName, float] = {}
-        self._open: dict[str, list[tuple[str, LaunchRequest]]] = {}
-        """By attempt, its calls that have no answer: the run, and the one request of them all."""
-        self._launched: dict[str, Assignment] = {}
+        self._claimed_in: dict[NodeName, Record] = {}
+        self._open: dict[str, list[tuple[Record, LaunchRequest]]] = {}
+        """By attempt, its calls that have no answer, and the one request of them all."""
+        self._launched: dict[str, tuple[Record, Assignment]] = {}
         self._ended: dict[str, EndCause] = {}
         self._node: dict[str, NodeName] = {}
         self._former: dict[str, set[NodeName]] = defaultdict(set)
-        self._machines: dict[NodeName, dict[str, Record]] = defaultdict(dict)
-        """By node, its machines, and the record of when each became it."""
+        self._machines: dict[NodeName, dict[str, _Moment]] = defaultdict(dict)
+        """By node, its machines, and when each became it."""
         self._let_go: set[str] = set()
         self._kinds: Mapping[str, Callable[[Record], None]] = {
             "claim": self._claim,
@@ -46,6 +50,7 @@ class Book:
             "launched": self._launch,
             "let-go": self._let_go_of,
             "ended": self._end,
+            "compacted": self._compact,
         }
 
     def add(self, record: Record) -> None:
@@ -59,27 +64,30 @@ class Book:
 
     def claims(self, alive: Callable[[str], bool]) -> Claims:
         """The sum, where `alive` tells which runs still are."""
-        live = {run for run in self._claimed.keys() | self._settling.keys() if alive(run)}
-        held = {run: self.claimed(run) for run in live}
-        last = [calls[-1] for calls in self._open.values() if calls]
+        runs = self._claimed.keys() | self._settling.keys()
+        held = {run: self.claimed(run) for run in runs if alive(run)}
+        last = [calls[-1] for calls in self._open.values() if calls and self._recent(calls[-1][0])]
         # A live run that has let go of a launch's nodes does not know what became of it either.
         known = {
             request.attempt
-            for run, request in last
-            if held.get(run, frozenset()).issuperset(request.nodes)
+            for record, request in last
+            if held.get(str(record.get("run")), frozenset()).issuperset(request.nodes)
         }
         doubts = tuple(request for _, request in last if request.attempt not in known)
+        self._launched = {k: at for k, at in self._launched.items() if self._recent(at[0])}
+        self._claimed_in = {k: at for k, at in self._claimed_in.items() if self._recent(at)}
+        launched = {k: item for k, (_, item) in self._launched.items() if k not in self._ended}
         return Claims(
             busy=frozenset().union(*held.values()),
-            settling=frozenset().union(*(self._settling.get(run, ()) for run in live)),
+            settling=frozenset().union(*(self._settling.get(run, ()) for run in held)),
             doubtful=frozenset(node for request in doubts for node in request.nodes),
             open=doubts,
             asked=frozenset(known),
-            launched={key: item for key, item in self._launched.items() if key not in self._ended},
-            ended=self._ended,
+            launched=launched,
+            ended=dict(self._ended),
             let_go=frozenset(self._let_go),
-            former=self._former,
-            claimed=self._claimed_at,
+            former={key: frozenset(self._former[key]) for key in self._former.keys() & launched},
+            claimed={node: number(at, "up") for node, at in self._claimed_in.items()},
         )
 
     def _claim(self, record: Record) -> None:
@@ -87,16 +95,17 @@ class Book:
         of = self._settling if record.get("settling") else self._claimed
         of.setdefault(record["run"], set()).update(nodes)
         if self._recent(record) and record.get("boot") == self._boot:
-            self._claimed_at |= dict.fromkeys(nodes, number(record, "up"))
+            self._claimed_in |= dict.fromkeys(nodes, record)
 
     def _release(self, record: Record) -> None:
         for of in (self._claimed, self._settling):
-            of.get(record["run"], set()).difference_update(record["nodes"])
+            if left := of.pop(record["run"], set()).difference(record["nodes"]):
+                of[record["run"]] = left
 
     def _intent(self, record: Record) -> None:
         if self._recent(record):
-            call = record["run"], intents.from_record(record)
-            self._open.setdefault(record["attempt"], []).append(call)
+            call = record, intents.from_record(record)
+            self._open[record["attempt"]] = [*self._open.pop(record["attempt"], ()), call]
 
     def _fail(self, record: Record) -> None:
         calls = self._open.get(record["attempt"], [])
@@ -104,15 +113,15 @@ class Book:
 
     def _launch(self, record: Record) -> None:
         self._open.pop(record["attempt"], None)
-        recent = self._recent(record)
+        recent, at = self._recent(record), _moment(record)
         for node, instance_id, address, type_ in record["machines"]:
             if (former := self._node.get(instance_id, node)) != node:
                 self._former[instance_id].add(former)
                 self._machines[former].pop(instance_id, None)
-            self._machines[node][instance_id] = record
+            self._machines[node][instance_id] = at
             self._node[instance_id] = node
             if recent:
-                self._launched[instance_id] = Assignment(node, instance_id, address, type_)
+                self._launched[instance_id] = record, Assignment(node, instance_id, address, type_)
 
     def _let_go_of(self, record: Record) -> None:
         for node in record["nodes"]:
@@ -124,11 +133,18 @@ class Book:
     def _end(self, record: Record) -> None:
         self._ended |= dict.fromkeys(record["ids"], EndCause(record["cause"]))
 
+    def _compact(self, record: Record) -> None:
+        self.compacted = number(record, "size")
 
-def _since(let_go: Record, named: Record) -> bool:
+
+def _since(let_go: Record, named: _Moment) -> bool:
     """The machine got its name after the node was seen off."""
-    same = let_go.get("boot") == named.get("boot")
-    return same and "since" in let_go and number(named, "up") > number(let_go, "since")
+    boot, up = named
+    return let_go.get("boot") == boot and "since" in let_go and up > number(let_go, "since")
+
+
+def _moment(record: Record) -> _Moment:
+    return record.get("boot"), number(record, "up")
 
 
 def number(record: Record, key: str) -> float:

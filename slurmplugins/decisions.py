@@ -19,22 +19,27 @@ if TYPE_CHECKING:
 
 EVENTS: Final = frozenset(
     {
-        "adopted",
+        "action failed",
+        "brought back",
         "drained",
         "failed",
+        "given",
         "held back",
         "interruption notice",
-        "job held",
         "launch failed",
         "launched",
-        "given",
-        "offering refused",
+        "left to the next pass",
         "machines left to reconcile",
         "node",
         "nodes given back",
+        "not brought back",
+        "not remembered",
+        "nothing is ended",
+        "offering refused",
         "pool opened",
         "pool protected",
-        "reused",
+        "settled",
+        "still in doubt",
         "terminate",
     }
 )

@@ -6,25 +6,29 @@ working on (`busy`), which machines were launched so recently that the cloud may
 lock on its own file, which the kernel releases however the run ends; the journal's own lock is
 held for reading and appending only, never during a call to the cloud. Losing the journal costs
 time, not money: reconcile finds machines by their tags.
+
+A process reads each line once, and adds it up. What means nothing any more is dropped whenever the
+file has doubled, so its size is bounded by machines, and not by how often they were asked for.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from slurmplugins import intents
+from slurmplugins import compaction, intents
 from slurmplugins.book import Book, number
 from slurmplugins.errors import StateError
-from slurmplugins.files import locked, write_atomically
+from slurmplugins.files import locked
+from slurmplugins.journal_file import JournalFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from slurmplugins.book import Record
     from slurmplugins.claims import Claims
     from slurmplugins.clock import Clock
     from slurmplugins.errors import CloudError
@@ -38,6 +42,7 @@ KEEP_SECONDS: Final = 24 * 3600.0
 """EC2 lists ended machines for an hour; the ledger wants to know why they ended."""
 
 COMPACT_BYTES: Final = 1024 * 1024
+"""A file below this is quickly read."""
 
 
 class Journal:
@@ -45,10 +50,12 @@ class Journal:
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self._path = directory / "journal.jsonl"
+        self._file = JournalFile(self._path)
         self._lock = directory / "journal.lock"
         self._runs = directory / "runs"
         self._clock = clock
         self._boot = clock.boot()
+        self._sum = self._empty()
 
     @contextlib.contextmanager
     def run(self) -> Iterator[str]:
@@ -155,34 +162,38 @@ class Journal:
                     path.unlink(missing_ok=True)
 
     def compact(self) -> None:
-        """Drop what is too old to matter and of no live run, once the file is large."""
+        """Drop what is too old to matter and of no live run, once the file is large, and twice as
+        large as it was then.
+        """
         with self._held():
-            try:
-                if self._path.stat().st_size < COMPACT_BYTES:
-                    return
-            except FileNotFoundError:
+            if self._file.size() < max(COMPACT_BYTES, 2 * self._book().compacted):
                 return
-            kept = [
-                json.dumps(item)
-                for item in self._records()
-                if self._age(item) < KEEP_SECONDS or self._alive(str(item.get("run")))
-            ]
-            write_atomically(self._path, "".join(f"{k}\n" for k in kept).encode(), mode=0o640)
+            _, records = JournalFile(self._path).read()
+            kept = compaction.kept(records, self._recent, self._young, self._alive)
+            self._file.rewrite(self._stamped({"kind": compaction.COMPACTED}), kept)
+
+    def _empty(self) -> Book:
+        return Book(self._recent, self._boot)
 
     def _book(self) -> Book:
-        book = Book(self._recent, self._boot)
-        for record in self._records():
+        anew, records = self._file.read()
+        if anew:
+            self._sum = self._empty()
+        for record in records:
             with contextlib.suppress(KeyError, TypeError, ValueError):  # a damaged line
-                book.add(record)
-        return book
+                self._sum.add(record)
+        return self._sum
 
     def _claims(self, book: Book, but: str = "") -> Claims:
         return book.claims(lambda run: run != but and self._alive(run))
 
-    def _recent(self, record: dict[str, Any]) -> bool:
+    def _recent(self, record: Record) -> bool:
         return self._age(record) <= SETTLE_SECONDS
 
-    def _age(self, record: dict[str, Any]) -> float:
+    def _young(self, record: Record) -> bool:
+        return self._age(record) < KEEP_SECONDS
+
+    def _age(self, record: Record) -> float:
         """By the steady clock, which nobody can set; by the other one for what is from before the
         last boot.
         """
@@ -197,47 +208,21 @@ class Journal:
         with locked(path, wait=False) as free:
             return not free
 
-    def _records(self) -> Iterator[dict[str, Any]]:
-        try:
-            text = self._path.read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise StateError(f"{self._path}: {error}") from error
-        for line in text.splitlines():
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue  # the last line of a run that was killed while it wrote
-            if isinstance(record, dict):
-                yield record
-
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
         with _state_errors(), locked(self._lock):
             yield
 
-    def _append_locked(self, record: dict[str, Any]) -> None:
+    def _append_locked(self, record: Record) -> None:
         with self._held():
             self._append(record)
 
-    def _append(self, record: dict[str, Any]) -> None:
+    def _append(self, record: Record) -> None:
+        self._file.append(self._stamped(record))
+
+    def _stamped(self, record: Record) -> Record:
         clock = self._clock
-        times = {"at": clock.now(), "up": clock.monotonic(), "boot": self._boot}
-        line = json.dumps({**times, **record}, separators=(",", ":")) + "\n"
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(self._path, flags, 0o640)
-        try:
-            # A run killed in mid-write left half a line: it must not swallow this one.
-            size = os.fstat(descriptor).st_size
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":
-                line = "\n" + line
-            content = line.encode()
-            while content:  # a disk that fills up takes a part of it, and refuses only the rest
-                content = content[os.write(descriptor, content) :]
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        return {"at": clock.now(), "up": clock.monotonic(), "boot": self._boot, **record}
 
 
 @contextlib.contextmanager

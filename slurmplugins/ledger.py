@@ -1,4 +1,4 @@
-"""The life of every machine, for accounting. Pure; reconcile writes what changed to S3."""
+"""The life of every machine, for accounting. Pure; ledger_writer writes what changed to S3."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ class LedgerEntry:
     ended_at: float | None = None
     end_cause: str | None = None
 
+
+KEEP_SECONDS: Final = 2 * 3600.0
 
 _NAMES: Final = tuple(item.name for item in fields(LedgerEntry))
 _values = itemgetter(*_NAMES)
@@ -83,6 +85,15 @@ def merge(ours: LedgerEntry, stored: LedgerEntry | None) -> LedgerEntry:
         ended_at=ours.ended_at if stored.ended_at is None else stored.ended_at,
         end_cause=cause,
     )
+
+
+def worth_keeping(entries: Mapping[str, LedgerEntry], now: float) -> dict[str, LedgerEntry]:
+    """EC2 lists ended machines for about an hour; past that, memory of them is only weight."""
+    return {
+        key: entry
+        for key, entry in entries.items()
+        if entry.ended_at is None or now - entry.ended_at < KEEP_SECONDS
+    }
 
 
 def to_json(entry: LedgerEntry) -> dict[str, Any]:

@@ -40,8 +40,10 @@ DOUBLINGS: Final = 3
 KEPT: Final = 8
 """Failures remembered for `toolkit why`."""
 
-COUNTED: Final = 5000
-"""Machines that were counted already; EC2 lists them for an hour."""
+REMEMBERED: Final = 2 * 3600.0
+"""EC2 lists an ended machine for about an hour. Meanwhile its node's next ask makes it look for a
+moment like one that has just ended in its boot.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +76,10 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Every pool that has failures, and which machines were counted."""
+    """Every pool that has failures, and which machines were counted, and when."""
 
     pools: Mapping[str, Standing] = field(default_factory=dict)
-    counted: tuple[str, ...] = ()
+    counted: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,13 @@ def learn(record: Record, boots: Boots, now: float) -> Record:
     for pool in {item.pool for item in fresh if _counts(item, boots)}:
         mine = tuple(item for item in fresh if item.pool == pool and _counts(item, boots))
         pools[pool] = _worse(pools.get(pool, Standing()), mine, now)
-    counted = (*record.counted, *(item.instance_id for item in fresh))
-    return Record(pools, counted[-COUNTED:])
+    seen = {item.instance_id for item in boots.failed}
+    counted = {
+        instance_id: at
+        for instance_id, at in {**dict.fromkeys(seen, now), **record.counted}.items()
+        if instance_id in seen or abs(now - at) < REMEMBERED
+    }
+    return Record(pools, counted)
 
 
 def screen(record: Record, launches: Sequence[JobLaunch], now: float, patience: float) -> Screened:
@@ -153,7 +160,7 @@ def load(state: Path) -> Record:
     try:
         data = json.loads((state / "protection.json").read_bytes())
         pools = {str(pool): _standing(item) for pool, item in data["pools"].items()}
-        return Record(pools, tuple(map(str, data["counted"])))
+        return Record(pools, {str(key): float(at) for key, at in data["counted"].items()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Record()
 

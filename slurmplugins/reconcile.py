@@ -9,13 +9,24 @@ from __future__ import annotations
 import gc
 import json
 import sys
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmplugins import boots, comeback, consoles, converge, files, ledger, protection, runtime
+from slurmplugins import (
+    boots,
+    comeback,
+    consoles,
+    converge,
+    files,
+    ledger,
+    names,
+    protection,
+    runtime,
+)
 from slurmplugins.actions import AskJobs, Drain, MarkDown, Terminate
-from slurmplugins.crew import Crew
 from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
+from slurmplugins.ledger_writer import LedgerWriter
 from slurmplugins.memory import LastPass, Memory
 from slurmplugins.slurm import known
 
@@ -24,7 +35,6 @@ if TYPE_CHECKING:
 
     from slurmplugins.actions import Action
     from slurmplugins.health import Health
-    from slurmplugins.ledger import LedgerEntry
     from slurmplugins.model import Node
     from slurmplugins.names import NodeName
     from slurmplugins.protection import Record
@@ -37,9 +47,6 @@ slurmctld that takes long for one would else be left alone for as long as it doe
 
 SLOW: Final = "slurm-slow"
 """Why a pass leaves something to the next."""
-
-WRITERS: Final = 10
-"""Ledger entries written at once: as many connections as boto3 keeps open."""
 
 
 def main() -> None:
@@ -82,17 +89,18 @@ def run(engine: Engine) -> None:
     if not plan.note:
         _bring_back(engine, world)
     outcomes += engine.executor.run(ends)
-    written = memory.ledger
-    if plan.cloud_believed:
-        ended = engine.journal.claims().ended
-        entries = ledger.update(memory.ledger, world.instances, ended, world.now)
-        written = _write_ledger(engine, memory, entries)
-        _learn(engine, boots.observe(world))
-    learned = Memory(dict(plan.unbacked_since), written, plan.doubted_since, dict(plan.woken))
+    learned = replace(
+        memory,
+        unbacked=dict(plan.unbacked_since),
+        doubted_since=plan.doubted_since,
+        woken=dict(plan.woken),
+    )
+    _tidy(engine)
     if learned != memory:
-        learned.save(engine.state)
-    engine.journal.sweep()
-    engine.journal.compact()
+        _remember(engine, world, plan, learned)
+    if plan.cloud_believed:
+        _learn(engine, boots.observe(world))
+        _write_ledger(engine, world, plan, learned)
     if outcomes:
         failed = sum(1 for item in outcomes if item.error)
         engine.log.info("pass", actions=len(outcomes), failed=failed)
@@ -161,11 +169,12 @@ def _fit(engine: Engine, world: converge.World, nodes: Sequence[NodeName]) -> fr
         return frozenset()
     try:
         now = known(engine.slurm, nodes)
-    except SlurmError as error:
-        engine.log.warning("left to the next pass: nodes unread", message=error.message)
+        busy = engine.journal.claims().worked_on(world.seen)
+    except (SlurmError, StateError) as error:
+        left = names.compress(nodes)
+        engine.log.warning("left to the next pass", nodes=left, message=error.message)
         return frozenset()
-    same = {name for name in now if _holds(world.nodes[name], now[name])}
-    return frozenset(same) - engine.journal.claims().worked_on(world.seen)
+    return frozenset(name for name in now if _holds(world.nodes[name], now[name])) - busy
 
 
 def _holds(before: Node, now: Node) -> bool:
@@ -180,7 +189,7 @@ def _holds(before: Node, now: Node) -> bool:
 def _old(engine: Engine, world: converge.World) -> bool:
     age = engine.clock.monotonic() - world.answered
     if age > VIEW_SECONDS:
-        engine.log.warning("left to the next pass: the view is old", code=SLOW, seconds=round(age))
+        engine.log.warning("left to the next pass", code=SLOW, seconds=round(age))
     return age > VIEW_SECONDS
 
 
@@ -246,35 +255,39 @@ def _tell_standing(engine: Engine, before: Record, after: Record) -> None:
             engine.log.info("pool opened", pool=pool)
 
 
+def _tidy(engine: Engine) -> None:
+    """Before anything is written: where the disk is full, a smaller journal makes room for it."""
+    try:
+        engine.journal.sweep()
+        engine.journal.compact()
+    except StateError as error:
+        engine.log.warning("journal not tidied", message=error.message)
+
+
+def _remember(engine: Engine, world: converge.World, plan: converge.Plan, memory: Memory) -> None:
+    """A full disk costs what a pass learned, and nothing that it does."""
+    try:
+        memory.save(engine.state)
+    except StateError as error:
+        engine.log.problem("not remembered", message=error.message)
+        note = plan.note or f"{error.slug}: {error.message}"
+        LastPass(world.now, note, plan.remarks).save(engine.state)
+
+
 def _write_ledger(
-    engine: Engine, memory: Memory, entries: dict[str, LedgerEntry]
-) -> dict[str, LedgerEntry]:
-    """Write what changed; what could not be written is left out, and so tried again."""
-    changed = {key: item for key, item in entries.items() if memory.ledger.get(key) != item}
-
-    def write(instance_id: str) -> LedgerEntry | None:
-        entry, key = changed[instance_id], ledger.key(instance_id)
-        try:
-            if instance_id not in memory.ledger:
-                if engine.store.create(key, ledger.to_json(entry)):
-                    return entry
-                # Written by a pass that died before it could remember, or whose memory is lost.
-                entry = ledger.merge(entry, ledger.from_json(engine.store.get(key)))
-            engine.store.put(key, ledger.to_json(entry))
-        except CloudError as error:
-            engine.log.warning("ledger", instance=instance_id, message=error.message)
-            return None
-        return entry
-
-    results = zip(changed, Crew(WRITERS).map(write, changed), strict=True)
-    done = {key: item for key, item in results if item is not None}
-    now = engine.clock.now()
-    return {key: item for key, item in (memory.ledger | done).items() if _worth_keeping(item, now)}
-
-
-def _worth_keeping(entry: LedgerEntry, now: float) -> bool:
-    """EC2 lists ended machines for about an hour; past that, memory of them is only weight."""
-    return entry.ended_at is None or now - entry.ended_at < 2 * 3600
+    engine: Engine, world: converge.World, plan: converge.Plan, memory: Memory
+) -> None:
+    """Last of all: what is there for people may cost no job a pass."""
+    try:
+        ended = engine.journal.claims().ended
+    except StateError as error:
+        engine.log.warning("ledger", message=error.message)
+        return
+    entries = ledger.update(memory.ledger, world.instances, ended, world.now)
+    written = LedgerWriter(engine.store, engine.clock, engine.log).write(memory.ledger, entries)
+    kept = ledger.worth_keeping(written, engine.clock.now())
+    if kept != memory.ledger:
+        _remember(engine, world, plan, replace(memory, ledger=kept))
 
 
 def printable(plan: converge.Plan) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Reconcile at scale, and the end of many machines at once, through the real adapters.
 
 EC2's answer to DescribeInstances is the local cloud's own for 1,000 machines, repeated under other
-ids page by page; scontrol's is every key of 24.11 for each node.
+ids page by page; scontrol's is every key of 24.11 for each node. The journal is a busy day's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import arena, ask, contest, launching, scontrol
+from tests.bench import arena, ask, contest, launching, past, scontrol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,15 +85,20 @@ def _running(root: Path, nodes: int, limit: float) -> Iterator[Arena]:
     base = ask.Load(1, min(PAGE, nodes))
     with arena.opened(root / "cloud", throttled=False) as (found, gate):
         launched(root, found, base, limit)
-        _repeat(found, gate, nodes // base.nodes)
+        ids = _repeat(found, gate, nodes // base.nodes)
+        past.write(
+            root / "state", list(zip(ask.Load(1, nodes).names(ask.OUR_POOL), ids, strict=True))
+        )
         settings = json.loads((root / "burst.json").read_text())
         settings["pools"][ask.OUR_POOL]["nodes"] = ask.Load(1, nodes).hostlist(ask.OUR_POOL)
         (root / "burst.json").write_text(json.dumps(settings))
         yield found
 
 
-def _repeat(found: Arena, gate: Gate, pages: int) -> None:
-    """Answer DescribeInstances with the cloud's own page, over and over, as other machines."""
+def _repeat(found: Arena, gate: Gate, pages: int) -> list[str]:
+    """Answer DescribeInstances with the cloud's own page, over and over, as other machines; returns
+    their ids.
+    """
     keep: list[bytes] = []
     client = launching.client(found)
     client.meta.events.register("after-call.ec2", lambda http_response, **_: keep.append(
@@ -104,6 +109,8 @@ def _repeat(found: Arena, gate: Gate, pages: int) -> None:
     gate.canned["DescribeInstances"] = [
         _page(keep[-1].decode(), number, last=number == pages - 1) for number in range(pages)
     ]
+    text = b"".join(gate.canned["DescribeInstances"]).decode()
+    return re.findall(r"<instanceId>(i-[0-9a-f]+)", text)
 
 
 def _later(hostlist: str, by: int) -> str:

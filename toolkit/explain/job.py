@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from slurmplugins import names
+from slurmplugins.errors import BadName
 from slurmplugins.job_name import JobName, holds
 from toolkit.explain.answer import Answer, moment, span, told
 from toolkit.explain.reasons import MEANINGS, meaning
 from toolkit.explain.tries import last_loss, last_refusal, tries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from slurmplugins.fact_sheet import AttemptFact, FactSheet, JobFact
+    from slurmplugins.fact_sheet import AttemptFact, FactSheet, JobFact, StandingFact
 
 BRING_BACK: Final = 85
 DO_NOT: Final = 93
@@ -180,7 +182,7 @@ def _next_try(sheet: FactSheet, job: JobFact) -> str:
         waits.append((job.eligible_at, "Slurm lets it start then"))
     refusal = last_refusal(sheet.decisions)
     if refusal is not None and refusal.get("slug") == "pool-protected":
-        shut = [item for item in sheet.standings if item.protected_since is not None]
+        shut = [item for item in _pools_of(sheet, refusal) if item.protected_since is not None]
         waits += [(item.retry_at, f"pool {item.pool} lets a probe through") for item in shut]
     elif refusal is not None:
         asks = _asked_first(sheet, max((at for at, _ in waits), default=sheet.at)) + _smaller(job)
@@ -197,6 +199,16 @@ def _smaller(job: JobFact) -> str:
         return ""
     update = f"scontrol update jobid={job.label} numnodes={job.node_count}"
     return f"; all {job.most_nodes} nodes are asked for; {job.node_count} would do: {update}"
+
+
+def _pools_of(sheet: FactSheet, refusal: Mapping[str, Any]) -> Sequence[StandingFact]:
+    """How the pools do whose nodes were refused; all pools, where the refusal names no node."""
+    try:
+        nodes = names.expand(str(refusal.get("nodes") or ""))
+    except BadName:
+        return sheet.standings
+    pools = {names.pool_of(node) for node in nodes}
+    return [item for item in sheet.standings if item.pool in pools or not pools]
 
 
 def _asked_first(sheet: FactSheet, at: float) -> str:

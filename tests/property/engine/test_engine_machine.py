@@ -22,6 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from slurmplugins import bursting, names, reconcile, resume_file
 from slurmplugins.cloud import codes
 from slurmplugins.errors import EngineError
+from slurmplugins.journal_file import JournalFile
 from slurmplugins.model import EndCause, Instance, InstanceState, JobAsk, Lifecycle
 from tests.fakes.boundaries import Fuse, Killed, watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
@@ -503,7 +504,7 @@ class Trouble(RuleBasedStateMachine):
     def every_launch_is_in_the_journal(self) -> None:
         intents = {
             item["attempt"]
-            for item in self.bench.engine.journal._records()
+            for item in JournalFile(self.bench.engine.state / "journal.jsonl").read()[1]
             if item["kind"] == "intent"
         }
         assert {item.attempt for item in self.bench.cloud.requests} <= intents

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurmplugins import files, names
+from slurmplugins.book import Book
 from slurmplugins.cloud import codes
 from slurmplugins.errors import StateError
 from slurmplugins.journal import COMPACT_BYTES, Journal
@@ -184,6 +185,77 @@ def test_old_records_go_once_the_file_is_large(journal: Journal, clock: FakeCloc
     journal.compact()
     assert set(journal.claims().ended) == {"i-new"}
     assert path.stat().st_size < 1000
+
+
+def refused(journal: Journal, clock: FakeClock, calls: int) -> None:
+    """A run that asks so many times, and gets no machine."""
+    with journal.run() as run:
+        journal.claim(run, lambda _: G)
+        for number in range(calls):
+            journal.intend(request(f"a{number}"), run, [7])
+            journal.failed(f"a{number}", codes.error("InsufficientInstanceCapacity", "none"))
+        journal.release(run, G)
+    clock.advance(121)
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are large at once, and syncing them is free."""
+    monkeypatch.setattr("slurmplugins.journal.COMPACT_BYTES", 1000)
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("calls", [10, 1000])
+def test_the_size_of_the_file_is_bounded_by_machines_and_not_by_calls(
+    journal: Journal, clock: FakeClock, tmp_path: Path, calls: int
+):
+    journal.launched("b", [assignment(G[0], "i-1"), assignment(G[1], "i-2")])
+    journal.let_go(G[:2], clock.monotonic())
+    journal.launched("c", [assignment(G[2], "i-3")])
+    journal.condemn(["i-1", "i-2"], EndCause.SUSPEND)
+    refused(journal, clock, calls)
+    journal.compact()
+    assert (tmp_path / "journal.jsonl").stat().st_size < 500
+    assert set(journal.claims().ended) == {"i-1", "i-2"}
+
+
+@pytest.mark.usefixtures("large")
+def test_a_file_that_was_compacted_is_left_as_it_is_until_it_has_doubled(
+    journal: Journal, clock: FakeClock, tmp_path: Path
+):
+    path = tmp_path / "journal.jsonl"
+    refused(journal, clock, 10)
+    journal.condemn([f"i-{number}" for number in range(1000)], EndCause.SUSPEND)
+    journal.compact()
+    before, was = path.read_bytes(), path.stat()
+    clock.advance(15)
+    Journal(tmp_path, clock).compact()
+    assert (path.read_bytes(), path.stat().st_ino) == (before, was.st_ino)
+    refused(journal, clock, 10)
+    while path.stat().st_size < 2 * was.st_size:
+        journal.compact()
+        assert path.stat().st_ino == was.st_ino
+        refused(journal, clock, 10)
+    journal.compact()
+    assert path.stat().st_size < 1.2 * was.st_size
+
+
+def test_a_process_reads_each_line_once(journal: Journal, monkeypatch: pytest.MonkeyPatch):
+    inner, read = Book.add, []
+    monkeypatch.setattr(Book, "add", lambda self, record: read.append(1) or inner(self, record))
+    for number in range(20):
+        journal.condemn([f"i-{number}"], EndCause.SUSPEND)
+    assert len(journal.claims().ended) == len(read) == 20
+
+
+def test_what_was_said_at_one_moment_is_not_changed_by_what_comes(journal: Journal):
+    journal.launched("a1", [assignment(G[0], "i-1")])
+    before = journal.claims()
+    journal.launched("a1", [assignment(G[1], "i-1")])
+    journal.condemn(["i-1"], EndCause.SUSPEND)
+    journal.claims()
+    assert (before.ended, set(before.launched)) == ({}, {"i-1"})
 
 
 def test_a_clock_set_forward_by_days_takes_no_claim_from_a_live_run(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +14,7 @@ from slurmplugins.log import Log
 from tests.fakes.clock import FakeClock
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 
 def test_a_log_turns_over_at_its_limit_and_keeps_one_file_before_it(tmp_path: Path):
@@ -39,6 +41,33 @@ def test_the_decision_log_has_the_decisions_and_nothing_else(tmp_path: Path):
     assert len(lines) == 2
     (kept,) = map(json.loads, path.read_text().splitlines())
     assert (kept["event"], kept["job"]) == ("launch failed", 7)
+
+
+LEVELS = {"info", "warning", "problem"}
+
+
+def said() -> Iterator[str]:
+    """Every event that a program of the engine may log."""
+    for path in Path(decisions.__file__).parent.rglob("*.py"):
+        calls = (
+            node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)
+        )
+        for call in calls:
+            name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+            parts = ast.walk(call.args[0]) if name in LEVELS and call.args else ()
+            yield from (str(part.value) for part in parts if isinstance(part, ast.Constant))
+
+
+def test_every_event_that_is_a_decision_is_logged_by_some_program():
+    assert decisions.EVENTS - set(said()) == frozenset()
+
+
+def test_what_reconcile_does_not_do_is_a_decision():
+    undone = {
+        "held back", "left to the next pass", "nothing is ended", "still in doubt",
+        "action failed", "machines left to reconcile", "not brought back", "not remembered",
+    }  # fmt: skip
+    assert undone <= decisions.EVENTS
 
 
 def test_decisions_are_found_across_the_turn_of_the_file_oldest_first(tmp_path: Path):

@@ -55,9 +55,23 @@ def test_four_failures_shut_nothing_and_the_fifth_does():
     assert record.pools["gpu"].retry_at == NOW + 600
 
 
-def test_a_machine_is_counted_once_however_often_it_is_seen():
+@pytest.mark.parametrize("count", [4, 10_000])
+def test_a_machine_is_counted_once_however_often_it_is_seen(count: int):
+    record = protection.learn(Record(), failed(count), NOW)
+    assert protection.learn(record, failed(count), NOW) == record
+    assert protection.learn(record, failed(count), NOW + 3 * 3600) == record
+
+
+def test_a_machine_that_looks_failed_again_while_ec2_lists_it_is_not_counted_again():
     record = protection.learn(Record(), failed(4), NOW)
-    assert protection.learn(record, failed(4), NOW) == record
+    later = protection.learn(record, Boots(), NOW + 3600)
+    assert protection.learn(later, failed(4), NOW + 3615).pools == record.pools
+
+
+@pytest.mark.parametrize("set_by", [0.0, -86_400.0, 86_400.0])
+def test_machines_that_ec2_lists_no_more_are_forgotten(set_by: float):
+    record = protection.learn(Record(), failed(4), NOW)
+    assert protection.learn(record, Boots(), NOW + set_by + 7200).counted == {}
 
 
 def test_a_success_forgets_every_failure():
@@ -123,7 +137,13 @@ def test_a_probe_that_may_take_longer_than_any_pause_is_waited_for(bench: Bench)
 
 
 def test_a_damaged_record_opens_every_pool(tmp_path: Path):
-    for text in ("", "{", "[]", '{"pools": {"gpu": 3}, "counted": []}'):
+    for text in (
+        "",
+        "{",
+        "[]",
+        '{"pools": {"gpu": 3}, "counted": {}}',
+        '{"pools": {}, "counted": []}',
+    ):
         (tmp_path / "protection.json").write_text(text)
         assert protection.load(tmp_path) == Record()
 

@@ -11,7 +11,7 @@ import pytest
 from slurmplugins import bursting, ledger, names, reconcile
 from slurmplugins.actions import Terminate
 from slurmplugins.cloud import codes
-from slurmplugins.errors import CloudUnreachable, SlurmUnreachable
+from slurmplugins.errors import CloudUnreachable, SlurmUnreachable, StateError
 from slurmplugins.memory import LastPass, Memory
 from slurmplugins.model import EndCause, Instance, InstanceState, JobAsk, Lifecycle
 from tests.fakes.boundaries import Killed
@@ -247,6 +247,71 @@ def test_what_could_not_be_written_is_written_later(bench: Bench):
     bench.store.broken = False
     passes(bench, 15)
     assert len(bench.store.objects) == 2
+
+
+@pytest.fixture
+def one_machine_taken(bench: Bench) -> Bench:
+    """EC2 has taken a job's machine, and another's was condemned."""
+    up(bench)
+    up(bench, 8, G[2:3])
+    machines = {item.node: item.id for item in bench.cloud.live()}
+    bench.cloud.interrupt(machines[G[0]])
+    bench.engine.journal.condemn([machines[G[2]]], EndCause.SUSPEND)
+    return bench
+
+
+def test_a_journal_that_fails_in_the_middle_of_a_pass_costs_what_it_was_asked_for_and_no_more(
+    one_machine_taken: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    bench = one_machine_taken
+    inner, calls = bench.engine.journal.claims, []
+
+    def claims(but: str = ""):
+        calls.append(but)
+        if len(calls) > 1:
+            raise StateError("the journal can't be used: too many open files")
+        return inner(but)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(bench.engine.journal, "claims", claims)
+        passes(bench, 15)
+    assert G[2] not in {item.node for item in bench.cloud.live()}
+    assert bench.slurm.queue[7].state == "RUNNING"
+    passes(bench, 15)
+    assert bench.slurm.queue[7].state == "PENDING"
+
+
+def test_a_disk_that_has_no_room_for_memory_costs_no_pass_and_no_tidying_and_is_told_of(
+    one_machine_taken: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    bench = one_machine_taken
+    done: list[str] = []
+
+    def full(*_: object) -> None:
+        done.append("memory")
+        raise StateError("reconcile's memory can't be written: no space left on device")
+
+    monkeypatch.setattr(Memory, "save", full)
+    inner = bench.engine.journal.compact
+    monkeypatch.setattr(bench.engine.journal, "compact", lambda: done.append("journal") or inner())
+    passes(bench, 15)
+    assert bench.slurm.queue[7].state == "PENDING"
+    assert len(bench.store.objects) == 3
+    assert done[:2] == ["journal", "memory"]
+    assert "no space left" in LastPass.load(bench.engine.state).note
+
+
+def test_a_journal_that_has_no_room_to_be_made_smaller_costs_no_memory(
+    one_machine_taken: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    bench = one_machine_taken
+
+    def full() -> None:
+        raise StateError("the journal can't be used: no space left on device")
+
+    monkeypatch.setattr(bench.engine.journal, "compact", full)
+    passes(bench, 15)
+    assert len(Memory.load(bench.engine.state).ledger) == 3
 
 
 def test_losing_the_state_directory_loses_no_fact_of_the_ledger(bench: Bench, tmp_path: Path):

@@ -196,6 +196,19 @@ def test_a_job_of_a_protected_pool_says_when_a_probe_is_let_through():
     assert "in 9 m: pool gpu lets a probe through" in found.next
 
 
+def test_a_job_is_told_of_the_probe_of_the_pool_that_refused_it_and_of_no_other():
+    refused = {**BACK, "slug": "pool-protected", "code": "", "nodes": "gpu-[001-002]"}
+    standings = (
+        StandingFact("gpu", 5, NOW - 60, NOW + 60),
+        StandingFact("cpu", 5, NOW - 60, NOW + 3000),
+    )
+    found = job.explain(sheet(pending(), decisions=(refused,), standings=standings), 7)
+    assert "in 1 m: pool gpu lets a probe through" in found.next
+    damaged = {**refused, "nodes": "gpu-["}
+    found = job.explain(sheet(pending(), decisions=(damaged,), standings=standings), 7)
+    assert "pool cpu lets a probe through" in found.next, "the latest of all is the safe answer"
+
+
 def test_a_requeued_job_waits_for_its_begin_time():
     found = job.explain(sheet(pending("BeginTime", eligible_at=NOW + 8, restarts=2)), 7)
     assert "in 8 s: Slurm lets it start then" in found.next

@@ -1,0 +1,88 @@
+"""A journal as a busy day leaves it, written by the journal itself.
+
+Every node of a pool has had three machines in jobs of eight nodes, each launch refused once before
+it went well, each machine let go of and ended; it has its fourth now.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from unittest import mock
+
+from slurmplugins.clock import SystemClock
+from slurmplugins.cloud import codes
+from slurmplugins.journal import Journal
+from slurmplugins.model import Assignment, EndCause, LaunchRequest, Lifecycle, Offering
+from slurmplugins.names import NodeName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+BEFORE = 3
+EACH = 8
+_HOURS = 5.0
+_BETWEEN = 3.0 / 3600
+_OFFERING = Offering("g5.xlarge", Lifecycle.ON_DEMAND, "us-east-1a", "1.0")
+_REFUSED = codes.error("InsufficientInstanceCapacity", "We currently do not have sufficient ...")
+
+
+class _Earlier(SystemClock):
+    """The machine's clocks, some hours ago."""
+
+    hours = 0.0
+
+    def now(self) -> float:
+        return super().now() - self.hours * 3600
+
+    def monotonic(self) -> float:
+        return super().monotonic() - self.hours * 3600
+
+
+def write(state: Path, machines: Sequence[tuple[str, str]]) -> None:
+    """`machines`: node and instance id of each that is there now. Syncing thirty thousand lines
+    would take longer than all else.
+    """
+    clock = _Earlier()
+    journal = Journal(state, clock)
+    with mock.patch("os.fsync"):
+        for generation in range(BEFORE, -1, -1):
+            clock.hours = (generation + 1) * _HOURS
+            for number, job in enumerate(_jobs(machines, generation)):
+                clock.hours -= _BETWEEN
+                _launch(journal, f"{generation:02x}{number:022x}", number, job)
+                if generation:
+                    journal.let_go([item.node for item in job], clock.monotonic())
+                    journal.condemn([item.instance_id for item in job], EndCause.SUSPEND)
+
+
+def _jobs(machines: Sequence[tuple[str, str]], generation: int) -> Iterator[list[Assignment]]:
+    for first in range(0, len(machines), EACH):
+        yield [
+            Assignment(NodeName(node), _id(key, generation), "10.42.100.100", "g5.xlarge")
+            for node, key in machines[first : first + EACH]
+        ]
+
+
+def _id(now: str, generation: int) -> str:
+    """The ids of machines that are there begin with a 0."""
+    return f"i-{'0abc'[generation]}{now[3:]}"
+
+
+def _launch(journal: Journal, attempt: str, job: int, machines: list[Assignment]) -> None:
+    nodes = tuple(item.node for item in machines)
+    with journal.run() as run:
+        journal.claim(run, lambda _: nodes)
+        for name in (f"{attempt}-0", attempt):
+            journal.intend(
+                LaunchRequest(
+                    attempt=name, cluster="demo", pool="gpu", partition="spot",
+                    launch_template="demo-gpu", subnet="subnet-0123456789abcdef0",
+                    offering=_OFFERING, nodes=nodes,
+                ),
+                run, [job],
+            )  # fmt: skip
+            if name != attempt:
+                journal.failed(name, _REFUSED)
+        journal.launched(attempt, machines)
+        journal.release(run, nodes)
