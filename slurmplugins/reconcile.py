@@ -20,33 +20,19 @@ from slurmplugins import (
     converge,
     files,
     ledger,
-    names,
     protection,
     runtime,
+    view,
 )
 from slurmplugins.actions import AskJobs, Drain, MarkDown, Terminate
 from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
 from slurmplugins.ledger_writer import LedgerWriter
 from slurmplugins.memory import LastPass, Memory
-from slurmplugins.slurm import known
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from slurmplugins.actions import Action
     from slurmplugins.health import Health
-    from slurmplugins.model import Node
-    from slurmplugins.names import NodeName
     from slurmplugins.protection import Record
     from slurmplugins.runtime import Engine
-
-VIEW_SECONDS: Final = 15.0
-"""How old what Slurm said may be when it is acted on: the timer's period, so that a pass which was
-held up for longer leaves its actions to the next, which sees better. It counts from the answer: a
-slurmctld that takes long for one would else be left alone for as long as it does."""
-
-SLOW: Final = "slurm-slow"
-"""Why a pass leaves something to the next."""
 
 
 def main() -> None:
@@ -81,11 +67,11 @@ def run(engine: Engine) -> None:
     LastPass(world.now, plan.note, plan.remarks).save(engine.state)
     if plan.note:
         engine.log.warning("held back", note=plan.note)
-    ends = _agreed(engine, world, plan.actions)
+    ends = view.agreed(engine, world, plan.actions)
     said = [item for item in plan.actions if not isinstance(item, Terminate)]
-    outcomes = engine.executor.run(said, partial(_fit, engine, world))
-    if len(outcomes) + len(ends) < len(plan.actions) and _old(engine, world):
-        _tell_late(engine, world, plan)
+    outcomes = engine.executor.run(said, partial(view.holding, engine, world))
+    if len(outcomes) + len(ends) < len(plan.actions) and view.old(engine, world):
+        view.tell_late(engine, world, plan)
     if not plan.note:
         _bring_back(engine, world)
     outcomes += engine.executor.run(ends)
@@ -140,64 +126,6 @@ def _health(engine: Engine) -> dict[str, Health]:
     except CloudError as error:
         engine.log.warning("health unread", code=error.code, message=error.message)
         return {}
-
-
-def _agreed(engine: Engine, world: converge.World, actions: Sequence[Action]) -> list[Terminate]:
-    """The machines that may end: of nodes which no run of resume has claimed since the view.
-
-    With a full disk nothing can be agreed on with resume, so nothing is ended; jobs still go back.
-    """
-    ends = [item for item in actions if isinstance(item, Terminate)]
-    kept: set[str] = set()
-    if not ends or _old(engine, world):
-        return []
-    for cause in {item.cause for item in ends}:
-        wanted = [(e.instance.id, e.instance.node) for e in ends if e.cause is cause]
-        try:
-            kept |= engine.journal.condemn_idle(wanted, cause, world.seen)
-        except StateError as error:
-            engine.log.problem("nothing is ended", machines=len(wanted), message=error.message)
-    return [item for item in ends if item.instance.id in kept]
-
-
-def _fit(engine: Engine, world: converge.World, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
-    """The nodes of which the view still holds: no person has given them a reason since, none came
-    up or is asked for again, no run has claimed them, and it is young. What a person said would be
-    cleared, or be taken for ours.
-    """
-    if _old(engine, world):
-        return frozenset()
-    try:
-        now = known(engine.slurm, nodes)
-        busy = engine.journal.claims().worked_on(world.seen)
-    except (SlurmError, StateError) as error:
-        left = names.compress(nodes)
-        engine.log.warning("left to the next pass", nodes=left, message=error.message)
-        return frozenset()
-    return frozenset(name for name in now if _holds(world.nodes[name], now[name])) - busy
-
-
-def _holds(before: Node, now: Node) -> bool:
-    """Whether what was decided on a node as it was `before` is still right."""
-    if not now.ours and now.reason != before.reason:
-        return False
-    came_up = now.up and not before.up
-    asked_for_again = before.off and not now.off
-    return not (came_up or asked_for_again)
-
-
-def _old(engine: Engine, world: converge.World) -> bool:
-    age = engine.clock.monotonic() - world.answered
-    if age > VIEW_SECONDS:
-        engine.log.warning("left to the next pass", code=SLOW, seconds=round(age))
-    return age > VIEW_SECONDS
-
-
-def _tell_late(engine: Engine, world: converge.World, plan: converge.Plan) -> None:
-    age = engine.clock.monotonic() - world.answered
-    note = f"{SLOW}: before all was done, what Slurm had said was {age:.0f} s old"
-    LastPass(world.now, note, plan.remarks).save(engine.state)
-    engine.log.warning("held back", note=note)
 
 
 def _bring_back(engine: Engine, world: converge.World) -> None:
