@@ -18,6 +18,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -46,12 +47,14 @@ class Outcome:
     status: Status | None = None
 
     def conclude(self, attempt: Attempt) -> None:
-        """Tell everybody: the log, the tracking server, the batch script."""
-        for line in self.said:
-            sys.stderr.write(f"[toolkit] {line}\n")
+        """Tell everybody: the batch script, the log, the tracking server."""
+        # What the job's end hangs on goes first: its log may be on a disk that is full.
+        sys.stdout.write(f"{self.code}\n")
+        with suppress(OSError):
+            for line in self.said:
+                sys.stderr.write(f"[toolkit] {line}\n")
         if self.status:
             mlflow_server.end_run(attempt, self.status, time.time())
-        sys.stdout.write(f"{self.code}\n")
 
 
 class Ending:
@@ -70,23 +73,31 @@ class Ending:
         self._clock, self._chance = clock, chance
         self._run_dir = RunDir(attempt.run_dir)
         self._ledger = Ledger(self._run_dir.attempts, attempt.owner.put)
+        self._missed: list[str] = []
 
     def settle(self, code: int) -> Outcome:
-        """Find the cause, decide, act, and say what came of it."""
+        """Find the cause, decide, act, and say what came of it.
+
+        OSError where what tells the cause can't be read. Nothing was done to the job then, and it
+        may be asked again.
+        """
         return as_owner(self._attempt, lambda: self._settle(code))
 
     def _settle(self, code: int) -> Outcome:
-        earlier.tell(self._ledger, self._attempt, self._job, self._environment)
+        self._keep(lambda: earlier.tell(self._ledger, self._attempt, self._job, self._environment))
         word = verdict.read(self._attempt.verdict_file)
         facts = self._job.facts()
         found = classify(self._evidence(code, word, facts))
-        record = self._record(found, word, facts)
+        every = self._ledger.attempts()
+        record = self._record(found, word, facts, every)
+        self._keep(lambda: self._put(record))
+        known = tuple(({one.attempt: one for one in every} | {record.attempt: record}).values())
         if word is not None and word.verdict == "hold":
             decision = Decision("hold", 0.0, f"{word.cause}: {word.detail}")
         else:
             decision = decide(
                 found,
-                self._ledger.attempts(),
+                known,
                 job_id=self._attempt.job_id,
                 step=record.step_end if self._run_dir.counts_steps else None,
                 cap_usd=dollars(self._environment.get("TOOLKIT_MAX_USD")),
@@ -97,23 +108,35 @@ class Ending:
         failed: Status = "KILLED" if found.cause is Cause.CANCELLED else "FAILED"
         outcome = self._act(decision, facts, _failed(code, word), failed, said)
         if decision.action == "hold":
-            self._ledger.amend(replace(record, held=True))
-        return replace(outcome, said=(*outcome.said, *self._no_cap()))
+            self._keep(lambda: self._ledger.amend(replace(record, held=True)))
+        return replace(outcome, said=(*outcome.said, *self._missed, *self._no_cap(known)))
 
-    def _no_cap(self) -> list[str]:
+    def _keep(self, write: Callable[[], None]) -> None:
+        """Write into the ledger, which must not keep the job from its end: a full disk is one that
+        brings it back. What the ledger lacks then, the next attempt's beginning finds out.
+        """
+        try:
+            try:
+                write()
+            except OSError:  # which may be over
+                write()
+        except OSError as error:
+            self._missed.append(f"not noted in the attempt ledger: {error}")
+
+    def _no_cap(self, known: Sequence[AttemptRecord]) -> list[str]:
         """A word for who asked for a cap that there is not."""
         asked = self._environment.get("TOOLKIT_MAX_USD")
         if not asked:
             return []
         if dollars(asked) is None:
             return [f"TOOLKIT_MAX_USD={asked!r} is no number of dollars: there is no cap"]
-        if ledger.total_cost(self._ledger.attempts()) is None:
+        if ledger.total_cost(known) is None:
             return ["TOOLKIT_MAX_USD: no price of this run's machines is known, so there is no cap"]
         return []
 
     def _evidence(self, code: int, word: Verdict | None, facts: JobFacts) -> Evidence:
         detail = f"\n{word.detail}\n" if word and word.verdict == "failed" else ""
-        log = job_log.end(self._environment, facts.log)
+        log = job_log.read(self._environment, facts.log)
         own = job_log.since(log, self._attempt.job_id, self._attempt.restart_count)
         if code == 0 and word is None:  # ended well: what it complained of was overcome
             own = ""
@@ -126,9 +149,14 @@ class Ending:
             log=tail(own + detail),
         )
 
-    def _record(self, found: Diagnosis, word: Verdict | None, facts: JobFacts) -> AttemptRecord:
+    def _record(
+        self,
+        found: Diagnosis,
+        word: Verdict | None,
+        facts: JobFacts,
+        every: Sequence[AttemptRecord],
+    ) -> AttemptRecord:
         """The attempt's line in the ledger, begun here where no worker came so far."""
-        every = self._ledger.attempts()
         ours = [one for one in every if one.key == self._attempt.key]
         now = self._clock()
         record = ours[-1] if ours else unattended(self._attempt, len(every), facts, now)
@@ -138,13 +166,14 @@ class Ending:
         detail = record.detail or found.seen
         rule = f"{found.rule}@{found.version}"
         cause = word.cause if word and word.verdict == "hold" else str(found.cause)
-        record = replace(record, cause=cause, rule=rule, detail=detail)
+        return replace(record, cause=cause, rule=rule, detail=detail)
+
+    def _put(self, record: AttemptRecord) -> None:
         self._attempt.run_dir.mkdir(parents=True, exist_ok=True)
-        if ours:
+        if any(one.attempt == record.attempt for one in self._ledger.attempts()):
             self._ledger.amend(record)
         else:
             self._ledger.begin(record)
-        return record
 
     def _reached(self, record: AttemptRecord) -> int:
         """Where the next attempt begins after one that ended without a word."""
@@ -226,7 +255,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Requeueing a job sends it SIGTERM; scontrol inherits this.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     attempt = current()
-    Ending(attempt, SlurmJob.of(attempt), os.environ).settle(options.code).conclude(attempt)
+    try:
+        outcome = Ending(attempt, SlurmJob.of(attempt), os.environ).settle(options.code)
+    except OSError as error:
+        sys.stderr.write(f"[toolkit] can't tell why this attempt ended: {error}\n")
+        return 1
+    outcome.conclude(attempt)
     return 0
 
 
