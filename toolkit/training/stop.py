@@ -5,14 +5,16 @@ No signal reaches torchrun or its workers. The node agent (spot notice) or the b
 ranks stop, and at which step, is agreed in `session` by the all-reduce that ends every step.
 """
 
+import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from toolkit.training import verdict
-from toolkit.training.files import read_json
+from toolkit.training.files import ABSENT, read_json
 from toolkit.training.verdict import Verdict
 
 
@@ -54,10 +56,14 @@ class StopFiles:
         self._clock = clock
         self._every = every_seconds
         self._next_look = float("-inf")
+        self._unseen: set[Path] = set()
         self.request: StopRequest | None = None
 
     def poll(self) -> bool:
-        """Whether a stop was asked for; costs two stat calls, at most once in `every_seconds`."""
+        """Whether a stop was asked for; costs two stat calls, at most once in `every_seconds`.
+
+        What can't be looked at asks for nothing, and is looked at again.
+        """
         if self.request is not None:
             return True
         now = self._clock()
@@ -65,14 +71,33 @@ class StopFiles:
             return False
         self._next_look = now + self._every
         for path in self._paths:
-            if path.exists():
+            if self._there(path):
                 self.request = _parse(read_json(path, limit=65536) or {})
                 return True
         return False
 
+    def _there(self, path: Path) -> bool:
+        try:
+            path.stat()
+        except ABSENT:
+            self._unseen.discard(path)
+            return False
+        except OSError as error:
+            if path not in self._unseen:
+                _say(f"can't look for a stop request, and go on looking: {error}")
+            self._unseen.add(path)
+            return False
+        return True
+
     def word(self, step: int, detail: str) -> Verdict:
         """The verdict of an attempt that ends because of the request, with so many steps saved."""
         return verdict.resume(step, self.request.cause if self.request else "stopped", detail)
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):
+        sys.stderr.write(f"[toolkit] {text}\n")
+        sys.stderr.flush()
 
 
 def _parse(found: dict[str, Any]) -> StopRequest:

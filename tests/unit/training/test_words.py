@@ -1,8 +1,10 @@
 """What passes between the batch script, the node agent and the workers, in files."""
 
+import errno
 import subprocess
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +55,29 @@ def test_a_stop_file_that_says_nonsense_is_still_a_stop_request(tmp_path, conten
     stop = StopFiles([tmp_path / "stop.json"], clock=Clock())
     assert stop.poll()
     assert (stop.request.cause, stop.request.deadline) == ("unreadable-request", None)
+
+
+def test_what_can_not_be_looked_at_asks_for_no_stop_and_is_looked_at_again(
+    tmp_path, monkeypatch, capsys
+):
+    clock, away = Clock(), tmp_path / "run" / "stop.json"
+    stop = StopFiles([tmp_path / "stop.json", away], clock=clock)
+    there = Path.stat
+
+    def stat(path, **options):
+        if path == away:
+            raise OSError(errno.ESTALE, "Stale file handle", str(path))
+        return there(path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", stat)
+        for clock.now in range(3):
+            assert not stop.poll()
+    assert capsys.readouterr().err.count("Stale file handle") == 1
+    away.parent.mkdir()
+    away.write_text('{"cause": "time-limit"}')
+    clock.now += 1
+    assert stop.poll()
 
 
 def test_an_attempt_is_judged_by_the_batch_script_that_says_so_and_no_other():
