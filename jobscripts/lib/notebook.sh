@@ -43,6 +43,7 @@ _end_in_time() {
   key=$(_attempt_key)
   shared=${TOOLKIT_STOP_DIR:-/shared/.toolkit/stop}/$key.json
   while kill -0 "$server" 2>/dev/null; do
+    [[ -z $unasked ]] || ask_to_stop
     if [[ -e $shared ]]; then
       _end_server "$server"
       echo "[toolkit] the machine is taken: the notebook comes back on another"

@@ -47,13 +47,24 @@ _sbatch_line() {
   printf '%s\n' "${line%"${SUBMITTED[*]:-}"}"
 }
 
+# Slurm sends the signal once: where the run folder can't be written, who waits asks again.
+unasked=
+
 request_stop() {
+  unasked=$1
+  ask_to_stop || echo "[toolkit] $1: the workers can't be asked to stop yet: no writing in $TOOLKIT_RUN_DIR"
+}
+
+ask_to_stop() {
   local file
   file=$TOOLKIT_RUN_DIR/stop.$(_attempt_key).json
-  printf '{"job_id": "%s", "restart_count": %d, "cause": "%s", "node": "%s", "at": %d}\n' \
-    "$SLURM_JOB_ID" "${SLURM_RESTART_COUNT:-0}" "$1" "${SLURMD_NODENAME:-}" "$(date +%s)" \
-    >"$file.tmp" && mv -- "$file.tmp" "$file"
-  echo "[toolkit] $1: asked the workers to save and stop"
+  {
+    printf '{"job_id": "%s", "restart_count": %d, "cause": "%s", "node": "%s", "at": %d}\n' \
+      "$SLURM_JOB_ID" "${SLURM_RESTART_COUNT:-0}" "$unasked" "${SLURMD_NODENAME:-}" "$(date +%s)" \
+      >"$file.tmp" && mv -- "$file.tmp" "$file"
+  } 2>/dev/null || return 1
+  echo "[toolkit] $unasked: asked the workers to save and stop"
+  unasked=
 }
 
 step_code=1
@@ -61,6 +72,10 @@ step_code=1
 # Wait for the step to be over: a trapped signal only interrupts `wait`. Sets step_code.
 wait_for_step() {
   while :; do
+    while [[ -n $unasked ]] && kill -0 "$1" 2>/dev/null; do
+      sleep 1
+      ask_to_stop
+    done
     wait "$1"
     step_code=$?
     kill -0 "$1" 2>/dev/null || break

@@ -47,6 +47,34 @@ def test_a_step_that_a_signal_kills_keeps_that_code(tmp_path):
     assert said(tmp_path, lines) == "143"
 
 
+AWAY_AS_THE_SIGNAL_COMES = """
+hold_stop_signal; trap_stop_signal
+mv "$TOOLKIT_RUN_DIR" away
+{ sleep 0.2; kill -USR1 $$; sleep 1; mv away "$TOOLKIT_RUN_DIR"; } &
+{ for _ in {1..50}; do [[ ! -e "$TOOLKIT_RUN_DIR/stop.12.0.json" ]] || exit 7; sleep 0.1; done; } &
+wait_for_step "$!"
+echo "$step_code"
+"""
+
+
+def test_the_one_signal_is_passed_on_as_soon_as_the_run_folder_is_back(tmp_path):
+    (tmp_path / "run").mkdir()
+    given = {"TOOLKIT_RUN_DIR": str(tmp_path / "run"), "SLURM_JOB_END_TIME": str(int(time.time()))}
+    told = said(tmp_path, (f"cd {tmp_path}", AWAY_AS_THE_SIGNAL_COMES), **given).splitlines()
+    assert ["can't be asked to stop yet" in told[0], told[1:]] == [
+        True,
+        ["[toolkit] time-limit: asked the workers to save and stop", "7"],
+    ]
+
+
+def test_a_step_that_ends_while_the_run_folder_is_away_keeps_its_code(tmp_path):
+    lines = (
+        "",
+        'request_stop time-limit; { sleep 1.5; exit 7; } & wait_for_step "$!"; echo "$step_code"',
+    )
+    assert said(tmp_path, lines, TOOLKIT_RUN_DIR="/nowhere").splitlines()[-1] == "7"
+
+
 def why(folder, left, *, script="#SBATCH --signal=B:USR1@90", typed=None, job="12", **environment):
     """What a signal is taken for, `left` seconds before the time limit."""
     parts = folder / "submission"
