@@ -8,6 +8,7 @@ nothing to the job, which may be its successor's: Superseded is raised.
 import json
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +21,8 @@ from toolkit.training.owner import UNCLAIMED, Owner
 
 TIMEOUT = 5.0
 """A spot notice gives 120 s for everything: what slurmctld can't say by then is done without."""
+
+_PAUSES = (1, 1, 3, 5, 10, 20, 20)  # as the batch script's own (jobscripts/lib/attempt.sh)
 
 Call = Callable[[Sequence[str]], str]
 FAILURES = (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError)
@@ -51,13 +54,22 @@ class Accounted:
 
 
 class SlurmJob:
-    """One job and the calls that tell of it. A scontrol that took too long is not asked again.
+    """One job and the calls that tell of it. A scontrol that took too long is not asked again, but
+    to hold the job.
 
     `name`: how scontrol names this job and no other (job_name).
     """
 
-    def __init__(self, job_id: str, call: Call, name: str = "", owner: Owner = UNCLAIMED) -> None:
-        self._job_id, self._run, self._owner = job_id, call, owner
+    def __init__(
+        self,
+        job_id: str,
+        call: Call,
+        name: str = "",
+        owner: Owner = UNCLAIMED,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._job_id, self._run, self._owner, self._sleep = job_id, call, owner, sleep
         self.name = name or job_id
         self._deaf = False
 
@@ -120,11 +132,18 @@ class SlurmJob:
     def hold(self, facts: JobFacts, reason: str) -> tuple[bool, tuple[str, ...]]:
         """Requeue the running job held, its comment saying why and how to go on.
 
-        Whether Slurm did it, and what to say in the job's log.
+        Whether Slurm did it, and what to say in the job's log. No other end is as good: it is tried
+        for a minute.
         """
         release = f"scontrol release {self.name}"
-        self.note(facts, f"toolkit: held: {reason}; to go on: {release}")
-        held = self.requeue_held()
+        for pause in (*_PAUSES, 0):
+            self._deaf = False
+            if facts.comment is None:
+                facts = self.facts()
+            self.note(facts, f"toolkit: held: {reason}; to go on: {release}")
+            if held := self.requeue_held():
+                break
+            self._sleep(pause)
         next_step = f"to go on: {release}" if held else "Slurm did not hold it: it ends here"
         return held, (f"held: {reason}", next_step)
 

@@ -35,7 +35,7 @@ def ended(attempt_of, tmp_path):
             stream.write(f"[toolkit] job 12, restart {restart}, run folder x\n{log}")
         ending = Ending(
             attempt,
-            SlurmJob("12", scontrol or FakeScontrol()),
+            SlurmJob("12", scontrol or FakeScontrol(), sleep=lambda _: None),
             {"TOOLKIT_LOG": str(path), **environment},
             clock=lambda: NOW,
             chance=lambda: 0.5,
@@ -97,6 +97,25 @@ def test_the_run_of_a_job_that_slurm_does_not_hold_is_over(ended):
     word = verdict.hold(9, "no-progress", "stuck")
     outcome = ended(1, word=word, scontrol=FakeScontrol(deaf=True))
     assert (outcome.code, outcome.status) == (93, "FAILED")
+
+
+@pytest.mark.parametrize("silent", [1, 3, 6])
+def test_a_job_is_held_with_its_reason_though_slurmctld_misses_the_first_questions(
+    attempt_of, silent
+):
+    attempt, slept = attempt_of(0), []
+    attempt.run_dir.mkdir()
+    scontrol = FakeScontrol(comment="mine", deaf=True)
+
+    def sleep(seconds):
+        slept.append(seconds)
+        scontrol.deaf = len(slept) < silent
+
+    verdict.hold(9, "no-progress", "stuck").write(attempt.verdict_file)
+    outcome = Ending(attempt, SlurmJob("12", scontrol, sleep=sleep), {}).settle(1)
+    assert (outcome.code, outcome.status, scontrol.done) == (93, None, ["requeuehold 12"])
+    assert scontrol.job["comment"].startswith("mine | toolkit: held: no-progress: stuck")
+    assert len(slept) == silent
 
 
 def test_a_spot_notice_brings_the_job_back_by_its_exit_code_alone(ended):
