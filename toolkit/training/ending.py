@@ -135,6 +135,10 @@ class Ending:
         return []
 
     def _evidence(self, code: int, word: Verdict | None, facts: JobFacts) -> Evidence:
+        state = facts.state.replace("RUNNING", "")
+        if code == 0 and word is None and not self._run_dir.counts_steps:
+            # No Run was here that would have stopped for anybody: the script is through.
+            return Evidence(code=code, state=state)
         detail = f"\n{word.detail}\n" if word and word.verdict == "failed" else ""
         log = job_log.read(self._environment, facts.log)
         own = job_log.since(log, self._attempt.job_id, self._attempt.restart_count)
@@ -142,7 +146,7 @@ class Ending:
             own = ""
         return Evidence(
             code=code,
-            state=facts.state.replace("RUNNING", ""),
+            state=state,
             stop=earlier.asked(self._attempt.stop_files),
             nodes=facts.nodes,
             verdict=earlier.words(word),

@@ -199,6 +199,21 @@ def test_a_script_without_a_verdict_that_ends_well_is_done_whatever_it_complaine
     assert ended(0, log=NCCL).code == 0
 
 
+TAKEN = [{"name": "gpu-001", "state": ["DRAIN"], "reason": "toolkit: spot interruption (x)"}]
+
+
+@pytest.mark.parametrize("cause", ["time-limit", "spot-interruption", "preemption"])
+def test_a_script_in_which_no_run_ever_was_is_done_when_it_ends_well_whoever_asked_for_a_stop(
+    ended, attempt_of, cause
+):
+    stop = attempt_of(0).stop_files[0]
+    stop.parent.mkdir()
+    write_json(stop, {"cause": cause})
+    assert ended(0, counted=False, scontrol=FakeScontrol(nodes=TAKEN)).code == 0
+    assert ended(1, counted=False, scontrol=FakeScontrol(nodes=TAKEN)).code == 85
+    assert ended(0, scontrol=FakeScontrol(nodes=TAKEN)).code == 85, "a Run says when it is done"
+
+
 @pytest.mark.parametrize("code", [85, 93])
 def test_a_scripts_own_85_asks_slurm_for_nothing(ended, code):
     assert ended(code, log=KEYERROR).code == 1
