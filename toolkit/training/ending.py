@@ -164,13 +164,14 @@ class Ending:
         ours = [one for one in every if one.key == self._attempt.key]
         now = self._clock()
         record = ours[-1] if ours else unattended(self._attempt, len(every), facts, now)
+        # A save in the background may have been committed when its attempt had not heard of it.
+        reached = max(self._reached(record), word.step if word else 0)
         if record.ended_at is None:
-            reached = word.step if word else self._reached(record)
             record = record.ended(at=now, cause=found.cause, step_end=reached)
         detail = record.detail or found.seen
         rule = f"{found.rule}@{found.version}"
         cause = word.cause if word and word.verdict == "hold" else str(found.cause)
-        return replace(record, cause=cause, rule=rule, detail=detail)
+        return replace(record, cause=cause, rule=rule, detail=detail, step_end=reached)
 
     def _put(self, record: AttemptRecord) -> None:
         self._attempt.run_dir.mkdir(parents=True, exist_ok=True)
@@ -180,7 +181,7 @@ class Ending:
             self._ledger.begin(record)
 
     def _reached(self, record: AttemptRecord) -> int:
-        """Where the next attempt begins after one that ended without a word."""
+        """Where the next attempt begins, by what is committed."""
         saved = tiers.last_step(self._run_dir.checkpoints)
         return record.step_start or 0 if saved is None else saved
 
