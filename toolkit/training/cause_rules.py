@@ -186,6 +186,9 @@ RULES = (
     *_STATED, *_SLURM, *_HARDWARE, *_MEMORY, *_FILESYSTEM, *_SCRIPT, *_KILLED, *_NETWORK, *_LAST,
 )  # fmt: skip
 
+PEER_LOST = frozenset(rule.slug for rule in _NETWORK) | {"peer-lost-said"}
+"""What the other ranks of a machine's end say, too; seconds before EC2, and so Slurm, knows it."""
+
 
 def classify(evidence: Evidence) -> Diagnosis:
     """What ended the attempt, by this edition of the rules."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from toolkit.training import gpus, job_log, ledger, verdict
 from toolkit.training.attempt import Attempt
 from toolkit.training.cause import Cause, Evidence, tail
-from toolkit.training.cause_rules import classify
+from toolkit.training.cause_rules import PEER_LOST, classify
 from toolkit.training.files import read_json
 from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.slurm_job import Accounted, SlurmJob
@@ -16,6 +16,9 @@ from toolkit.training.verdict import Verdict
 
 _SKEW = 5.0
 """Seconds by which the clocks of a cluster's machines may differ; attempts are further apart."""
+
+_KNOWN = 150.0
+"""Seconds after which Slurm knows of a machine's end, as reconcile has it (comeback.BEFORE)."""
 
 
 def close(books: Ledger, history: History, attempt: Attempt) -> AttemptRecord | None:
@@ -57,6 +60,31 @@ def tell(books: Ledger, attempt: Attempt, job: SlurmJob, environment: Mapping[st
             known = replace(known, cause=str(found.cause), rule=rule, detail=detail)
         if known != record:
             books.amend(known)
+
+
+def tell_again(books: Ledger, attempt: Attempt, job: SlurmJob) -> None:
+    """Judge by their nodes those before `attempt` that ended as if they had lost a machine.
+
+    When such an attempt ends, Slurm need not know yet that they had.
+    """
+    unsure = [
+        record
+        for record in books.attempts()
+        if record.rule.partition("@")[0] in PEER_LOST
+        and (record.job_id, record.held) == (attempt.job_id, False)
+    ]
+    if not unsure:
+        return
+    nodes = sorted({node for record in unsure for node in record.nodes})
+    events = job.node_events(nodes, min(record.started_at for record in unsure))
+    for record in unsure:
+        until = (record.ended_at or record.started_at) + _KNOWN
+        ours = [one for one in events if one.node in record.nodes]
+        lines = [one.said for one in ours if record.started_at <= one.at <= until]
+        found = classify(Evidence(nodes="\n".join(lines)))
+        if found.cause is not Cause.ERROR:
+            rule = f"{found.rule}@{found.version}"
+            books.amend(replace(record, cause=str(found.cause), rule=rule, detail=found.seen))
 
 
 def asked(stop_files: Sequence[Path]) -> str:

@@ -26,13 +26,18 @@ from toolkit.training import earlier, job_log, ledger, mlflow_server, tiers, ver
 from toolkit.training.attempt import Attempt, current, instance_facts
 from toolkit.training.budget import Decision, decide, dollars
 from toolkit.training.cause import Cause, Diagnosis, Evidence, tail
-from toolkit.training.cause_rules import classify
+from toolkit.training.cause_rules import PEER_LOST, classify
 from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.owner import Superseded
 from toolkit.training.run import RunDir
 from toolkit.training.slurm_job import JobFacts, SlurmJob
 from toolkit.training.tracking import Status
 from toolkit.training.verdict import DO_NOT_REQUEUE, RESUME_ME, Verdict
+
+NODES_SECONDS = 10.0
+"""What the nodes are waited for where another machine's end may be behind it: most of what passes
+until EC2 lists it as ending and reconcile's next pass, and less than a transient failure waits.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +73,10 @@ class Ending:
         *,
         clock: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._attempt, self._job, self._environment = attempt, job, environment
-        self._clock, self._chance = clock, chance
+        self._clock, self._chance, self._pause = clock, chance, pause
         self._run_dir = RunDir(attempt.run_dir)
         self._ledger = Ledger(self._run_dir.attempts, attempt.owner.put)
         self._missed: list[str] = []
@@ -86,8 +92,7 @@ class Ending:
     def _settle(self, code: int) -> Outcome:
         self._keep(lambda: earlier.tell(self._ledger, self._attempt, self._job, self._environment))
         word = verdict.read(self._attempt.verdict_file)
-        facts = self._job.facts()
-        found = classify(self._evidence(code, word, facts))
+        found, facts = self._diagnosed(code, word)
         every = self._ledger.attempts()
         record = self._record(found, word, facts, every)
         self._keep(lambda: self._put(record))
@@ -133,6 +138,18 @@ class Ending:
         if ledger.total_cost(known) is None:
             return ["TOOLKIT_MAX_USD: no price of this run's machines is known, so there is no cap"]
         return []
+
+    def _diagnosed(self, code: int, word: Verdict | None) -> tuple[Diagnosis, JobFacts]:
+        """What ended it; of a lost peer Slurm may know more a moment later."""
+        facts = self._job.facts()
+        found = classify(self._evidence(code, word, facts))
+        if found.rule not in PEER_LOST or len(facts.nodes.splitlines()) <= 1:
+            return found, facts
+        self._pause(NODES_SECONDS)
+        later = self._job.facts()
+        if not later.nodes:
+            return found, facts
+        return classify(self._evidence(code, word, later)), later
 
     def _evidence(self, code: int, word: Verdict | None, facts: JobFacts) -> Evidence:
         state = facts.state.replace("RUNNING", "")

@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Self
 
 from toolkit.training.attempt import Attempt
@@ -25,6 +25,7 @@ TIMEOUT = 5.0
 _PAUSES = (1, 1, 3, 5, 10, 20, 20)  # as the batch script's own (jobscripts/lib/attempt.sh)
 
 Call = Callable[[Sequence[str]], str]
+_ACCOUNTING = ("env", "TZ=UTC", "SLURM_TIME_FORMAT=%s")  # times in seconds
 FAILURES = (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError)
 
 
@@ -51,6 +52,15 @@ class Accounted:
     def off(self, moment: float) -> float:
         """The seconds by which a moment is outside the attempt's time; 0.0 within it."""
         return max(0.0, self.start - moment, moment - (self.end or moment))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """That a node was down or drained since a moment. `said`: as a line of JobFacts.nodes."""
+
+    node: str
+    at: float
+    said: str
 
 
 class SlurmJob:
@@ -93,7 +103,7 @@ class SlurmJob:
 
     def accounted(self) -> Sequence[Accounted]:
         """Its attempts that accounting saw begin. They have no number before Slurm 24.11."""
-        show = ["env", "TZ=UTC", "SLURM_TIME_FORMAT=%s", "sacct", f"--jobs={self._job_id}"]
+        show = [*_ACCOUNTING, "sacct", f"--jobs={self._job_id}"]
         show += ["--duplicates", "--allocations", "--noheader", "--parsable2"]
         try:
             said = self._run([*show, "--format=JobIDRaw,Start,End,State"])
@@ -102,6 +112,22 @@ class SlurmJob:
                 Accounted(float(start), float(end) if end.isdecimal() else None, state)
                 for job, start, end, state in rows
                 if job == self._job_id and start.isdecimal()
+            ]
+        except FAILURES:
+            return ()
+
+    def node_events(self, nodes: Sequence[str], since: float) -> Sequence[NodeEvent]:
+        """What accounting keeps of these nodes: reconcile has them serve again within a minute."""
+        start = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        show = [*_ACCOUNTING, "sacctmgr", "--noheader", "--parsable2", "show", "event"]
+        show += [f"nodes={','.join(nodes)}", f"start={start}"]
+        try:
+            said = self._run([*show, "format=NodeName,Start,State,Reason"])
+            rows = [line.split("|", 3) for line in said.splitlines()]
+            return [
+                NodeEvent(node, float(at), f"{node} {state} {reason}".strip())
+                for node, at, state, reason in rows
+                if node and at.isdecimal()
             ]
         except FAILURES:
             return ()
