@@ -7,8 +7,8 @@ import subprocess
 class FakeScontrol:
     """A slurmctld with one job, that does what scontrol asks.
 
-    `accounting`: a line an attempt, `job|state|start` and when it ended, if it did. `events`: what
-    it keeps of nodes, `node|since|state|reason`.
+    `accounting`: a line an attempt, `job|state|start` and when it ended, if it did; None while
+    it does not answer. `events`: what it keeps of nodes, `node|since|state|reason`.
     """
 
     def __init__(self, *, comment="", nodes=(), deaf=False, garbled=False, accounting="") -> None:
@@ -28,6 +28,8 @@ class FakeScontrol:
         verb = argv[1:]
         if "sacctmgr" in argv:
             return self.events
+        if "sacct" in argv and self.accounting is None:
+            raise subprocess.CalledProcessError(1, list(argv))
         if "sacct" in argv:
             return self._rows(argv[-1].removeprefix("--format=").split(","))
         self.before()

@@ -39,7 +39,8 @@ def close(books: Ledger, history: History, attempt: Attempt) -> AttemptRecord | 
 def tell(books: Ledger, attempt: Attempt, job: SlurmJob, environment: Mapping[str, str]) -> None:
     """Find causes for the attempts before `attempt` that nobody has judged.
 
-    What accounting says of their time counts, too: machines cost until Slurm gave them up.
+    What accounting says of their time counts, too: machines cost until Slurm gave them up. While it
+    says nothing, or not yet that an attempt is over, the attempt has no rule, so it is asked again.
     """
     untold = [
         record
@@ -51,13 +52,14 @@ def tell(books: Ledger, attempt: Attempt, job: SlurmJob, environment: Mapping[st
     text = job_log.end(environment) if untold else ""
     accounted = job.accounted() if untold else ()
     for record in untold:
-        row = _row(record, accounted) if record.job_id == attempt.job_id else None
+        row = _row(record, accounted or ()) if record.job_id == attempt.job_id else None
         found = classify(_left_by(record, attempt, text, row.state if row else ""))
         known = record.until(row.end) if row and row.end else record
         if found.cause is not Cause.ERROR:
-            rule = f"{found.rule}@{found.version}"
-            detail = record.detail or found.seen
-            known = replace(known, cause=str(found.cause), rule=rule, detail=detail)
+            known = replace(known, cause=str(found.cause))
+            if accounted is not None and (row is None or row.end):
+                rule = f"{found.rule}@{found.version}"
+                known = replace(known, rule=rule, detail=record.detail or found.seen)
         if known != record:
             books.amend(known)
 

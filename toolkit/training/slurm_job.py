@@ -101,8 +101,10 @@ class SlurmJob:
             nodes=self._nodes(str(job.get("nodes") or "")),
         )
 
-    def accounted(self) -> Sequence[Accounted]:
-        """Its attempts that accounting saw begin. They have no number before Slurm 24.11."""
+    def accounted(self) -> Sequence[Accounted] | None:
+        """Its attempts that accounting saw begin; None where it does not answer. They have no
+        number before Slurm 24.11.
+        """
         show = [*_ACCOUNTING, "sacct", f"--jobs={self._job_id}"]
         show += ["--duplicates", "--allocations", "--noheader", "--parsable2"]
         try:
@@ -114,7 +116,7 @@ class SlurmJob:
                 if job == self._job_id and start.isdecimal()
             ]
         except FAILURES:
-            return ()
+            return None
 
     def node_events(self, nodes: Sequence[str], since: float) -> Sequence[NodeEvent]:
         """What accounting keeps of these nodes: reconcile has them serve again within a minute."""
