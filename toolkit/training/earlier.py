@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from toolkit.training import gpus, job_log, ledger, verdict
+from toolkit.training import gpus, job_log, ledger, stop, verdict
 from toolkit.training.attempt import Attempt
 from toolkit.training.cause import Cause, Evidence, tail
 from toolkit.training.cause_rules import PEER_LOST, classify
-from toolkit.training.files import read_json
 from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.slurm_job import Accounted, SlurmJob
 from toolkit.training.steplog import History
@@ -89,9 +87,9 @@ def tell_again(books: Ledger, attempt: Attempt, job: SlurmJob) -> None:
             books.amend(replace(record, cause=str(found.cause), rule=rule, detail=found.seen))
 
 
-def asked(stop_files: Sequence[Path]) -> str:
-    """The causes that these stop requests name."""
-    stops = [read_json(path, limit=65536) for path in stop_files]
+def asked(attempt: Attempt) -> str:
+    """The causes that its stop requests name."""
+    stops = [stop.read(path, attempt.started_at) for path in attempt.stop_files]
     return " ".join(str(found.get("cause") or "") for found in stops if found)
 
 
@@ -104,7 +102,7 @@ def _left_by(record: AttemptRecord, attempt: Attempt, log: str, state: str) -> E
     theirs = _of(record, attempt)
     word = verdict.read(theirs.verdict_file)
     own = tail(job_log.of(log, record.job_id, record.restart_count))
-    return Evidence(state=state, stop=asked(theirs.stop_files), verdict=words(word), log=own)
+    return Evidence(state=state, stop=asked(theirs), verdict=words(word), log=own)
 
 
 def _row(record: AttemptRecord, accounted: Sequence[Accounted]) -> Accounted | None:
@@ -115,4 +113,5 @@ def _row(record: AttemptRecord, accounted: Sequence[Accounted]) -> Accounted | N
 
 def _of(record: AttemptRecord, attempt: Attempt) -> Attempt:
     """The attempt of `record`, in the run of `attempt`: what its files are named by."""
-    return replace(attempt, job_id=record.job_id, restart_count=record.restart_count)
+    job, restart, began = record.job_id, record.restart_count, record.started_at
+    return replace(attempt, job_id=job, restart_count=restart, started_at=began)

@@ -164,7 +164,7 @@ class Ending:
         return Evidence(
             code=code,
             state=state,
-            stop=earlier.asked(self._attempt.stop_files),
+            stop=earlier.asked(self._attempt),
             nodes=facts.nodes,
             verdict=earlier.words(word),
             log=tail(own + detail),
