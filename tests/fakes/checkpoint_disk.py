@@ -1,6 +1,7 @@
 """A disk that ends the process, fills up or tears a write at any one of its operations."""
 
 import os
+import resource
 import shutil
 import signal
 import stat
@@ -49,6 +50,15 @@ def fill(_call, _args):
 
 def fail(*_):
     raise OSError(5, "Input/output error")
+
+
+def limit(size: int) -> None:
+    """From here on no file of this process grows beyond `size` bytes; negative: as it likes.
+
+    What a disk that fills up does to a write: as much of it arrives as there is room for.
+    """
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most if size < 0 else size, most))
 
 
 @contextmanager

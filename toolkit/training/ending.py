@@ -31,6 +31,7 @@ from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.owner import Superseded
 from toolkit.training.run import RunDir
 from toolkit.training.slurm_job import JobFacts, SlurmJob
+from toolkit.training.sweeps import noted
 from toolkit.training.tracking import Status
 from toolkit.training.verdict import DO_NOT_REQUEUE, RESUME_ME, Verdict
 
@@ -44,7 +45,8 @@ until EC2 lists it as ending and reconcile's next pass, and less than a transien
 class Outcome:
     """The exit code for the batch script, and the lines that explain it.
 
-    `status`: for the tracking server; None where the workers told it, or the job may come back.
+    `status`: for the tracking server, and a sweep; None where the workers told it, or the job may
+    come back.
     """
 
     code: int
@@ -58,8 +60,9 @@ class Outcome:
         with suppress(OSError):
             for line in self.said:
                 sys.stderr.write(f"[toolkit] {line}\n")
-        if self.status:
+        if self.status and not _may_be_anothers(attempt):
             mlflow_server.end_run(attempt, self.status, time.time())
+            noted.tell_failed(attempt)
 
 
 class Ending:
@@ -232,6 +235,13 @@ def as_owner(attempt: Attempt, judge: Callable[[], Outcome]) -> Outcome:
         return judge()
     except Superseded:
         return Outcome(RESUME_ME, ("superseded: another attempt has taken over this run",))
+
+
+def _may_be_anothers(attempt: Attempt) -> bool:
+    try:
+        return attempt.owner.lost()
+    except OSError:
+        return True
 
 
 def held(job: SlurmJob, facts: JobFacts, reason: str, said: Sequence[str] = ()) -> Outcome:

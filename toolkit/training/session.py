@@ -18,10 +18,11 @@ from toolkit.training.boundary import Agreed, Boundaries
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed, Saved
 from toolkit.training.data import Batch, SampleOrder
 from toolkit.training.datasets import use
+from toolkit.training.job_log import say
 from toolkit.training.local_disk import ViaLocalDisk
 from toolkit.training.mlflow_server import flat, tracker_for
 from toolkit.training.pace import StopForecast
-from toolkit.training.record import Books, Host, TrackerLike, read_verdict, say
+from toolkit.training.record import Books, Host, TrackerLike, read_verdict
 from toolkit.training.run import RunDir
 from toolkit.training.saver import Every, Saver
 from toolkit.training.state import Codec, TorchCodec
@@ -99,8 +100,7 @@ class Run:
         self._boundaries = Boundaries(self.world, asked=self._stop.poll, leave=self._leave)
         self.ended = False  # the verdict is written
         self._books: Books | None = None  # rank 0's
-        self._tracker = tracker
-        self._on_terminate = OnTerminate()
+        self._tracker, self._on_terminate = tracker, OnTerminate()
         self._gpus: gpus.Sampler | None = None
 
     # -- for the script ---------------------------------------------------------------------------

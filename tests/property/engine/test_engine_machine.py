@@ -54,6 +54,7 @@ what it saw before."""
 
 LOOKED = {"slurm.nodes: done", "journal.claims: about to", "journal.claims: done"}
 ANSWERED = "slurm.nodes: done"
+ASKING = ("slurm.jobs:", "slurm.comment:")  # of the one action that takes several calls
 """Between the last look at nodes and the call that speaks of them."""
 
 MOMENTS = {"at": st.integers(1, 16), "seconds": st.sampled_from([0.1, HELD_UP])}
@@ -276,7 +277,8 @@ class Trouble(RuleBasedStateMachine):
             passed.append(place)
             if len(passed) != at:
                 return
-            under_way = place.startswith("slurm.") and place.endswith("about to")
+            about_to = place.startswith("slurm.") and place.endswith("about to")
+            under_way = about_to or place.startswith(ASKING)
             looks_again = place in LOOKED and passed.count(ANSWERED) > 1
             if what == "drain" and (under_way or (place in LOOKED and seconds < HELD_UP)):
                 return
