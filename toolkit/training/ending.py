@@ -62,7 +62,7 @@ class Outcome:
                 sys.stderr.write(f"[toolkit] {line}\n")
         if self.status and not _may_be_anothers(attempt):
             mlflow_server.end_run(attempt, self.status, time.time())
-            noted.tell_failed(attempt)
+            noted.tell_over(attempt)
 
 
 class Ending:
