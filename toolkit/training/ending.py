@@ -36,9 +36,7 @@ from toolkit.training.tracking import Status
 from toolkit.training.verdict import DO_NOT_REQUEUE, RESUME_ME, Verdict
 
 NODES_SECONDS = 10.0
-"""What the nodes are waited for where another machine's end may be behind it: most of what passes
-until EC2 lists it as ending and reconcile's next pass, and less than a transient failure waits.
-"""
+"""By when EC2's list and reconcile's next pass have mostly told whether another machine ended."""
 
 
 @dataclass(frozen=True, slots=True)
