@@ -43,17 +43,25 @@ _drop_anothers() {
 hold_attempt() {
   local name=$SLURM_JOB_ID reason=${1//[\'\"\`\\|]/ } restarts comment
   [[ $name != "${SLURM_ARRAY_JOB_ID:-}" ]] || name+=_$SLURM_ARRAY_TASK_ID # the number is every task's
-  read -r restarts < <(_own --Format=JobID,RestartCnt)
+  patiently _ask_restarts || return 1
   # Slurm has given up this attempt: the job is a later one's, and this may be taken for its end.
   ((${restarts:-0} <= ${SLURM_RESTART_COUNT:-0})) || exit 85
   [[ $restarts == "${SLURM_RESTART_COUNT:-0}" ]] || return 1
   comment=$(_own --format='%A %k')
   comment=${comment#'(null)'}
   trap '' TERM # holding a job ends it, this script included
-  timeout --signal=KILL 30 scontrol update "jobid=$name" \
+  patiently timeout --signal=KILL 30 scontrol update "jobid=$name" \
     "comment=${comment:+$comment | }toolkit: held: $reason; to go on: scontrol release $name"
-  timeout --signal=KILL 30 scontrol requeuehold "$name" || return 1
+  patiently timeout --signal=KILL 30 scontrol requeuehold "$name" || return 1
   echo "[toolkit] held; to go on: scontrol release $name" >&2
+}
+
+# Sets `restarts`, to nothing where slurmctld does not know the job. Fails where it does not answer.
+_ask_restarts() {
+  local said
+  said=$(slurm_says "$SLURM_JOB_ID" --Format=JobID,RestartCnt 2>&1) ||
+    grep -q 'Invalid job id specified' <<<"$said" || return 1
+  read -r restarts < <(sed -n "s/^$SLURM_JOB_ID  *//p" <<<"$said") || restarts=
 }
 
 # A shared folder that fails over says no for a while. A first start may be a mistake.

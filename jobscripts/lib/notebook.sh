@@ -43,12 +43,13 @@ _end_in_time() {
   key=$(_attempt_key)
   shared=${TOOLKIT_STOP_DIR:-/shared/.toolkit/stop}/$key.json
   while kill -0 "$server" 2>/dev/null; do
-    if [[ -e $shared ]]; then
+    [[ -z $unasked ]] || ask_to_stop
+    if _requested "$shared"; then
       _end_server "$server"
       echo "[toolkit] the machine is taken: the notebook comes back on another"
       exit 85
     fi
-    if [[ -e $TOOLKIT_RUN_DIR/stop.$key.json ]]; then
+    if _requested "$TOOLKIT_RUN_DIR/stop.$key.json"; then
       _end_server "$server"
       grep -q preemption "$TOOLKIT_RUN_DIR/stop.$key.json" && exit 85
       echo "[toolkit] the time limit is near: the notebook ends"
@@ -64,6 +65,15 @@ _end_in_time() {
   done
   wait "$server"
   exit $?
+}
+
+# Whether there is a stop request, and not the one for a job of this number in a cluster that was here
+# before (toolkit.training.stop).
+_requested() {
+  [[ -e $1 ]] || return 1
+  local at began=${TOOLKIT_ATTEMPT_STARTED:-0}
+  at=$(sed -n 's/.*"at": *\([0-9]\{1,12\}\).*/\1/p' "$1")
+  ((${at:-$(date +%s)} + 300 >= ${began%.*}))
 }
 
 _end_server() {

@@ -47,13 +47,24 @@ _sbatch_line() {
   printf '%s\n' "${line%"${SUBMITTED[*]:-}"}"
 }
 
+# Slurm sends the signal once: where the run folder can't be written, who waits asks again.
+unasked=
+
 request_stop() {
+  unasked=$1
+  ask_to_stop || echo "[toolkit] $1: the workers can't be asked to stop yet: no writing in $TOOLKIT_RUN_DIR"
+}
+
+ask_to_stop() {
   local file
   file=$TOOLKIT_RUN_DIR/stop.$(_attempt_key).json
-  printf '{"job_id": "%s", "restart_count": %d, "cause": "%s", "node": "%s", "at": %d}\n' \
-    "$SLURM_JOB_ID" "${SLURM_RESTART_COUNT:-0}" "$1" "${SLURMD_NODENAME:-}" "$(date +%s)" \
-    >"$file.tmp" && mv -- "$file.tmp" "$file"
-  echo "[toolkit] $1: asked the workers to save and stop"
+  {
+    printf '{"job_id": "%s", "restart_count": %d, "cause": "%s", "node": "%s", "at": %d}\n' \
+      "$SLURM_JOB_ID" "${SLURM_RESTART_COUNT:-0}" "$unasked" "${SLURMD_NODENAME:-}" "$(date +%s)" \
+      >"$file.tmp" && mv -- "$file.tmp" "$file"
+  } 2>/dev/null || return 1
+  echo "[toolkit] $unasked: asked the workers to save and stop"
+  unasked=
 }
 
 step_code=1
@@ -61,6 +72,10 @@ step_code=1
 # Wait for the step to be over: a trapped signal only interrupts `wait`. Sets step_code.
 wait_for_step() {
   while :; do
+    while [[ -n $unasked ]] && kill -0 "$1" 2>/dev/null; do
+      sleep 1
+      ask_to_stop
+    done
     wait "$1"
     step_code=$?
     kill -0 "$1" 2>/dev/null || break
@@ -76,11 +91,14 @@ wait_for_step() {
 # no further, or nodes die under it (toolkit.training.beginning); leave where a later attempt has the
 # run. Attempts whose script was killed could not do this as they ended. Where it can't be told,
 # training goes on.
+untold=
+
 look_back() {
   ((${SLURM_RESTART_COUNT:-0} > 0)) || return 0
   local code
   trap '' TERM # holding a job ends it, this script included
   code=$("$TOOLKIT_ENV/bin/python" -m toolkit.training.beginning)
+  [[ $code =~ ^[0-9]{1,3}$ ]] || untold=1
   trap - TERM
   [[ $code != 85 && $code != 93 ]] || exit "$code"
 }
@@ -98,15 +116,36 @@ run_workers() {
 # End the job. torchrun's code is 1 for everything, so what became of the attempt is put together
 # from the workers' verdict, Slurm, the nodes and the log (toolkit.training.ending): 85 brings the job
 # back (RequeueExit in slurm.conf), 93 does not, and a job that waits or is held was requeued already.
+#
+# What ended the workers may be the filesystem that all of this is on: it has a minute to come back.
 exit_with_verdict() {
-  local code
+  local code pause
   trap '' TERM # requeueing a job ends it, this script included
-  code=$("$TOOLKIT_ENV/bin/python" -m toolkit.training.ending --code "$step_code")
-  [[ $code =~ ^[0-9]{1,3}$ ]] || code=$(_code_of_verdict)
-  exit "${code:-$step_code}"
+  for pause in 1 1 3 5 10 20 20 0; do
+    code=$("$TOOLKIT_ENV/bin/python" -m toolkit.training.ending --code "$step_code")
+    [[ ! $code =~ ^[0-9]{1,3}$ ]] || exit "$code"
+    [[ $(_code_of_verdict) != 85 ]] || break # a warning is running out, and this much is known
+    _time_for "$((pause + 20))" || break
+    sleep "$pause"
+  done
+  _exit_untold
 }
 
-# What the workers said, where nothing could be put together.
+_time_for() { ((${SLURM_JOB_END_TIME:-0} == 0 || $(date +%s) + $1 < SLURM_JOB_END_TIME)); }
+
+# Where nothing could be put together: as the workers said, if that is more than that they failed. Else
+# the next attempt's beginning looks back at this one; it is the last where that could not be told either.
+_exit_untold() {
+  local code
+  code=$(_code_of_verdict)
+  if [[ ! $code =~ ^(0|85|93)$ ]]; then
+    code=$step_code
+    ((code == 0)) || [[ -n $untold ]] || code=85
+  fi
+  echo "[toolkit] why this attempt ended can't be told; its job ends with $code" >&2
+  exit "$code"
+}
+
 _code_of_verdict() {
   local file
   file=$TOOLKIT_RUN_DIR/verdict.$(_attempt_key).json

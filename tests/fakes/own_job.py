@@ -7,7 +7,8 @@ import subprocess
 class FakeScontrol:
     """A slurmctld with one job, that does what scontrol asks.
 
-    `accounting`: a line an attempt, `job|state|start` and when it ended, if it did.
+    `accounting`: a line an attempt, `job|state|start` and when it ended, if it did; None while
+    it does not answer. `events`: what it keeps of nodes, `node|since|state|reason`.
     """
 
     def __init__(self, *, comment="", nodes=(), deaf=False, garbled=False, accounting="") -> None:
@@ -17,6 +18,7 @@ class FakeScontrol:
         self.nodes, self.deaf, self.garbled = list(nodes), deaf, garbled
         self.done: list[str] = []
         self.accounting = accounting
+        self.events = ""
         self.asked = 0
 
     def before(self) -> None:
@@ -24,6 +26,10 @@ class FakeScontrol:
 
     def __call__(self, argv) -> str:
         verb = argv[1:]
+        if "sacctmgr" in argv:
+            return self.events
+        if "sacct" in argv and self.accounting is None:
+            raise subprocess.CalledProcessError(1, list(argv))
         if "sacct" in argv:
             return self._rows(argv[-1].removeprefix("--format=").split(","))
         self.before()

@@ -54,6 +54,7 @@ class Beginning:
         lost = earlier.close(self._ledger, steplog.read(self._run_dir.steps), self._attempt)
         said = (lost.without_a_word,) if lost else ()
         earlier.tell(self._ledger, self._attempt, self._job, self._environment)
+        earlier.tell_again(self._ledger, self._attempt, self._job)
         before = self._ledger.attempts()
         facts = self._job.facts()
         record = unattended(self._attempt, len(before), facts, self._clock())

@@ -11,7 +11,7 @@ import re
 
 from toolkit.training.cause import Cause, Diagnosis, Evidence, Rule, Source, diagnose
 
-VERSION = 7
+VERSION = 8
 
 
 def _rule(slug: str, cause: Cause, source: Source, pattern: str) -> Rule:
@@ -120,7 +120,8 @@ _SCRIPT = (
           r"(?i)temporary failure in name resolution|(?:Read|Connect)Timeout(?:Error)?\b"
           r"|EndpointConnectionError|Max retries exceeded with url|\(SlowDown\)|ServiceUnavailable"
           r"|(?:502|503|504) (?:Server Error|Service|Bad Gateway|Gateway)|429 (?:Client|Too Many)"
-          r"|RemoteDisconnected|IncompleteRead|EOF occurred in violation of protocol"),
+          r"|RemoteDisconnected|IncompleteRead|EOF occurred in violation of protocol"
+          r"|NoStorage: \S+ does not answer|StatusCode\.(?:UNAVAILABLE|DEADLINE_EXCEEDED)"),
     _rule("exception", Cause.ERROR, "log",
           _AT + r"(?:AssertionError|AttributeError|KeyError|TypeError|ValueError|IndexError"
           r"|NameError|UnboundLocalError|ZeroDivisionError|NotImplementedError|FileNotFoundError"
@@ -185,6 +186,9 @@ _LAST = (
 RULES = (
     *_STATED, *_SLURM, *_HARDWARE, *_MEMORY, *_FILESYSTEM, *_SCRIPT, *_KILLED, *_NETWORK, *_LAST,
 )  # fmt: skip
+
+PEER_LOST = frozenset(rule.slug for rule in _NETWORK) | {"peer-lost-said"}
+"""What the other ranks of a machine's end say, too; seconds before EC2, and so Slurm, knows it."""
 
 
 def classify(evidence: Evidence) -> Diagnosis:

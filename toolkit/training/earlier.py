@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from toolkit.training import gpus, job_log, ledger, verdict
+from toolkit.training import gpus, job_log, ledger, stop, verdict
 from toolkit.training.attempt import Attempt
 from toolkit.training.cause import Cause, Evidence, tail
-from toolkit.training.cause_rules import classify
-from toolkit.training.files import read_json
+from toolkit.training.cause_rules import PEER_LOST, classify
 from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.slurm_job import Accounted, SlurmJob
 from toolkit.training.steplog import History
@@ -16,6 +14,9 @@ from toolkit.training.verdict import Verdict
 
 _SKEW = 5.0
 """Seconds by which the clocks of a cluster's machines may differ; attempts are further apart."""
+
+_KNOWN = 150.0
+"""Seconds after which Slurm knows of a machine's end, as reconcile has it (comeback.BEFORE)."""
 
 
 def close(books: Ledger, history: History, attempt: Attempt) -> AttemptRecord | None:
@@ -36,7 +37,8 @@ def close(books: Ledger, history: History, attempt: Attempt) -> AttemptRecord | 
 def tell(books: Ledger, attempt: Attempt, job: SlurmJob, environment: Mapping[str, str]) -> None:
     """Find causes for the attempts before `attempt` that nobody has judged.
 
-    What accounting says of their time counts, too: machines cost until Slurm gave them up.
+    What accounting says of their time counts, too: machines cost until Slurm gave them up. While it
+    says nothing, or not yet that an attempt is over, the attempt has no rule, so it is asked again.
     """
     untold = [
         record
@@ -48,20 +50,46 @@ def tell(books: Ledger, attempt: Attempt, job: SlurmJob, environment: Mapping[st
     text = job_log.end(environment) if untold else ""
     accounted = job.accounted() if untold else ()
     for record in untold:
-        row = _row(record, accounted) if record.job_id == attempt.job_id else None
+        row = _row(record, accounted or ()) if record.job_id == attempt.job_id else None
         found = classify(_left_by(record, attempt, text, row.state if row else ""))
         known = record.until(row.end) if row and row.end else record
         if found.cause is not Cause.ERROR:
-            rule = f"{found.rule}@{found.version}"
-            detail = record.detail or found.seen
-            known = replace(known, cause=str(found.cause), rule=rule, detail=detail)
+            known = replace(known, cause=str(found.cause))
+            if accounted is not None and (row is None or row.end):
+                rule = f"{found.rule}@{found.version}"
+                known = replace(known, rule=rule, detail=record.detail or found.seen)
         if known != record:
             books.amend(known)
 
 
-def asked(stop_files: Sequence[Path]) -> str:
-    """The causes that these stop requests name."""
-    stops = [read_json(path, limit=65536) for path in stop_files]
+def tell_again(books: Ledger, attempt: Attempt, job: SlurmJob) -> None:
+    """Judge by their nodes those before `attempt` that ended as if they had lost a machine.
+
+    When such an attempt ends, Slurm need not know yet that they had.
+    """
+    unsure = [
+        record
+        for record in books.attempts()
+        if record.rule.partition("@")[0] in PEER_LOST
+        and (record.job_id, record.held) == (attempt.job_id, False)
+    ]
+    if not unsure:
+        return
+    nodes = sorted({node for record in unsure for node in record.nodes})
+    events = job.node_events(nodes, min(record.started_at for record in unsure))
+    for record in unsure:
+        until = (record.ended_at or record.started_at) + _KNOWN
+        ours = [one for one in events if one.node in record.nodes]
+        lines = [one.said for one in ours if record.started_at <= one.at <= until]
+        found = classify(Evidence(nodes="\n".join(lines)))
+        if found.cause is not Cause.ERROR:
+            rule = f"{found.rule}@{found.version}"
+            books.amend(replace(record, cause=str(found.cause), rule=rule, detail=found.seen))
+
+
+def asked(attempt: Attempt) -> str:
+    """The causes that its stop requests name."""
+    stops = [stop.read(path, attempt.started_at) for path in attempt.stop_files]
     return " ".join(str(found.get("cause") or "") for found in stops if found)
 
 
@@ -74,7 +102,7 @@ def _left_by(record: AttemptRecord, attempt: Attempt, log: str, state: str) -> E
     theirs = _of(record, attempt)
     word = verdict.read(theirs.verdict_file)
     own = tail(job_log.of(log, record.job_id, record.restart_count))
-    return Evidence(state=state, stop=asked(theirs.stop_files), verdict=words(word), log=own)
+    return Evidence(state=state, stop=asked(theirs), verdict=words(word), log=own)
 
 
 def _row(record: AttemptRecord, accounted: Sequence[Accounted]) -> Accounted | None:
@@ -85,4 +113,5 @@ def _row(record: AttemptRecord, accounted: Sequence[Accounted]) -> Accounted | N
 
 def _of(record: AttemptRecord, attempt: Attempt) -> Attempt:
     """The attempt of `record`, in the run of `attempt`: what its files are named by."""
-    return replace(attempt, job_id=record.job_id, restart_count=record.restart_count)
+    job, restart, began = record.job_id, record.restart_count, record.started_at
+    return replace(attempt, job_id=job, restart_count=restart, started_at=began)

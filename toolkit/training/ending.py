@@ -18,6 +18,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from toolkit.training import earlier, job_log, ledger, mlflow_server, tiers, ver
 from toolkit.training.attempt import Attempt, current, instance_facts
 from toolkit.training.budget import Decision, decide, dollars
 from toolkit.training.cause import Cause, Diagnosis, Evidence, tail
-from toolkit.training.cause_rules import classify
+from toolkit.training.cause_rules import PEER_LOST, classify
 from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.owner import Superseded
 from toolkit.training.run import RunDir
@@ -33,6 +34,9 @@ from toolkit.training.slurm_job import JobFacts, SlurmJob
 from toolkit.training.sweeps import noted
 from toolkit.training.tracking import Status
 from toolkit.training.verdict import DO_NOT_REQUEUE, RESUME_ME, Verdict
+
+NODES_SECONDS = 10.0
+"""By when EC2's list and reconcile's next pass have mostly told whether another machine ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +52,15 @@ class Outcome:
     status: Status | None = None
 
     def conclude(self, attempt: Attempt) -> None:
-        """Tell everybody: the log, the tracking server, the batch script."""
-        for line in self.said:
-            sys.stderr.write(f"[toolkit] {line}\n")
+        """Tell everybody: the batch script, the log, the tracking server."""
+        # What the job's end hangs on goes first: its log may be on a disk that is full.
+        sys.stdout.write(f"{self.code}\n")
+        with suppress(OSError):
+            for line in self.said:
+                sys.stderr.write(f"[toolkit] {line}\n")
         if self.status and not _may_be_anothers(attempt):
             mlflow_server.end_run(attempt, self.status, time.time())
-            noted.tell_failed(attempt)
-        sys.stdout.write(f"{self.code}\n")
+            noted.tell_over(attempt)
 
 
 class Ending:
@@ -68,28 +74,36 @@ class Ending:
         *,
         clock: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._attempt, self._job, self._environment = attempt, job, environment
-        self._clock, self._chance = clock, chance
+        self._clock, self._chance, self._pause = clock, chance, pause
         self._run_dir = RunDir(attempt.run_dir)
         self._ledger = Ledger(self._run_dir.attempts, attempt.owner.put)
+        self._missed: list[str] = []
 
     def settle(self, code: int) -> Outcome:
-        """Find the cause, decide, act, and say what came of it."""
+        """Find the cause, decide, act, and say what came of it.
+
+        OSError where what tells the cause can't be read. Nothing was done to the job then, and it
+        may be asked again.
+        """
         return as_owner(self._attempt, lambda: self._settle(code))
 
     def _settle(self, code: int) -> Outcome:
-        earlier.tell(self._ledger, self._attempt, self._job, self._environment)
+        self._keep(lambda: earlier.tell(self._ledger, self._attempt, self._job, self._environment))
         word = verdict.read(self._attempt.verdict_file)
-        facts = self._job.facts()
-        found = classify(self._evidence(code, word, facts))
-        record = self._record(found, word, facts)
+        found, facts = self._diagnosed(code, word)
+        every = self._ledger.attempts()
+        record = self._record(found, word, facts, every)
+        self._keep(lambda: self._put(record))
+        known = tuple(({one.attempt: one for one in every} | {record.attempt: record}).values())
         if word is not None and word.verdict == "hold":
             decision = Decision("hold", 0.0, f"{word.cause}: {word.detail}")
         else:
             decision = decide(
                 found,
-                self._ledger.attempts(),
+                known,
                 job_id=self._attempt.job_id,
                 step=record.step_end if self._run_dir.counts_steps else None,
                 cap_usd=dollars(self._environment.get("TOOLKIT_MAX_USD")),
@@ -100,57 +114,92 @@ class Ending:
         failed: Status = "KILLED" if found.cause is Cause.CANCELLED else "FAILED"
         outcome = self._act(decision, facts, _failed(code, word), failed, said)
         if decision.action == "hold":
-            self._ledger.amend(replace(record, held=True))
-        return replace(outcome, said=(*outcome.said, *self._no_cap()))
+            self._keep(lambda: self._ledger.amend(replace(record, held=True)))
+        return replace(outcome, said=(*outcome.said, *self._missed, *self._no_cap(known)))
 
-    def _no_cap(self) -> list[str]:
+    def _keep(self, write: Callable[[], None]) -> None:
+        """Write into the ledger, which must not keep the job from its end: a full disk is one that
+        brings it back. What the ledger lacks then, the next attempt's beginning finds out.
+        """
+        try:
+            try:
+                write()
+            except OSError:  # which may be over
+                write()
+        except OSError as error:
+            self._missed.append(f"not noted in the attempt ledger: {error}")
+
+    def _no_cap(self, known: Sequence[AttemptRecord]) -> list[str]:
         """A word for who asked for a cap that there is not."""
         asked = self._environment.get("TOOLKIT_MAX_USD")
         if not asked:
             return []
         if dollars(asked) is None:
             return [f"TOOLKIT_MAX_USD={asked!r} is no number of dollars: there is no cap"]
-        if ledger.total_cost(self._ledger.attempts()) is None:
+        if ledger.total_cost(known) is None:
             return ["TOOLKIT_MAX_USD: no price of this run's machines is known, so there is no cap"]
         return []
 
+    def _diagnosed(self, code: int, word: Verdict | None) -> tuple[Diagnosis, JobFacts]:
+        """What ended it; of a lost peer Slurm may know more a moment later."""
+        facts = self._job.facts()
+        found = classify(self._evidence(code, word, facts))
+        if found.rule not in PEER_LOST or len(facts.nodes.splitlines()) <= 1:
+            return found, facts
+        self._pause(NODES_SECONDS)
+        later = self._job.facts()
+        if not later.nodes:
+            return found, facts
+        return classify(self._evidence(code, word, later)), later
+
     def _evidence(self, code: int, word: Verdict | None, facts: JobFacts) -> Evidence:
+        state = facts.state.replace("RUNNING", "")
+        if code == 0 and word is None and not self._run_dir.counts_steps:
+            # No Run was here that would have stopped for anybody: the script is through.
+            return Evidence(code=code, state=state)
         detail = f"\n{word.detail}\n" if word and word.verdict == "failed" else ""
-        log = job_log.end(self._environment, facts.log)
+        log = job_log.read(self._environment, facts.log)
         own = job_log.since(log, self._attempt.job_id, self._attempt.restart_count)
         if code == 0 and word is None:  # ended well: what it complained of was overcome
             own = ""
         return Evidence(
             code=code,
-            state=facts.state.replace("RUNNING", ""),
-            stop=earlier.asked(self._attempt.stop_files),
+            state=state,
+            stop=earlier.asked(self._attempt),
             nodes=facts.nodes,
             verdict=earlier.words(word),
             log=tail(own + detail),
         )
 
-    def _record(self, found: Diagnosis, word: Verdict | None, facts: JobFacts) -> AttemptRecord:
+    def _record(
+        self,
+        found: Diagnosis,
+        word: Verdict | None,
+        facts: JobFacts,
+        every: Sequence[AttemptRecord],
+    ) -> AttemptRecord:
         """The attempt's line in the ledger, begun here where no worker came so far."""
-        every = self._ledger.attempts()
         ours = [one for one in every if one.key == self._attempt.key]
         now = self._clock()
         record = ours[-1] if ours else unattended(self._attempt, len(every), facts, now)
+        # A save in the background may have been committed when its attempt had not heard of it.
+        reached = max(self._reached(record), word.step if word else 0)
         if record.ended_at is None:
-            reached = word.step if word else self._reached(record)
             record = record.ended(at=now, cause=found.cause, step_end=reached)
         detail = record.detail or found.seen
         rule = f"{found.rule}@{found.version}"
         cause = word.cause if word and word.verdict == "hold" else str(found.cause)
-        record = replace(record, cause=cause, rule=rule, detail=detail)
+        return replace(record, cause=cause, rule=rule, detail=detail, step_end=reached)
+
+    def _put(self, record: AttemptRecord) -> None:
         self._attempt.run_dir.mkdir(parents=True, exist_ok=True)
-        if ours:
+        if any(one.attempt == record.attempt for one in self._ledger.attempts()):
             self._ledger.amend(record)
         else:
             self._ledger.begin(record)
-        return record
 
     def _reached(self, record: AttemptRecord) -> int:
-        """Where the next attempt begins after one that ended without a word."""
+        """Where the next attempt begins, by what is committed."""
         saved = tiers.last_step(self._run_dir.checkpoints)
         return record.step_start or 0 if saved is None else saved
 
@@ -236,7 +285,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Requeueing a job sends it SIGTERM; scontrol inherits this.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     attempt = current()
-    Ending(attempt, SlurmJob.of(attempt), os.environ).settle(options.code).conclude(attempt)
+    try:
+        outcome = Ending(attempt, SlurmJob.of(attempt), os.environ).settle(options.code)
+    except OSError as error:
+        sys.stderr.write(f"[toolkit] can't tell why this attempt ended: {error}\n")
+        return 1
+    outcome.conclude(attempt)
     return 0
 
 

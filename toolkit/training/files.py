@@ -64,13 +64,16 @@ def encode(value: Mapping[str, Any]) -> bytes:
 
 
 def read_json(path: Path, *, limit: int = 1 << 20) -> dict[str, Any] | None:
-    """The object in `path`; None when there is none that can be read as one."""
-    try:
+    """The object in `path`; None when there is none that can be read as one, asked for twice."""
+
+    def content(path: Path) -> bytes:
         with path.open("rb") as stream:
-            value = json.loads(stream.read(limit))
-    except (OSError, ValueError):
+            return stream.read(limit)
+
+    try:
+        return _object(read_twice(path, content))
+    except OSError:
         return None
-    return value if isinstance(value, dict) else None
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any] | None]:

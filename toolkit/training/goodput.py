@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,7 @@ def split(
     for attempt in attempts:
         end = now if attempt.ended_at is None else attempt.ended_at
         own = _attempt(attempt, max(end, attempt.started_at), history, pauses)
-        price = _price(attempt.instances)
+        price = attempt.price
         for part, value in own.items():
             seconds[part] += value
             if price is not None:
@@ -132,15 +132,6 @@ def _attempt(
         found[part] += until - at - saved
         at = until
     return found
-
-
-def _price(instances: Sequence[Mapping[str, Any]]) -> Decimal | None:
-    """Dollars an hour of all machines together; None unless every one's price is known."""
-    try:
-        prices = [Decimal(str(instance["price"])) for instance in instances]
-    except (KeyError, InvalidOperation):
-        return None
-    return sum(prices, Decimal(0)) if prices else None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from toolkit.training.cause import LOG_BYTES
+from toolkit.training.files import ABSENT, read_twice
 
 _BEGINS = "[toolkit] job {job}, restart {restart},"
 """What preflight.sh says first: the log has earlier attempts before it."""
@@ -20,15 +21,27 @@ def say(message: str) -> None:
 
 
 def end(environment: Mapping[str, str], otherwise: str = "") -> str:
-    """The end of this job's log; "" where none is found. `otherwise`: where it may be as well."""
-    path = environment.get("TOOLKIT_LOG") or _own() or otherwise
+    """The end of this job's log; "" if none can be read. `otherwise`: where it may be as well."""
     try:
-        with Path(path).open("rb") as stream:
-            stream.seek(0, os.SEEK_END)
-            stream.seek(max(0, stream.tell() - LOG_BYTES))
-            return stream.read().decode(errors="replace")
+        return read(environment, otherwise)
     except OSError:
         return ""
+
+
+def read(environment: Mapping[str, str], otherwise: str = "") -> str:
+    """As `end`. OSError where a log can't be read that may be read later."""
+    path = environment.get("TOOLKIT_LOG") or _own() or otherwise
+    try:
+        return read_twice(Path(path), _end)
+    except (*ABSENT, IsADirectoryError, PermissionError):
+        return ""
+
+
+def _end(path: Path) -> str:
+    with path.open("rb") as stream:
+        stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, stream.tell() - LOG_BYTES))
+        return stream.read().decode(errors="replace")
 
 
 def of(text: str, job_id: str, restart_count: int) -> str:

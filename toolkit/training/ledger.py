@@ -78,6 +78,16 @@ class AttemptRecord:
         )
 
     @property
+    def price(self) -> Decimal | None:
+        """Dollars an hour of its machines, an estimate; None where no machine's price is known.
+
+        One that could not be asked costs what the others do: the machines of a job are of one pool.
+        """
+        known = [price for each in self.instances if (price := _price(each)) is not None]
+        machines = max(len(self.nodes), len(self.instances))
+        return sum(known, Decimal(0)) * machines / len(known) if known else None
+
+    @property
     def without_a_word(self) -> str:
         """What is said of it when it is found lost."""
         return f"attempt {self.attempt} (job {self.job_id}) ended without a word"
@@ -95,7 +105,7 @@ class AttemptRecord:
             seconds=round(seconds, 3),
             cause=cause,
             step_end=step_end,
-            cost_usd=_cost(self.instances, seconds),
+            cost_usd=_cost(self.price, seconds),
             detail=detail,
         )
 
@@ -169,14 +179,17 @@ def total_cost(attempts: Sequence[AttemptRecord]) -> Decimal | None:
     return sum(costs, Decimal(0)) if costs else None
 
 
-def _cost(instances: Sequence[Mapping[str, Any]], seconds: float) -> str | None:
+def _price(instance: Mapping[str, Any]) -> Decimal | None:
     try:
-        prices = [Decimal(str(instance["price"])) for instance in instances]
+        return Decimal(str(instance["price"]))
     except (KeyError, InvalidOperation):
         return None
-    if not prices:
+
+
+def _cost(price: Decimal | None, seconds: float) -> str | None:
+    if price is None:
         return None
-    cost = sum(prices, Decimal(0)) * Decimal(repr(seconds)) / 3600
+    cost = price * Decimal(repr(seconds)) / 3600
     return str(cost.quantize(Decimal("0.000001")))
 
 

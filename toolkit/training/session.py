@@ -72,7 +72,7 @@ class Run:
         self._position = 0  # samples taken since the run began, over all ranks
         self._params, self.seed, self._flops = params, seed, flops_per_sample
         self._clock, self._timer, self._print_every = clock, timer, print_every
-        self._stop = StopFiles(self.attempt.stop_files, clock=timer)
+        self._stop = StopFiles(self.attempt.stop_files, self.attempt.started_at, clock=timer)
         if local is not None:
             root = local / f"checkpoints-{self.attempt.job_id}"
             codec = ViaLocalDisk(codec or TorchCodec(), root, self.world)

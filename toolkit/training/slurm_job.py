@@ -8,9 +8,10 @@ nothing to the job, which may be its successor's: Superseded is raised.
 import json
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Self
 
 from toolkit.training.attempt import Attempt
@@ -21,7 +22,10 @@ from toolkit.training.owner import UNCLAIMED, Owner
 TIMEOUT = 5.0
 """A spot notice gives 120 s for everything: what slurmctld can't say by then is done without."""
 
+_PAUSES = (1, 1, 3, 5, 10, 20, 20)  # as the batch script's own (jobscripts/lib/attempt.sh)
+
 Call = Callable[[Sequence[str]], str]
+_ACCOUNTING = ("env", "TZ=UTC", "SLURM_TIME_FORMAT=%s")  # times in seconds
 FAILURES = (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError)
 
 
@@ -50,14 +54,32 @@ class Accounted:
         return max(0.0, self.start - moment, moment - (self.end or moment))
 
 
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """That a node was down or drained since a moment. `said`: as a line of JobFacts.nodes."""
+
+    node: str
+    at: float
+    said: str
+
+
 class SlurmJob:
-    """One job and the calls that tell of it. A scontrol that took too long is not asked again.
+    """One job and the calls that tell of it. A scontrol that took too long is not asked again, but
+    to hold the job.
 
     `name`: how scontrol names this job and no other (job_name).
     """
 
-    def __init__(self, job_id: str, call: Call, name: str = "", owner: Owner = UNCLAIMED) -> None:
-        self._job_id, self._run, self._owner = job_id, call, owner
+    def __init__(
+        self,
+        job_id: str,
+        call: Call,
+        name: str = "",
+        owner: Owner = UNCLAIMED,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._job_id, self._run, self._owner, self._sleep = job_id, call, owner, sleep
         self.name = name or job_id
         self._deaf = False
 
@@ -79,9 +101,11 @@ class SlurmJob:
             nodes=self._nodes(str(job.get("nodes") or "")),
         )
 
-    def accounted(self) -> Sequence[Accounted]:
-        """Its attempts that accounting saw begin. They have no number before Slurm 24.11."""
-        show = ["env", "TZ=UTC", "SLURM_TIME_FORMAT=%s", "sacct", f"--jobs={self._job_id}"]
+    def accounted(self) -> Sequence[Accounted] | None:
+        """Its attempts that accounting saw begin; None where it does not answer. They have no
+        number before Slurm 24.11.
+        """
+        show = [*_ACCOUNTING, "sacct", f"--jobs={self._job_id}"]
         show += ["--duplicates", "--allocations", "--noheader", "--parsable2"]
         try:
             said = self._run([*show, "--format=JobIDRaw,Start,End,State"])
@@ -90,6 +114,22 @@ class SlurmJob:
                 Accounted(float(start), float(end) if end.isdecimal() else None, state)
                 for job, start, end, state in rows
                 if job == self._job_id and start.isdecimal()
+            ]
+        except FAILURES:
+            return None
+
+    def node_events(self, nodes: Sequence[str], since: float) -> Sequence[NodeEvent]:
+        """What accounting keeps of these nodes: reconcile has them serve again within a minute."""
+        start = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        show = [*_ACCOUNTING, "sacctmgr", "--noheader", "--parsable2", "show", "event"]
+        show += [f"nodes={','.join(nodes)}", f"start={start}"]
+        try:
+            said = self._run([*show, "format=NodeName,Start,State,Reason"])
+            rows = [line.split("|", 3) for line in said.splitlines()]
+            return [
+                NodeEvent(node, float(at), f"{node} {state} {reason}".strip())
+                for node, at, state, reason in rows
+                if node and at.isdecimal()
             ]
         except FAILURES:
             return ()
@@ -120,11 +160,18 @@ class SlurmJob:
     def hold(self, facts: JobFacts, reason: str) -> tuple[bool, tuple[str, ...]]:
         """Requeue the running job held, its comment saying why and how to go on.
 
-        Whether Slurm did it, and what to say in the job's log.
+        Whether Slurm did it, and what to say in the job's log. No other end is as good: it is tried
+        for a minute.
         """
         release = f"scontrol release {self.name}"
-        self.note(facts, f"toolkit: held: {reason}; to go on: {release}")
-        held = self.requeue_held()
+        for pause in (*_PAUSES, 0):
+            self._deaf = False
+            if facts.comment is None:
+                facts = self.facts()
+            self.note(facts, f"toolkit: held: {reason}; to go on: {release}")
+            if held := self.requeue_held():
+                break
+            self._sleep(pause)
         next_step = f"to go on: {release}" if held else "Slurm did not hold it: it ends here"
         return held, (f"held: {reason}", next_step)
 

@@ -5,15 +5,20 @@ No signal reaches torchrun or its workers. The node agent (spot notice) or the b
 ranks stop, and at which step, is agreed in `session` by the all-reduce that ends every step.
 """
 
+import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from toolkit.training import verdict
-from toolkit.training.files import read_json
+from toolkit.training.files import ABSENT, read_json
 from toolkit.training.verdict import Verdict
+
+_EARLIER = 300.0
+"""Seconds by which a request may be older than its attempt: the script begins after its job."""
 
 
 class Stopped(SystemExit):
@@ -41,23 +46,31 @@ class StopRequest:
 
 
 class StopFiles:
-    """Polls the stop files of one attempt. Once one is seen the answer stays yes."""
+    """Polls the stop files of the attempt that began at a moment, by the clock of the requests.
+
+    Once one is seen the answer stays yes.
+    """
 
     def __init__(
         self,
         paths: Sequence[Path],
+        began: float | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         every_seconds: float = 0.2,
     ) -> None:
-        self._paths = tuple(paths)
+        self._paths, self._began = tuple(paths), began
         self._clock = clock
         self._every = every_seconds
         self._next_look = float("-inf")
+        self._unseen: set[Path] = set()
         self.request: StopRequest | None = None
 
     def poll(self) -> bool:
-        """Whether a stop was asked for; costs two stat calls, at most once in `every_seconds`."""
+        """Whether a stop was asked for; costs two stat calls, at most once in `every_seconds`.
+
+        What can't be looked at asks for nothing, and is looked at again.
+        """
         if self.request is not None:
             return True
         now = self._clock()
@@ -65,14 +78,47 @@ class StopFiles:
             return False
         self._next_look = now + self._every
         for path in self._paths:
-            if path.exists():
-                self.request = _parse(read_json(path, limit=65536) or {})
+            if self._there(path) and (found := read(path, self._began)) is not None:
+                self.request = _parse(found)
                 return True
         return False
+
+    def _there(self, path: Path) -> bool:
+        try:
+            path.stat()
+        except ABSENT:
+            self._unseen.discard(path)
+            return False
+        except OSError as error:
+            if path not in self._unseen:
+                _say(f"can't look for a stop request, and go on looking: {error}")
+            self._unseen.add(path)
+            return False
+        return True
 
     def word(self, step: int, detail: str) -> Verdict:
         """The verdict of an attempt that ends because of the request, with so many steps saved."""
         return verdict.resume(step, self.request.cause if self.request else "stopped", detail)
+
+
+def read(path: Path, began: float | None) -> dict[str, Any] | None:
+    """What a request says to the attempt that began then, empty where it can't be read; None where
+    it was for another.
+
+    A cluster that is built anew counts its jobs from 1, and the shared folder may have outlived the
+    one before: its requests are named as this one's are.
+    """
+    found = read_json(path, limit=65536) or {}
+    at = found.get("at")
+    if began is None or not isinstance(at, int | float):
+        return found
+    return None if at < began - _EARLIER else found
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):
+        sys.stderr.write(f"[toolkit] {text}\n")
+        sys.stderr.flush()
 
 
 def _parse(found: dict[str, Any]) -> StopRequest:

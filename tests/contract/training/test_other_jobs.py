@@ -1,5 +1,6 @@
 """The jobscripts that train nothing, as bash runs them; srun and scontrol are played."""
 
+import json
 import os
 import re
 import shutil
@@ -125,9 +126,13 @@ def test_a_notebook_that_nobody_uses_ends_itself_and_its_job_though_its_page_is_
 
 
 def test_a_notebook_whose_machine_is_taken_comes_back(notebook):
+    request = notebook / "stop" / f"{JOB}.0.json"
+    request.write_text(json.dumps({"at": time.time() - 7200.0}))  # to a job of a cluster before
     process = start(notebook, "interactive.sbatch")
     token = answering(notebook, process)
-    (notebook / "stop" / f"{JOB}.0.json").write_text('{"cause": "spot-interruption"}')
+    time.sleep(2.5)
+    assert status(notebook, token) == 200
+    request.write_text(json.dumps({"cause": "spot-interruption", "at": time.time()}))
     said = ended(notebook, process, 85)
     assert "received signal 15, stopping" in said
     assert "comes back on another" in said

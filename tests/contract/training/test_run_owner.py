@@ -305,6 +305,20 @@ def test_a_restart_that_meets_them_for_good_is_held_with_the_reason(cluster, nam
     assert said.endswith("[toolkit] held; to go on: scontrol release 7\n")
 
 
+@pytest.mark.parametrize("name", ["squeue", "scontrol"])
+def test_it_is_held_though_slurmctld_misses_the_first_questions(cluster, name):
+    assert cluster.claim(7)[1] == 0
+    (cluster.root / "facts").write_text("7 N/A 1 my words\n")
+    real = (cluster.root / name).read_text()
+    misses = f"n=$(cat {name}.n 2>/dev/null); echo $((n + 1)) >{name}.n; ((n >= 4)) || exit 1"
+    cluster.program(name, real.replace("#!/bin/bash", f"#!/bin/bash\n{misses}"))
+    cluster.refusing("mkdir", 9999)
+    said, code = cluster.claim(7, 1)
+    note, hold = cluster.scontrol()
+    assert (code, hold) == (93, "requeuehold 7"), said
+    assert "comment=my words | toolkit: held: " in note
+
+
 def test_a_first_start_that_meets_them_is_refused_soon_and_fails(cluster):
     cluster.refusing("mkdir", 3)
     assert cluster.claim(7)[1] == 93

@@ -59,7 +59,7 @@ def look(attempt_of, run_dir):
     def look(restart, *, scontrol=None, cap="", log=""):
         (run_dir / "job.log").write_text(log)
         said = {"TOOLKIT_LOG": str(run_dir / "job.log"), "TOOLKIT_MAX_USD": cap}
-        job = SlurmJob("12", scontrol or FakeScontrol())
+        job = SlurmJob("12", scontrol or FakeScontrol(), sleep=lambda _: None)
         return Beginning(attempt_of(restart), job, said, clock=lambda: NOW + 60).look()
 
     return look

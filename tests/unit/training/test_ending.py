@@ -1,14 +1,17 @@
 """The end of an attempt: what the ledger, Slurm and the batch script are told."""
 
+import errno
 from dataclasses import replace
 
 import pytest
 
+from tests.fakes.checkpoint_disk import CALLS, fail, strike
 from tests.fakes.own_job import FakeScontrol
-from toolkit.training import manifest, verdict
+from toolkit.training import files, manifest, verdict
 from toolkit.training.ending import Ending
 from toolkit.training.files import write_json
 from toolkit.training.ledger import AttemptRecord, Ledger, stalled
+from toolkit.training.owner import Owner
 from toolkit.training.run import RunDir
 from toolkit.training.slurm_job import SlurmJob
 
@@ -32,7 +35,7 @@ def ended(attempt_of, tmp_path):
             stream.write(f"[toolkit] job 12, restart {restart}, run folder x\n{log}")
         ending = Ending(
             attempt,
-            SlurmJob("12", scontrol or FakeScontrol()),
+            SlurmJob("12", scontrol or FakeScontrol(), sleep=lambda _: None),
             {"TOOLKIT_LOG": str(path), **environment},
             clock=lambda: NOW,
             chance=lambda: 0.5,
@@ -94,6 +97,25 @@ def test_the_run_of_a_job_that_slurm_does_not_hold_is_over(ended):
     word = verdict.hold(9, "no-progress", "stuck")
     outcome = ended(1, word=word, scontrol=FakeScontrol(deaf=True))
     assert (outcome.code, outcome.status) == (93, "FAILED")
+
+
+@pytest.mark.parametrize("silent", [1, 3, 6])
+def test_a_job_is_held_with_its_reason_though_slurmctld_misses_the_first_questions(
+    attempt_of, silent
+):
+    attempt, slept = attempt_of(0), []
+    attempt.run_dir.mkdir()
+    scontrol = FakeScontrol(comment="mine", deaf=True)
+
+    def sleep(seconds):
+        slept.append(seconds)
+        scontrol.deaf = len(slept) < silent
+
+    verdict.hold(9, "no-progress", "stuck").write(attempt.verdict_file)
+    outcome = Ending(attempt, SlurmJob("12", scontrol, sleep=sleep), {}).settle(1)
+    assert (outcome.code, outcome.status, scontrol.done) == (93, None, ["requeuehold 12"])
+    assert scontrol.job["comment"].startswith("mine | toolkit: held: no-progress: stuck")
+    assert len(slept) == silent
 
 
 def test_a_spot_notice_brings_the_job_back_by_its_exit_code_alone(ended):
@@ -175,6 +197,21 @@ def test_without_slurms_answer_the_exit_code_still_says_it(ended, log, word, cod
 
 def test_a_script_without_a_verdict_that_ends_well_is_done_whatever_it_complained_of(ended):
     assert ended(0, log=NCCL).code == 0
+
+
+TAKEN = [{"name": "gpu-001", "state": ["DRAIN"], "reason": "toolkit: spot interruption (x)"}]
+
+
+@pytest.mark.parametrize("cause", ["time-limit", "spot-interruption", "preemption"])
+def test_a_script_in_which_no_run_ever_was_is_done_when_it_ends_well_whoever_asked_for_a_stop(
+    ended, attempt_of, cause
+):
+    stop = attempt_of(0).stop_files[0]
+    stop.parent.mkdir()
+    write_json(stop, {"cause": cause})
+    assert ended(0, counted=False, scontrol=FakeScontrol(nodes=TAKEN)).code == 0
+    assert ended(1, counted=False, scontrol=FakeScontrol(nodes=TAKEN)).code == 85
+    assert ended(0, scontrol=FakeScontrol(nodes=TAKEN)).code == 85, "a Run says when it is done"
 
 
 @pytest.mark.parametrize("code", [85, 93])
@@ -295,3 +332,85 @@ def test_a_stop_that_was_asked_in_unknown_words_brings_the_job_back(ended, tmp_p
     outcome = ended(0, word=verdict.resume(3, "unreadable-request"))
     assert outcome.code == 85
     assert attempts(tmp_path)[-1].cause == "preemption"
+
+
+@pytest.fixture
+def owned(attempt_of, tmp_path):
+    """Attempts that ended by an error of the filesystem; each asks as often as the script does."""
+
+    def end(number, told_by="log"):
+        attempt = attempt_of(0)
+        run_dir = tmp_path / f"run-{number}"
+        place = run_dir / "checkpoints" / "owner" / "12.0.-.aa"
+        place.mkdir(parents=True)
+        RunDir(run_dir).create()
+        attempt = replace(attempt, run_dir=run_dir, owner=Owner(place))
+        if told_by == "verdict":
+            verdict.failed(9, EIO).write(attempt.verdict_file)
+        log = tmp_path / "job.log"
+        said = f"[rank0]: {EIO}\n" if told_by == "log" else ""
+        log.write_text(f"[toolkit] job 12, restart 0, run folder x\n{said}")
+        given = {"TOOLKIT_LOG": str(log)}
+        return Ending(attempt, SlurmJob("12", FakeScontrol()), given, chance=lambda: 0.5)
+
+    return end
+
+
+EIO = "OSError: [Errno 5] Input/output error"
+
+
+@pytest.mark.parametrize("told_by", ["log", "verdict"])
+def test_an_error_of_any_one_operation_keeps_no_transient_failure_from_coming_back(
+    owned, tmp_path, told_by
+):
+    number = 0
+    while True:
+        number += 1
+        ending = owned(number, told_by)
+        with strike(number, fail, CALLS) as met:
+            try:
+                code = ending.settle(1).code
+            except OSError:  # and so the script asks again
+                code = ending.settle(1).code
+        assert code == 85, f"operation {number}"
+        (only,) = Ledger(tmp_path / f"run-{number}" / "attempts.jsonl").attempts()
+        assert only.cause == "transient", f"operation {number}"
+        if len(met) < number:
+            break
+    assert number > 10
+
+
+def test_a_filesystem_that_goes_away_for_long_at_any_operation_ends_no_job(owned, monkeypatch):
+    number = met = 0
+    while met >= number:
+        number, met = number + 1, 0
+        ending = owned(number)
+
+        def guard(original, number=number):
+            def call(*args, **kwargs):
+                nonlocal met
+                met += 1
+                return fail() if met >= number else original(*args, **kwargs)
+
+            return call
+
+        with monkeypatch.context() as patch:
+            for owner, name in CALLS:
+                patch.setattr(owner, name, guard(getattr(owner, name)))
+            try:
+                code = ending.settle(1).code
+            except OSError:
+                code = None
+        assert code in {85, None}, f"from operation {number}"
+        assert ending.settle(1).code == 85
+
+
+def test_a_full_disk_under_the_ledger_brings_the_job_back_and_is_said(owned, monkeypatch):
+    def full(path, _content):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    ending = owned(0)
+    monkeypatch.setattr(files, "_write_beside", full)
+    outcome = ending.settle(1)
+    assert outcome.code == 85
+    assert any("not noted in the attempt ledger" in line for line in outcome.said)

@@ -47,6 +47,34 @@ def test_a_step_that_a_signal_kills_keeps_that_code(tmp_path):
     assert said(tmp_path, lines) == "143"
 
 
+AWAY_AS_THE_SIGNAL_COMES = """
+hold_stop_signal; trap_stop_signal
+mv "$TOOLKIT_RUN_DIR" away
+{ sleep 0.2; kill -USR1 $$; sleep 1; mv away "$TOOLKIT_RUN_DIR"; } &
+{ for _ in {1..50}; do [[ ! -e "$TOOLKIT_RUN_DIR/stop.12.0.json" ]] || exit 7; sleep 0.1; done; } &
+wait_for_step "$!"
+echo "$step_code"
+"""
+
+
+def test_the_one_signal_is_passed_on_as_soon_as_the_run_folder_is_back(tmp_path):
+    (tmp_path / "run").mkdir()
+    given = {"TOOLKIT_RUN_DIR": str(tmp_path / "run"), "SLURM_JOB_END_TIME": str(int(time.time()))}
+    told = said(tmp_path, (f"cd {tmp_path}", AWAY_AS_THE_SIGNAL_COMES), **given).splitlines()
+    assert ["can't be asked to stop yet" in told[0], told[1:]] == [
+        True,
+        ["[toolkit] time-limit: asked the workers to save and stop", "7"],
+    ]
+
+
+def test_a_step_that_ends_while_the_run_folder_is_away_keeps_its_code(tmp_path):
+    lines = (
+        "",
+        'request_stop time-limit; { sleep 1.5; exit 7; } & wait_for_step "$!"; echo "$step_code"',
+    )
+    assert said(tmp_path, lines, TOOLKIT_RUN_DIR="/nowhere").splitlines()[-1] == "7"
+
+
 def why(folder, left, *, script="#SBATCH --signal=B:USR1@90", typed=None, job="12", **environment):
     """What a signal is taken for, `left` seconds before the time limit."""
     parts = folder / "submission"
@@ -105,3 +133,60 @@ def test_a_restart_goes_on_unless_its_budgets_are_known_to_be_used_up(
     lines = (ends, "look_back; echo goes on")
     told = {"TOOLKIT_ENV": str(tmp_path), "SLURM_RESTART_COUNT": restart}
     assert said(tmp_path, lines, may_fail=True, **told) == says
+
+
+def ends(folder, answers, *, step_code=1, verdict=None, last="", **environment):
+    """The batch script's exit code; `answers`: what the ending's interpreter does."""
+    folder.joinpath("bin").mkdir()
+    python = folder / "bin" / "python"
+    python.write_text(f"#!/bin/bash\n{answers}\n")
+    python.chmod(0o755)
+    if verdict is not None:
+        (folder / "verdict.12.0.json").write_text(f'{{"verdict": "x", "exit_code": {verdict}}}\n')
+    code = "trap 'echo $?' EXIT"
+    lines = (f"{code}\nsleep() {{ echo $1 >>$TOOLKIT_RUN_DIR/slept; command sleep 0.01; }}",)
+    lines += (f"{last}\nstep_code={step_code}; exit_with_verdict",)
+    given = {"TOOLKIT_ENV": str(folder)} | environment
+    return int(said(folder, lines, may_fail=True, **given).splitlines()[-1])
+
+
+def slept(folder):
+    file = folder / "slept"
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+
+TOLD_AT_LAST = """n=$(cat n 2>/dev/null); echo $((n + 1)) >n; ((n < 3)) || echo 42"""
+
+
+def test_an_attempt_whose_end_the_shared_folder_hides_for_a_moment_ends_as_is_told_then(tmp_path):
+    assert ends(tmp_path, f"cd {tmp_path}; {TOLD_AT_LAST}") == 42
+    assert slept(tmp_path) == [1, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("step_code", "verdict", "code"),
+    [
+        (1, None, 85),  # the next attempt's beginning looks back at it
+        (1, 1, 85),  # failed: what that is worth is the ending's to say
+        (0, None, 0),
+        (1, 0, 0),
+        (1, 93, 93),
+    ],
+)
+def test_an_attempt_whose_end_no_minute_can_tell_comes_back_unless_its_workers_said_otherwise(
+    tmp_path, step_code, verdict, code
+):
+    assert ends(tmp_path, "exit 1", step_code=step_code, verdict=verdict) == code
+    assert slept(tmp_path) == [1, 1, 3, 5, 10, 20, 20, 0]
+
+
+def test_it_comes_back_once_where_the_next_beginning_can_not_tell_it_either(tmp_path):
+    restart = {"SLURM_RESTART_COUNT": "1", "last": "look_back"}
+    assert ends(tmp_path, "exit 1", step_code=7, **restart) == 7
+
+
+@pytest.mark.parametrize(("verdict", "left"), [(85, 9999), (None, 15)])
+def test_what_brings_a_job_back_is_not_waited_for_until_slurm_ends_it(tmp_path, verdict, left):
+    limit = str(int(time.time()) + left)
+    assert ends(tmp_path, "exit 1", verdict=verdict, SLURM_JOB_END_TIME=limit) == 85
+    assert slept(tmp_path) == []

@@ -130,7 +130,7 @@ def test_a_trial_whose_task_is_judged_by_its_batch_script_goes_on_unless_that_sa
     with pytest.raises(type(error)):
         sweep.run(1, error=error)
     at = {"TOOLKIT_SWEEP_STORAGE": "memory"}
-    assert [noted.tell_failed(sweep.attempt(task), at) for task in (0, 1, 2)] == [
+    assert [noted.tell_over(sweep.attempt(task), at) for task in (0, 1, 2)] == [
         False,
         True,
         False,

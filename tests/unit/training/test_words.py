@@ -1,8 +1,11 @@
 """What passes between the batch script, the node agent and the workers, in files."""
 
+import errno
 import subprocess
 import sys
 from dataclasses import asdict
+from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +13,9 @@ from slurmplugins import job_name, mlflow
 from toolkit.training import attempt, faults, ledger, provenance, record as run_record, verdict
 from toolkit.training.attempt import current
 from toolkit.training.files import encode, read_json, read_lines, write_atomic, write_first
+from toolkit.training.goodput import split
 from toolkit.training.job_name import task_name
+from toolkit.training.steplog import History
 from toolkit.training.stop import StopFiles
 from toolkit.training.termination import Terminated
 
@@ -53,6 +58,29 @@ def test_a_stop_file_that_says_nonsense_is_still_a_stop_request(tmp_path, conten
     stop = StopFiles([tmp_path / "stop.json"], clock=Clock())
     assert stop.poll()
     assert (stop.request.cause, stop.request.deadline) == ("unreadable-request", None)
+
+
+def test_what_can_not_be_looked_at_asks_for_no_stop_and_is_looked_at_again(
+    tmp_path, monkeypatch, capsys
+):
+    clock, away = Clock(), tmp_path / "run" / "stop.json"
+    stop = StopFiles([tmp_path / "stop.json", away], clock=clock)
+    there = Path.stat
+
+    def stat(path, **options):
+        if path == away:
+            raise OSError(errno.ESTALE, "Stale file handle", str(path))
+        return there(path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", stat)
+        for clock.now in range(3):
+            assert not stop.poll()
+    assert capsys.readouterr().err.count("Stale file handle") == 1
+    away.parent.mkdir()
+    away.write_text('{"cause": "time-limit"}')
+    clock.now += 1
+    assert stop.poll()
 
 
 def test_an_attempt_is_judged_by_the_batch_script_that_says_so_and_no_other():
@@ -171,6 +199,15 @@ def test_without_a_price_there_is_no_cost_and_no_zero():
     )
     assert ended.cost_usd is None
     assert ledger.total_cost([ended]) is None
+
+
+@pytest.mark.parametrize("unread", [(), ({},), ({"price": None},), ({"price": "?"},)])
+def test_a_machine_that_could_not_be_asked_costs_what_the_others_do(unread):
+    hour = record(0, nodes=("n1", "n2", "n3"), instances=({"price": "8"}, {"price": "10"}, *unread))
+    ended = hour.ended(at=3700.0, cause="finished", step_end=5)
+    assert ended.cost_usd == "27.000000"
+    spent = split([ended], History((), (), (), 0), (), now=9e9).cost_usd
+    assert sum(map(Decimal, spent.values())) == 27
 
 
 def test_progress_is_counted_per_job_by_where_attempts_begin():

@@ -87,7 +87,7 @@ def facts(where: Places) -> dict[str, Any]:
 
 def warm(references: Sequence[str], where: Places, attempt: Attempt, *, as_json: bool) -> int:
     """Fill this node's cache with all of them; the exit code is the job's."""
-    stop = StopFiles(attempt.stop_files)
+    stop = StopFiles(attempt.stop_files, attempt.started_at)
     # All held until the end: what was warmed first must not make room for what comes last.
     done = 0
     held = ExitStack()

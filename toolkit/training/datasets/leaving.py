@@ -21,7 +21,7 @@ def leaving_when_asked() -> Iterator[Callable[[], bool]]:
     collective, and torchrun ends those when one fails.
     """
     attempt = current()
-    files = StopFiles(attempt.stop_files)
+    files = StopFiles(attempt.stop_files, attempt.started_at)
     try:
         yield files.poll
     except Stopped as error:

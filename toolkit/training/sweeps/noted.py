@@ -27,8 +27,9 @@ def add(run_dir: Path, **facts: Any) -> None:
     write_json(run_dir / FILE, read(run_dir) | facts)
 
 
-def tell_failed(attempt: Attempt, environment: Mapping[str, str] = os.environ) -> bool:
-    """The attempt's task does not come back: its trial, if it has one that is not over, failed.
+def tell_over(attempt: Attempt, environment: Mapping[str, str] = os.environ) -> bool:
+    """The attempt's task does not come back: its trial, if it has one that is not over, failed. One
+    that has a value which the sweep has not heard ends with that.
 
     Whether the sweep heard it; a trial that it did not hear of is given up by a later task.
     """
@@ -40,7 +41,10 @@ def tell_failed(attempt: Attempt, environment: Mapping[str, str] = os.environ) -
 
         storage = store.connect(store.address(environment))
         study = optuna.load_study(study_name=found["sweep"], storage=storage)
-        trials.fail(study, found["trial"], found.get("failed") or "its task failed")
+        if "value" in found:
+            trials.tell(study, found["trial"], found["value"], pruned=bool(found.get("pruned")))
+        else:
+            trials.fail(study, found["trial"], found.get("failed") or "its task failed")
     except Exception:  # noqa: BLE001  # no failure of the record may change the job's end
         return False
     return True

@@ -12,7 +12,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from toolkit.training import faults
+from toolkit.training import faults, verdict
 from toolkit.training.attempt import Attempt, current
 from toolkit.training.job_log import say
 from toolkit.training.stop import Stopped
@@ -23,6 +23,11 @@ Space = Callable[[Any], Mapping[str, Any]]
 """From an Optuna trial to parameters: `lambda t: {"rate": t.suggest_float("rate", 1e-4, 1e-1)}`."""
 
 BEAT_SECONDS = 60.0
+
+TRIES = 10
+"""Of 30 s each, for a storage that does not answer when a task begins: a head restarts in minutes,
+and nothing trains meanwhile. The other ranks wait for 10 minutes.
+"""
 
 
 class SweepTrial:
@@ -62,10 +67,19 @@ class SweepTrial:
         return self._pruned
 
     def complete(self, value: float) -> None:
-        """The trial is over, with this value; one that was pruned is over as pruned."""
+        """The trial is over, with this value; one that was pruned is over as pruned.
+
+        Raises NoStorage where the sweep can't be told: the value is kept, and whoever starts the
+        task again tells it. A batch script does.
+        """
         if self.world.rank == 0:
             noted.add(self._attempt.run_dir, value=float(value), pruned=self._pruned)
-            self._tell(value=float(value))
+            self._told = True
+            try:
+                self._tell(value=float(value))
+            except store.NoStorage as error:
+                self._come_back(str(error))
+                raise
         self._told = True
 
     # -- the context ------------------------------------------------------------------------------
@@ -122,9 +136,7 @@ class SweepTrial:
         return self._environment.get("TOOLKIT_SWEEP") or f"sweep-{array}"
 
     def _take_up(self) -> tuple[int, Mapping[str, Any], bool]:
-        self._study = store.study(
-            store.connect(store.address(self._environment)), self.sweep, self._direction
-        )
+        self._study = store.study(self._storage(), self.sweep, self._direction)
         live = queue.tasks()
         if live is not None:  # whoever comes clears up after those that are gone
             trials.give_up(
@@ -149,6 +161,15 @@ class SweepTrial:
         self._start_beating()
         return trial.number, params, False
 
+    def _storage(self) -> Any:
+        url = store.address(self._environment)
+        for _ in range(TRIES - 1):
+            try:
+                return store.connect(url)
+            except store.NoStorage as error:
+                say(f"{error}: trying again")
+        return store.connect(url)
+
     def _report(self, value: float, step: int) -> bool:
         try:
             if step not in self._reported:  # an attempt before this one may have
@@ -160,22 +181,25 @@ class SweepTrial:
             return False
 
     def _tell(self, value: float) -> None:
-        """Tell the storage how the trial ended; waits for it for a while, then raises."""
-        from optuna.trial import TrialState
-
+        """Tell the storage how the trial ended; waits for it for a while, then raises NoStorage."""
         for pause in (*self._pauses, None):
             try:
-                if self._pruned:
-                    self._study.tell(self._trial, state=TrialState.PRUNED, skip_if_finished=True)
-                else:
-                    self._study.tell(self._trial, value, skip_if_finished=True)
+                trials.tell(self._study, self._trial, value, pruned=self._pruned, again=True)
             except Exception as error:
                 if pause is None:
-                    raise
+                    url = store.address(self._environment)
+                    raise store.NoStorage(f"{url} does not answer: {error}") from error
                 say(f"the sweep's storage does not answer, trying again: {error}")
                 time.sleep(pause)
             else:
                 return
+
+    def _come_back(self, why: str) -> None:
+        """Have the batch script judge the attempt by this, although its training is done."""
+        if self._attempt.judged:
+            file = self._attempt.verdict_file
+            word = verdict.read(file)
+            verdict.failed(word.step if word else 0, f"NoStorage: {why}").write(file)
 
     def _fail(self, why: str) -> None:
         with suppress(Exception):  # nothing may hide the script's own error

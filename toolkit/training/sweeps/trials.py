@@ -91,6 +91,18 @@ def give_up(study: Any, lost: Sequence[TrialState]) -> list[TrialState]:
     return done
 
 
+def tell(study: Any, trial: Any, value: float, *, pruned: bool, again: bool = False) -> None:
+    """End a trial, by itself or its number, with its value, or as pruned. Raises one of Optuna's
+    errors where it is over already, unless it may have been told before (`again`).
+    """
+    from optuna.trial import TrialState as State
+
+    if pruned:
+        study.tell(trial, state=State.PRUNED, skip_if_finished=again)
+    else:
+        study.tell(trial, value, skip_if_finished=again)
+
+
 def fail(study: Any, number: int, why: str) -> None:
     """End a trial as failed. Raises one of Optuna's errors where it is over already."""
     from optuna.trial import TrialState as State

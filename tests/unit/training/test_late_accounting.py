@@ -1,0 +1,56 @@
+"""An attempt that was lost is told and charged as accounting has it, however late that answers."""
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.own_job import FakeScontrol
+from toolkit.training import earlier
+from toolkit.training.files import write_json
+from toolkit.training.ledger import AttemptRecord, Ledger
+from toolkit.training.slurm_job import SlurmJob
+
+BEGAN, LAST_SIGN, GIVEN_UP = 2_000_000_000.0, 2_000_000_100.0, 2_000_003_600.0
+OVER = f"12|NODE_FAIL|{BEGAN - 8:.0f}|{GIVEN_UP:.0f}\n"
+RUNNING = f"12|RUNNING|{BEGAN - 8:.0f}|Unknown\n"
+
+
+@pytest.fixture
+def books(attempt_of):
+    """Of a run whose first attempt was lost after it had been asked to stop."""
+    first = replace(attempt_of(0), started_at=BEGAN)
+    first.run_dir.mkdir()
+    write_json(first.stop_files[1], {"cause": "spot-interruption"})
+    os.utime(first.stop_files[1], (LAST_SIGN,) * 2)
+    books = Ledger(first.run_dir / "attempts.jsonl")
+    machine = ({"price": "36"},)
+    books.begin(AttemptRecord.begun(first, 0, BEGAN, world_size=1, nodes=("n",), instances=machine))
+    books.close_lost(last_seen=LAST_SIGN, step_end=0)
+    return books
+
+
+@pytest.mark.parametrize("answers", [[], [None], [None, None, RUNNING], [RUNNING]])
+def test_accounting_that_is_away_or_late_changes_nothing_in_the_ledger_once_it_answers(
+    books, attempt_of, answers
+):
+    scontrol = FakeScontrol()
+    for restart, answer in enumerate([*answers, OVER], 1):
+        scontrol.accounting = answer
+        earlier.tell(books, attempt_of(restart), SlurmJob("12", scontrol), {})
+        (lost,) = books.attempts()
+        assert lost.cause == "spot-interruption", "what is known counts at once"
+        assert lost.rule.startswith("asked-spot@" if answer == OVER else "")
+    assert (lost.seconds, lost.cost_usd) == (3600.0, "36.000000")
+    assert lost.detail == "spot-interruption"
+
+
+@pytest.mark.parametrize("answer", [OVER, "", "11|NODE_FAIL|1|2\n"])
+def test_an_attempt_that_accounting_has_told_is_not_asked_about_again(books, attempt_of, answer):
+    scontrol = FakeScontrol(accounting=answer)
+    earlier.tell(books, attempt_of(1), SlurmJob("12", scontrol), {})
+    told = books.attempts()
+    assert told[0].rule
+    scontrol.accounting = None
+    earlier.tell(books, attempt_of(2), SlurmJob("12", scontrol), {})
+    assert books.attempts() == told

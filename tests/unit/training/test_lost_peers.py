@@ -1,0 +1,134 @@
+"""A machine that dies without a notice: its peers say so before EC2 and Slurm know it."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.own_job import FakeScontrol
+from toolkit.training import verdict
+from toolkit.training.beginning import Beginning
+from toolkit.training.ending import NODES_SECONDS, Ending
+from toolkit.training.ledger import Ledger
+from toolkit.training.run import RunDir
+from toolkit.training.slurm_job import SlurmJob
+
+NOW = 2_000_000_000.0
+UP = {"name": "gpu-001", "state": ["ALLOCATED", "CLOUD"], "reason": ""}
+ALSO_UP = {**UP, "name": "gpu-002"}
+DOWN = {"name": "gpu-002", "state": ["DOWN", "CLOUD"], "reason": "toolkit: machine-ended"}
+NCCL = "[rank0]: ncclRemoteError: A call failed possibly due to a network error\n"
+PEER = "[rank0]: RuntimeError: Connection closed by peer [10.0.0.2]:1234\n"
+
+
+@pytest.fixture
+def books(tmp_path):
+    folder = tmp_path / "run"
+    RunDir(folder).create()
+    return Ledger(folder / "attempts.jsonl")
+
+
+@pytest.fixture
+def attempt(attempt_of, books, tmp_path):
+    """Let an attempt of two nodes begin, train 100 steps and end: the codes of both, its words.
+
+    `later`: the nodes at a second look.
+    """
+
+    def run(restart, *, log=NCCL, nodes=(UP, ALSO_UP), later=None, events=""):
+        scontrol = FakeScontrol(nodes=nodes)
+        scontrol.events = events
+        job, path = SlurmJob("12", scontrol), tmp_path / "job.log"
+        start = NOW + 7200 * restart
+        mine = replace(attempt_of(restart, judged=True), started_at=start)
+        said = {"TOOLKIT_LOG": str(path)}
+        begun = Beginning(mine, job, said, clock=lambda: start).look().code
+        books.update(replace(books.attempts()[-1], step_start=100 * restart))
+        with path.open("a") as stream:
+            stream.write(f"[toolkit] job 12, restart {restart}, run folder x\n{log}")
+        verdict.resume(100 * restart + 100, "peer-lost", "RuntimeError").write(mine.verdict_file)
+        paused = []
+
+        def pause(seconds):
+            paused.append(seconds)
+            scontrol.nodes = list(nodes if later is None else later)
+
+        end = Ending(
+            mine, job, said, clock=lambda: start + 3600, chance=lambda: 0.5, pause=pause
+        ).settle(1)  # fmt: skip
+        assert paused in ([], [NODES_SECONDS])
+        return begun, end.code, (*end.said, *["looked twice"] * len(paused))
+
+    return run
+
+
+def went(restart, *, after=30.0, state="DOWN", node="gpu-002", reason="toolkit: machine-ended"):
+    """What accounting says once: the node was down so long after that attempt's end."""
+    return f"{node}|{NOW + 7200 * restart + 3600 + after:.0f}|{state}|{reason}\n"
+
+
+@pytest.mark.parametrize("log", [NCCL, PEER, ""])
+def test_attempts_that_lost_a_machine_count_for_its_budget_once_slurm_knows(attempt, books, log):
+    events = ""
+    for restart in range(8):
+        begun, code, said = attempt(restart, log=log, events=events)
+        assert (begun, code) == (0, 85), said
+        assert "brought back in 30 s" in said, "the first of its kind each time"
+        events += went(restart)
+    causes = [(one.cause, one.rule.split("@")[0]) for one in books.attempts()]
+    assert causes[:-1] == [("node-failure", "node-lost")] * 7
+    assert causes[-1][0] == "transient"
+
+
+def test_what_slurm_knew_only_after_the_next_attempt_began_counts_as_well(attempt, books):
+    attempt(0)
+    attempt(1)
+    attempt(2, events=went(0))
+    assert [one.cause for one in books.attempts()] == ["node-failure", "transient", "transient"]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        went(0, after=600.0),  # another's trouble, later
+        went(0, after=-9000.0),  # before it began
+        went(0, node="gpu-009"),
+        went(0, state="DRAIN", reason="maintenance"),
+        "gpu-002|Unknown|DOWN|x\nsacctmgr: error: slurmdbd\n",
+        "",
+    ],
+)
+def test_an_attempt_whose_machines_stayed_has_failed_of_its_network(attempt, books, event):
+    attempt(0)
+    attempt(1, events=event)
+    assert books.attempts()[0].rule.startswith("nccl@")
+
+
+def test_a_held_attempt_keeps_the_word_it_was_held_for(attempt, books):
+    attempt(0)
+    books.update(replace(books.attempts()[0], cause="no-progress", held=True))
+    attempt(1, events=went(0))
+    assert books.attempts()[0].cause == "no-progress"
+
+
+@pytest.mark.parametrize(
+    ("later", "wait", "cause"),
+    [
+        ((UP, DOWN), False, "node-failure"),
+        ((UP, ALSO_UP), True, "transient"),
+        ((), True, "transient"),  # no answer
+    ],
+)
+def test_the_nodes_of_a_lost_peer_are_looked_at_again_before_the_job_has_to_wait(
+    attempt, books, later, wait, cause
+):
+    _, code, said = attempt(0, later=later)
+    assert (code, "looked twice" in said) == (85, True)
+    assert any(line.startswith("brought back in") for line in said) == wait
+    assert books.attempts()[0].cause == cause
+
+
+@pytest.mark.parametrize(
+    ("log", "nodes"), [("KeyError: 'x'\n", (UP, ALSO_UP)), (NCCL, (UP,)), (NCCL, (UP, DOWN))]
+)
+def test_nodes_are_looked_at_once_where_a_second_look_would_say_no_more(attempt, log, nodes):
+    assert "looked twice" not in attempt(0, log=log, nodes=nodes)[2]

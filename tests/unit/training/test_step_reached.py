@@ -1,0 +1,85 @@
+"""Where the next attempt begins is what is committed, whatever the one before it knew of that."""
+
+import threading
+
+import pytest
+
+from tests.fakes.own_job import FakeScontrol
+from tests.fakes.training import JsonCodec
+from toolkit.training import SampleOrder
+from toolkit.training.ending import Ending
+from toolkit.training.ledger import Ledger
+from toolkit.training.session import Run
+from toolkit.training.slurm_job import SlurmJob
+from toolkit.training.tiers import last_step
+from toolkit.training.world import Solo
+
+ORDER = SampleOrder(size=32, global_batch=8, seed=1)
+PEER_LOST = "Connection closed by peer [10.0.0.2]:1234"
+
+
+def save_is_over():
+    """What a save in the background has to do is done, long before its next step."""
+    for thread in threading.enumerate():
+        if thread.name == "checkpoint":
+            thread.join()
+
+
+@pytest.fixture
+def dies(attempt_of, part, memory_tracker, tmp_path):
+    """An attempt that loses a peer in a step, as its batch script ends it: the exit code, and the
+    step where it began.
+    """
+    (tmp_path / "stop").mkdir()
+    log = tmp_path / "job.log"
+
+    def train(attempt, at, background, begun):
+        run = Run(
+            params={},
+            seed=1,
+            attempt=attempt,
+            world=Solo(),
+            codec=JsonCodec(),
+            tracker=memory_tracker,
+            checkpoint_every=3,
+            background=background,
+        )
+        with run:
+            begun.append(run.resume(model=part({"sum": 0})))
+            for batch in run.batches(ORDER, 9):
+                save_is_over()
+                if batch.step == at:
+                    raise RuntimeError(PEER_LOST)
+                run.step(batch)
+
+    def run(restart, *, at, background):
+        attempt, begun = attempt_of(restart, judged=True), []
+        memory_tracker.closed = False
+        with pytest.raises(RuntimeError):
+            train(attempt, at, background, begun)
+        with log.open("a") as stream:
+            stream.write(f"[toolkit] job 12, restart {restart}, run folder x\n{PEER_LOST}\n")
+        environment = {"TOOLKIT_LOG": str(log)}
+        ending = Ending(attempt, SlurmJob("12", FakeScontrol()), environment, chance=lambda: 0.5)
+        return ending.settle(1).code, begun[0]
+
+    return run
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_an_attempt_ends_in_the_ledger_where_the_next_begins_whenever_it_dies(
+    dies, attempt_of, background
+):
+    run_dir = attempt_of().run_dir
+    expected = 0
+    for restart, at in enumerate((1, 4, 5, 6, 10, 12)):
+        _, begun = dies(restart, at=at, background=background)
+        assert begun == expected
+        expected = last_step(run_dir / "checkpoints") or 0
+        assert Ledger(run_dir / "attempts.jsonl").attempts()[-1].step_end == expected
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_no_job_is_held_for_standing_still_that_has_committed_a_step_since(dies, background):
+    codes = [dies(n, at=at, background=background)[0] for n, at in enumerate((1, 2, 5))]
+    assert codes == [85, 85, 85]

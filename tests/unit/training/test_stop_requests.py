@@ -1,0 +1,88 @@
+"""A request is for the attempt that it names, in the cluster that wrote it.
+
+The shared folder may outlive a cluster, and the next one counts its jobs from 1.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.own_job import FakeScontrol
+from toolkit.training import SampleOrder, earlier, verdict
+from toolkit.training.ending import Ending
+from toolkit.training.files import write_json
+from toolkit.training.ledger import AttemptRecord, Ledger
+from toolkit.training.run import RunDir
+from toolkit.training.session import Run, Stopped
+from toolkit.training.slurm_job import SlurmJob
+from toolkit.training.stop import StopFiles
+from toolkit.training.world import Solo
+
+BEGAN = 2_000_000_000.0
+OURS = [{}, {"at": "?"}, {"at": BEGAN + 60}, {"at": BEGAN - 60}]  # a prolog takes its time
+THEIRS = {"cause": "spot-interruption", "at": BEGAN - 7200}
+
+
+@pytest.fixture
+def attempt(attempt_of):
+    attempt = replace(attempt_of(), started_at=BEGAN)
+    RunDir(attempt.run_dir).create()
+    attempt.stop_dir.mkdir()
+    return attempt
+
+
+@pytest.fixture
+def train(attempt, json_codec, part, memory_tracker):
+    def run():
+        with Run(
+            params={},
+            seed=1,
+            attempt=attempt,
+            world=Solo(),
+            codec=json_codec,
+            tracker=memory_tracker,
+        ) as run:
+            run.resume(model=part({"sum": 0}))
+            for batch in run.batches(SampleOrder(size=30, global_batch=8, seed=1), 3):
+                run.step(batch)
+        return run.step_count
+
+    return run
+
+
+@pytest.mark.parametrize("at", [0, 1], ids=["the node agent's", "the batch script's"])
+def test_a_request_to_a_job_of_this_number_in_a_cluster_before_stops_nobody(attempt, train, at):
+    write_json(attempt.stop_files[at], THEIRS)
+    assert train() == 12
+
+
+@pytest.mark.parametrize("written", OURS)
+def test_a_request_that_may_be_this_attempts_is_heard(attempt, train, written):
+    write_json(attempt.stop_files[0], {"cause": "spot-interruption"} | written)
+    with pytest.raises(Stopped):
+        train()
+
+
+def test_a_request_of_today_is_heard_where_one_of_a_cluster_before_was(attempt):
+    files = StopFiles(attempt.stop_files, attempt.started_at, every_seconds=0)
+    write_json(attempt.stop_files[0], THEIRS)
+    assert not files.poll()
+    write_json(attempt.stop_files[0], THEIRS | {"at": BEGAN + 9})
+    assert files.poll()
+
+
+def test_an_attempt_does_not_end_by_what_a_job_of_a_cluster_before_was_asked(attempt):
+    write_json(attempt.stop_files[0], THEIRS)
+    verdict.failed(3, "ValueError: bad shape").write(attempt.verdict_file)
+    outcome = Ending(attempt, SlurmJob("12", FakeScontrol()), {}).settle(1)
+    assert (outcome.code, outcome.said[0].partition(" ")[0]) == (1, "error")
+
+
+def test_nor_is_a_lost_attempt_told_by_it(attempt):
+    write_json(attempt.stop_files[0], THEIRS)
+    books = Ledger(attempt.run_dir / "attempts.jsonl")
+    books.begin(AttemptRecord.begun(attempt, 0, BEGAN, world_size=1, nodes=(), instances=()))
+    books.close_lost(last_seen=BEGAN, step_end=0)
+    later = replace(attempt, restart_count=1, started_at=BEGAN + 10_000)
+    earlier.tell(books, later, SlurmJob("12", FakeScontrol()), {})
+    assert books.attempts()[0].cause == "lost"

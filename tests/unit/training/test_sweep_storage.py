@@ -1,0 +1,188 @@
+"""A sweep's storage that is away costs no trial, whenever in a trial's life it goes."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import optuna
+import pytest
+
+from tests.fakes.own_job import FakeScontrol
+from toolkit.training import SampleOrder
+from toolkit.training.ending import Ending
+from toolkit.training.session import Run
+from toolkit.training.slurm_job import SlurmJob
+from toolkit.training.sweeps import noted, queue, store, trials
+from toolkit.training.sweeps.trial import TRIES, SweepTrial
+from toolkit.training.world import Solo
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+URL = "grpc://10.0.0.5:13000"
+AT = {"TOOLKIT_SWEEP": "digits", "TOOLKIT_SWEEP_STORAGE": URL}
+ORDER = SampleOrder(size=16, global_batch=8, seed=1)
+
+
+@dataclass
+class Proxy:
+    """Optuna's storage, which answers so many questions more."""
+
+    real: object = field(default_factory=optuna.storages.InMemoryStorage)
+    answers: float = float("inf")
+
+    def connect(self, url):
+        try:
+            self._asked()
+        except RuntimeError as error:
+            raise store.NoStorage(f"{url} does not answer") from error
+        return self
+
+    def _asked(self):
+        self.answers -= 1
+        if self.answers < 0:
+            no_answer()
+
+    def __getattr__(self, name) -> Any:
+        found = getattr(self.real, name)
+
+        def ask(*arguments, **more):
+            self._asked()
+            return found(*arguments, **more)
+
+        return ask
+
+
+@pytest.fixture
+def proxy(monkeypatch):
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    made = Proxy()
+    monkeypatch.setattr(store, "connect", made.connect)
+    monkeypatch.setattr(queue, "tasks", lambda: None)
+    return made
+
+
+@pytest.fixture
+def study(proxy):
+    return lambda: optuna.load_study(study_name="digits", storage=proxy.real)
+
+
+@pytest.fixture
+def task(attempt_of, json_codec, part, memory_tracker, tmp_path):
+    """An attempt of the one task, to the exit code of its job. `judged`: by a batch script."""
+    log = tmp_path / "job.log"
+
+    def script(attempt):
+        trial = SweepTrial(
+            lambda trial: {"rate": trial.suggest_float("rate", 0, 1)},
+            direction="maximize",
+            world=Solo(),
+            attempt=attempt,
+            environment=AT,
+            pauses=(0,),
+        )
+        run = Run(
+            params={},
+            seed=1,
+            attempt=attempt,
+            world=Solo(),
+            codec=json_codec,
+            tracker=memory_tracker,
+        )
+        with trial:
+            with run:
+                run.resume(model=part({"sum": 0}))
+                for batch in run.batches(ORDER, 2):
+                    run.step(batch)
+                    trial.report(0.5, batch.step)
+                run.finish()
+            trial.complete(0.97)
+
+    def attempt(restart, *, judged=True):
+        mine = attempt_of(restart, judged=judged)
+        mine.run_dir.mkdir(exist_ok=True)
+        memory_tracker.closed, code, said = False, 0, ""
+        try:
+            script(mine)
+        except SystemExit as left:
+            code = left.code
+        except Exception as error:  # noqa: BLE001  # as Python ends
+            code, said = 1, f"[rank0]: {type(error).__module__}.{type(error).__name__}: {error}\n"
+        if not judged:
+            return code
+        with log.open("a") as stream:
+            stream.write(f"[toolkit] job 12, restart {restart}, run folder x\n{said}")
+        job = SlurmJob("12", FakeScontrol())
+        ending = Ending(mine, job, {"TOOLKIT_LOG": str(log)}, chance=lambda: 0.5)
+        return ending.settle(code).code
+
+    return attempt
+
+
+def test_a_storage_that_goes_at_any_of_a_trials_questions_costs_no_trial_and_no_value(
+    proxy, study, task, tmp_path
+):
+    asked, codes = 0, set()
+    while True:
+        proxy.real, proxy.answers = optuna.storages.InMemoryStorage(), asked
+        codes.add(code := task(10 * asked))
+        away = proxy.answers < 0
+        proxy.answers = float("inf")
+        if code != 0:
+            assert task(10 * asked + 1) == 0, asked
+        assert [(one.state, one.value) for one in trials.states(study())] == [("complete", 0.97)]
+        if not away:
+            break
+        (tmp_path / "run").rename(tmp_path / f"run-{asked}")
+        asked += 1
+    assert asked > 10
+    assert codes == {0, 85}
+
+
+def no_answer(*_, **__):
+    raise RuntimeError("status = StatusCode.UNAVAILABLE, failed to connect")
+
+
+def test_a_value_that_the_sweep_has_not_heard_is_told_by_the_next_start_whoever_makes_it(
+    study, task, monkeypatch
+):
+    with monkeypatch.context() as patched:
+        patched.setattr(trials, "tell", no_answer)
+        assert task(0, judged=False) == 1
+    assert [one.state for one in trials.states(study())] == ["running"]
+    assert task(1, judged=False) == 0
+    assert [one.value for one in trials.states(study())] == [0.97]
+
+
+@pytest.mark.parametrize("state", ["complete", "pruned"])
+def test_a_trial_with_a_value_has_not_failed_though_its_task_does_not_come_back(
+    study, task, attempt_of, monkeypatch, state
+):
+    with monkeypatch.context() as patched:
+        patched.setattr(trials, "tell", no_answer)
+        assert task(0) == 85
+    attempt = attempt_of(0)
+    noted.add(attempt.run_dir, pruned=state == "pruned")
+    assert noted.tell_over(attempt, AT)
+    assert [one.state for one in trials.states(study())] == [state]
+
+
+def test_a_head_that_restarts_as_a_task_begins_is_waited_for(proxy, task, monkeypatch, capsys):
+    away = iter(range(TRIES - 1))
+
+    def connect(url):
+        for _ in away:
+            raise store.NoStorage(f"{url} does not answer")
+        return proxy
+
+    monkeypatch.setattr(store, "connect", connect)
+    assert task(0) == 0
+    assert capsys.readouterr().out.count(f"{URL} does not answer: trying again") == TRIES - 1
+
+
+def test_where_no_storage_is_named_nobody_waits(attempt_of, monkeypatch, tmp_path):
+    def connect(_):
+        raise AssertionError
+
+    monkeypatch.setattr(store, "connect", connect)
+    at = {"TOOLKIT_SITE_FILE": str(tmp_path / "absent")}
+    trial = SweepTrial(dict, world=Solo(), attempt=attempt_of(), environment=at)
+    with pytest.raises(store.NoStorage, match="TOOLKIT_SWEEP_STORAGE"):
+        trial.__enter__()
