@@ -228,6 +228,20 @@ def test_a_restart_that_meets_them_for_good_is_held_with_the_reason(cluster, nam
     assert said.endswith("[toolkit] held; to go on: scontrol release 7\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "finds"), [("ip", ""), ("ss", 'printf "x x x :%d\\n" {20000..32000}')]
+)
+@pytest.mark.parametrize("restart", [0, 1])
+def test_neither_does_one_begin_without_an_address_or_a_port(cluster, name, finds, restart):
+    (cluster.root / "facts").write_text("7 N/A 1 my words\n")
+    cluster.program(name, f"#!/bin/bash\n{finds}\n")
+    rendezvous = f'source "{REPO}/jobscripts/lib/rendezvous.sh"\nrendezvous\n'
+    cluster.program("job.sh", PREFLIGHT + rendezvous)
+    said, code = cluster.claim(7, restart)
+    held = [line for line in cluster.scontrol() if line.startswith("requeuehold")]
+    assert (code, held) == (93, ["requeuehold 7"] * restart), said
+
+
 @pytest.mark.parametrize("name", ["squeue", "scontrol"])
 def test_it_is_held_though_slurmctld_misses_the_first_questions(cluster, name):
     assert cluster.claim(7)[1] == 0
