@@ -17,6 +17,7 @@ from tests.fakes.training import JsonCodec, MemoryTracker, Part
 from toolkit.training import Run, SampleOrder
 from toolkit.training.attempt import current
 from toolkit.training.audit import audit
+from toolkit.training.budget import dollars
 from toolkit.training.ledger import Ledger
 from toolkit.training.owner import Superseded
 from toolkit.training.world import Solo
@@ -260,6 +261,18 @@ def test_a_first_start_that_meets_them_is_refused_soon_and_fails(cluster):
     cluster.refusing("mkdir", 3)
     assert cluster.claim(7)[1] == 93
     assert cluster.scontrol() == []
+
+
+CAPS = ["1000", "$99.50", " .5 ", "7."]
+NO_CAPS = ["1,000", "200,50", "two hundred", "NaN", "$", "1 000", "€5"]
+
+
+@pytest.mark.parametrize("cap", CAPS + NO_CAPS)
+def test_a_cap_that_is_no_number_of_dollars_is_refused_before_it_costs_any(cluster, cap):
+    cluster.program("job.sh", PREFLIGHT.replace("prepare", "preflight job.sh"))
+    assert cluster.claim(7, TOOLKIT_MAX_USD=cap)[1] == (0 if cap in CAPS else 93)
+    assert (dollars(cap) is None) == (cap in NO_CAPS)
+    assert cluster.claim(7, 1, TOOLKIT_MAX_USD=cap)[1] == 0, "it has trained without one"
 
 
 @pytest.mark.parametrize(("facts", "ends"), [("", 93), ("7 N/A 2 mine\n", 85)])
