@@ -13,11 +13,15 @@ notebook() {
   echo "[toolkit] it ends after $((idle / 60)) idle minutes"
   "$program" --no-browser --ip="$MASTER_ADDR" --port="$MASTER_PORT" --ServerApp.port_retries=0 &
   local server=$!
-  # Not by Jupyter's own time-out: to that, an open page that asks how things are is activity.
-  "$TOOLKIT_ENV/bin/python" -m toolkit.training.idle "$MASTER_ADDR:$MASTER_PORT" "$idle" &
-  idle_watch=$!
+  _watch_use "$idle"
   trap 'kill "$idle_watch" 2>/dev/null' EXIT
-  _end_in_time "$server"
+  _end_in_time "$server" "$idle"
+}
+
+# Not by Jupyter's own time-out: to that, an open page that asks how things are is activity.
+_watch_use() {
+  "$TOOLKIT_ENV/bin/python" -m toolkit.training.idle "$MASTER_ADDR:$MASTER_PORT" "$1" &
+  idle_watch=$!
 }
 
 _notebook_program() {
@@ -39,7 +43,7 @@ _token() {
 # Look for a stop request, and for the end of the watch over its use, while the server runs. SIGTERM
 # lets it end its kernels.
 _end_in_time() {
-  local server=$1 key shared
+  local server=$1 idle=$2 key shared said='' again=0
   key=$(_attempt_key)
   shared=${TOOLKIT_STOP_DIR:-/shared/.toolkit/stop}/$key.json
   while kill -0 "$server" 2>/dev/null; do
@@ -55,11 +59,16 @@ _end_in_time() {
       echo "[toolkit] the time limit is near: the notebook ends"
       exit 0
     fi
-    if ! kill -0 "$idle_watch" 2>/dev/null && wait "$idle_watch"; then
-      _end_server "$server"
-      echo "[toolkit] nobody used the notebook: it ends"
-      exit 0
+    if [[ -n $idle_watch ]] && ! kill -0 "$idle_watch" 2>/dev/null; then
+      if wait "$idle_watch"; then
+        _end_server "$server"
+        echo "[toolkit] nobody used the notebook: it ends"
+        exit 0
+      fi
+      [[ -n $said ]] || echo "[toolkit] the watch over the notebook's use failed, and is started again"
+      said=1 idle_watch='' again=$((SECONDS + 5))
     fi
+    [[ -n $idle_watch ]] || ((SECONDS < again)) || _watch_use "$idle"
     sleep 1 &
     wait "$!" # a signal ends a wait at once, and a foreground sleep not
   done

@@ -39,6 +39,7 @@ refuse() {
 
 preflight() {
   _set_up
+  _check_cap
   [[ $# -ge 1 ]] || refuse "no training script: sbatch torchrun.sbatch train.py [arguments]"
   patiently test -r "$1" || refuse "the training script '$1' can't be read from $PWD on $(uname -n):" \
     "submit from, and keep it in, a folder that all nodes have (under /shared)"
@@ -47,6 +48,13 @@ preflight() {
     "set TOOLKIT_ENV to one that has torch, or ask for it to be installed"
   _prepare
   container_options
+}
+
+# A restart trains on without it, and says so at its end (toolkit.training.ending).
+_check_cap() {
+  local dollars='^ *\$?([0-9]+\.?[0-9]*|\.[0-9]+) *$'
+  [[ ${SLURM_RESTART_COUNT:-0} != 0 || -z ${TOOLKIT_MAX_USD:-} || $TOOLKIT_MAX_USD =~ $dollars ]] ||
+    refuse "TOOLKIT_MAX_USD '$TOOLKIT_MAX_USD' is no number of dollars: write it as 1000 or 99.50"
 }
 
 # What a job needs that trains nothing: the environment and a run folder with room in it.

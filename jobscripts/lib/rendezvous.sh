@@ -29,11 +29,11 @@ free_port() {
   return 1
 }
 
-# Sets and exports MASTER_ADDR and MASTER_PORT. The batch script runs on the job's first node.
+# Sets and exports MASTER_ADDR and MASTER_PORT, or refuses (preflight.sh). The batch script runs on the job's first node.
 rendezvous() {
   MASTER_ADDR=$(own_address)
-  [[ -n $MASTER_ADDR ]] || { echo "[toolkit] this node has no IPv4 address" >&2; exit 1; }
-  MASTER_PORT=$(free_port) || { echo "[toolkit] no free port" >&2; exit 1; }
+  [[ -n $MASTER_ADDR ]] || refuse "$(uname -n) has no IPv4 address"
+  MASTER_PORT=$(free_port) || refuse "no free port on $(uname -n)"
   export MASTER_ADDR MASTER_PORT
   echo "[toolkit] ${SLURM_JOB_NUM_NODES:-1} nodes meet at $MASTER_ADDR:$MASTER_PORT"
 }

@@ -18,6 +18,9 @@ from typing import Any
 LOOK_SECONDS = 15.0
 _ANSWER_SECONDS = 10.0
 
+_NO_ANSWER = (ValueError, LookupError, TypeError, AttributeError)
+"""What is of another shape than Jupyter's answers."""
+
 Look = Callable[[], Iterable[Mapping[str, Any]]]
 
 
@@ -44,7 +47,7 @@ def wait_until_idle(
         try:
             # A kernel that was shut down takes its time along: what was seen of it is kept.
             used, silent = max(used, last_use(look(), clock())), False
-        except (OSError, client.HTTPException, ValueError, KeyError) as error:
+        except (OSError, client.HTTPException, *_NO_ANSWER) as error:
             if not silent:
                 _say(f"can't ask the notebook whether it is used, and take it to be: {error!r}")
             used, silent = clock(), True

@@ -188,7 +188,7 @@ class Books:
         artifacts: Sequence[Path] = (),
         patience: float,
     ) -> None:
-        """Close everything; the verdict, which the batch script acts on, comes last.
+        """Close everything; the verdict, which the batch script acts on, comes last in any case.
 
         Where another attempt has taken over, or may have, the books are its own and that is all.
         """
@@ -201,9 +201,27 @@ class Books:
         if lost:
             word.write_first(self._attempt.verdict_file)
             return
-        step_end = word.step
+        try:
+            self._note_end(word)
+        except OSError as error:
+            say(f"not recorded in full how this attempt ended: {error}")
+        for path in (*artifacts, self._run_dir.attempts):
+            self._tracker.add(Record(self._clock(), artifact=str(path)))
+        if status:
+            self._tracker.add(Record(self._clock(), status=status))
+        try:
+            self._tracker.close(patience)
+        except OSError as error:
+            say(f"tracking: what is left could not be kept: {error}")
+        if word.verdict in ("failed", "resume"):
+            # Another rank may have said already what went wrong; it was nearer to it.
+            word.write_first(self._attempt.verdict_file)
+        else:
+            word.write(self._attempt.verdict_file)
+
+    def _note_end(self, word: Verdict) -> None:
         self.record = self.record.ended(
-            at=self._clock(), cause=word.cause, step_end=step_end, detail=word.detail
+            at=self._clock(), cause=word.cause, step_end=word.step, detail=word.detail
         )
         self._ledger.update(self.record)
         self._tag(self._totals())
@@ -211,16 +229,6 @@ class Books:
             split = goodput.of(self._run_dir.path, self._clock())
             write_json(self._run_dir.path / "goodput.json", split.as_json())
             self._measure(split)
-        for path in (*artifacts, self._run_dir.attempts):
-            self._tracker.add(Record(self._clock(), artifact=str(path)))
-        if status:
-            self._tracker.add(Record(self._clock(), status=status))
-        self._tracker.close(patience)
-        if word.verdict in ("failed", "resume"):
-            # Another rank may have said already what went wrong; it was nearer to it.
-            word.write_first(self._attempt.verdict_file)
-        else:
-            word.write(self._attempt.verdict_file)
 
     def _begin(
         self, hosts: Sequence[Host], world_size: int

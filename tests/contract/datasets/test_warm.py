@@ -1,8 +1,10 @@
 """Warming a cache is a job like any other: it stops when asked; its exit code says what next."""
 
+import errno
 import json
 import os
 import stat
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from toolkit.training.datasets.__main__ import main, warm
 from toolkit.training.datasets.add import add
 from toolkit.training.datasets.catalog import Catalog
 from toolkit.training.datasets.disk import Disk
-from toolkit.training.datasets.errors import CacheUnusable, StoreUnset
+from toolkit.training.datasets.errors import CacheUnusable, StoreBusy, StoreUnreachable, StoreUnset
 from toolkit.training.datasets.folder_store import FolderStore
 from toolkit.training.datasets.places import Places, places
 
@@ -76,6 +78,70 @@ def test_what_another_try_may_mend_is_an_ordinary_failure(where, attempt, tmp_pa
     tight = replace(where, cache_limit=4 * 4096)
     assert warm(["one", "two"], tight, attempt, as_json=False) == 1
     assert len(tight.node_cache().entries()) == 1
+
+
+@pytest.fixture
+def store_away(monkeypatch):
+    """A store that is away for so many tries, and what the job slept meanwhile."""
+    slept, real = [], use.open_store
+
+    def away(tries, error):
+        left = iter(range(tries))
+
+        def open_store(url):
+            if next(left, None) is not None:
+                raise error
+            return real(url)
+
+        monkeypatch.setattr(use, "open_store", open_store)
+        return slept
+
+    return away
+
+
+PASSING = [
+    StoreUnreachable("s3://bucket: Connect timeout"),
+    StoreBusy("garbage collection is running"),
+    OSError(errno.ESTALE, "Stale file handle"),
+]
+
+
+@pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
+def test_a_store_that_is_away_for_a_moment_is_waited_for(where, attempt, store_away, error):
+    slept = store_away(5, error)
+    assert warm(["one"], where, attempt, as_json=False, sleep=slept.append) == 0
+    assert sum(slept) == 20
+
+
+@pytest.mark.parametrize(("restart", "code"), [(0, 85), (4, 85), (5, 1)])
+@pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
+def test_one_that_is_away_for_longer_brings_the_job_back_five_times(
+    where, attempt, store_away, *, error, restart, code
+):
+    slept = store_away(9, error)
+    restarted = replace(attempt, restart_count=restart)
+    assert warm(["one"], where, restarted, as_json=False, sleep=slept.append) == code
+    assert sum(slept) == 60
+    assert verdict.read(restarted.verdict_file).exit_code == code
+
+
+def test_outside_a_job_nobody_waits(where, attempt, store_away):
+    slept = store_away(1, PASSING[0])
+    by_hand = replace(attempt, job_id="local")
+    assert warm(["one"], where, by_hand, as_json=False, sleep=slept.append) == 1
+    assert slept == []
+
+
+def test_a_stop_is_heard_while_a_store_is_waited_for(where, attempt, store_away):
+    slept = store_away(9, PASSING[0])
+
+    def sleep(seconds):
+        slept.append(seconds)
+        attempt.stop_files[1].write_text('{"cause": "spot-interruption"}')
+        time.sleep(0.25)  # no oftener is looked for one
+
+    assert warm(["one"], where, attempt, as_json=False, sleep=sleep) == 85
+    assert (len(slept), verdict.read(attempt.verdict_file).cause) == (1, "spot-interruption")
 
 
 def test_without_a_run_folder_there_is_only_the_exit_code(where, attempt, tmp_path):

@@ -125,6 +125,24 @@ def test_a_notebook_that_nobody_uses_ends_itself_and_its_job_though_its_page_is_
     assert token not in said
 
 
+BROKEN = """#!/bin/bash
+echo >>watched
+[[ $(wc -l <watched) -ge 3 ]]
+"""
+SERVES = """#!/bin/bash
+exec sleep 60
+"""
+
+
+def test_a_watch_over_its_use_that_fails_is_started_again_and_the_log_says_so_once(node):
+    _program(node / "env" / "bin" / "jupyter-server", SERVES)
+    _program(node / "env" / "bin" / "python", BROKEN)
+    said = ended(node, start(node, "interactive.sbatch"), 0)
+    assert said.count("the watch over the notebook's use failed, and is started again") == 1
+    assert said.endswith("nobody used the notebook: it ends\n")
+    assert (node / "watched").read_text() == "\n" * 3
+
+
 def test_a_notebook_whose_machine_is_taken_comes_back(notebook):
     request = notebook / "stop" / f"{JOB}.0.json"
     request.write_text(json.dumps({"at": time.time() - 7200.0}))  # to a job of a cluster before

@@ -17,6 +17,7 @@ from tests.fakes.training import JsonCodec, MemoryTracker, Part
 from toolkit.training import Run, SampleOrder
 from toolkit.training.attempt import current
 from toolkit.training.audit import audit
+from toolkit.training.budget import dollars
 from toolkit.training.ledger import Ledger
 from toolkit.training.owner import Superseded
 from toolkit.training.world import Solo
@@ -305,6 +306,20 @@ def test_a_restart_that_meets_them_for_good_is_held_with_the_reason(cluster, nam
     assert said.endswith("[toolkit] held; to go on: scontrol release 7\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "finds"), [("ip", ""), ("ss", 'printf "x x x :%d\\n" {20000..32000}')]
+)
+@pytest.mark.parametrize("restart", [0, 1])
+def test_neither_does_one_begin_without_an_address_or_a_port(cluster, name, finds, restart):
+    (cluster.root / "facts").write_text("7 N/A 1 my words\n")
+    cluster.program(name, f"#!/bin/bash\n{finds}\n")
+    rendezvous = f'source "{REPO}/jobscripts/lib/rendezvous.sh"\nrendezvous\n'
+    cluster.program("job.sh", PREFLIGHT + rendezvous)
+    said, code = cluster.claim(7, restart)
+    held = [line for line in cluster.scontrol() if line.startswith("requeuehold")]
+    assert (code, held) == (93, ["requeuehold 7"] * restart), said
+
+
 @pytest.mark.parametrize("name", ["squeue", "scontrol"])
 def test_it_is_held_though_slurmctld_misses_the_first_questions(cluster, name):
     assert cluster.claim(7)[1] == 0
@@ -323,6 +338,18 @@ def test_a_first_start_that_meets_them_is_refused_soon_and_fails(cluster):
     cluster.refusing("mkdir", 3)
     assert cluster.claim(7)[1] == 93
     assert cluster.scontrol() == []
+
+
+CAPS = ["1000", "$99.50", " .5 ", "7."]
+NO_CAPS = ["1,000", "200,50", "two hundred", "NaN", "$", "1 000", "€5"]
+
+
+@pytest.mark.parametrize("cap", CAPS + NO_CAPS)
+def test_a_cap_that_is_no_number_of_dollars_is_refused_before_it_costs_any(cluster, cap):
+    cluster.program("job.sh", PREFLIGHT.replace("prepare", "preflight job.sh"))
+    assert cluster.claim(7, TOOLKIT_MAX_USD=cap)[1] == (0 if cap in CAPS else 93)
+    assert (dollars(cap) is None) == (cap in NO_CAPS)
+    assert cluster.claim(7, 1, TOOLKIT_MAX_USD=cap)[1] == 0, "it has trained without one"
 
 
 @pytest.mark.parametrize(("facts", "ends"), [("", 93), ("7 N/A 2 mine\n", 85)])

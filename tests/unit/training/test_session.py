@@ -2,7 +2,7 @@
 
 import json
 import threading
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -368,6 +368,28 @@ def test_an_attempt_that_can_not_tell_whose_the_run_is_leaves_its_verdict_and_no
     assert read(attempt_of().verdict_file).verdict == "failed"
     (line,) = Ledger(attempt_of().run_dir / "attempts.jsonl").attempts()
     assert line.cause == "running"
+
+
+@pytest.mark.parametrize(
+    ("ends", "how"), [("done", []), ("resume", [ask_to_stop]), ("failed", [script_fails])]
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        "toolkit.training.ledger.Ledger.update",
+        "toolkit.training.record.goodput.of",
+        "tests.fakes.training.MemoryTracker.close",
+    ],
+)
+def test_no_record_of_its_end_that_can_not_be_written_costs_an_attempt_its_verdict(
+    training, attempt_of, monkeypatch, *, call, ends, how
+):
+    def books_go(_):
+        monkeypatch.setattr(call, disk.fail)
+
+    with suppress(ValueError, Stopped):
+        training.run(events={10: [books_go, *how]})
+    assert read(attempt_of().verdict_file).verdict == ends
 
 
 def test_a_checkpoint_that_can_never_be_read_ends_with_a_held_job_and_is_left_as_it_is(

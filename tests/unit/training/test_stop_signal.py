@@ -75,6 +75,19 @@ def test_a_step_that_ends_while_the_run_folder_is_away_keeps_its_code(tmp_path):
     assert said(tmp_path, lines, TOOLKIT_RUN_DIR="/nowhere").splitlines()[-1] == "7"
 
 
+TRAINS = sorted(
+    path for path in (REPO / "jobscripts").glob("*.sbatch") if "B:USR1" in path.read_text()
+)
+
+
+@pytest.mark.parametrize("script", TRAINS, ids=lambda path: path.stem)
+def test_no_batch_script_asks_anybody_anything_before_it_holds_the_signal(script):
+    lines = script.read_text().splitlines()
+    calls = [line.split()[0] for line in lines if line and line[0] not in "#[ "]
+    mine = calls[len(calls) - calls[::-1].index("source") :]
+    assert mine[0] == "hold_stop_signal"
+
+
 def why(folder, left, *, script="#SBATCH --signal=B:USR1@90", typed=None, job="12", **environment):
     """What a signal is taken for, `left` seconds before the time limit."""
     parts = folder / "submission"

@@ -8,8 +8,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from toolkit.training import verdict
 from toolkit.training.attempt import Attempt, current
 from toolkit.training.datasets.add import add
+from toolkit.training.datasets.cache import Held
 from toolkit.training.datasets.catalog import Catalog
 from toolkit.training.datasets.errors import (
     CacheTooSmall,
@@ -27,6 +28,8 @@ from toolkit.training.datasets.errors import (
     ManifestInvalid,
     NameRefused,
     Stopped,
+    StoreBusy,
+    StoreFailed,
     StoreUnset,
 )
 from toolkit.training.datasets.leaving import leave
@@ -47,6 +50,10 @@ _HOPELESS = (
     NameRefused,
     StoreUnset,
 )
+# What may be over in a minute, or when the job is back.
+_PASSING = (StoreFailed, StoreBusy, OSError)
+_PAUSES = (1, 1, 3, 5, 10, 20, 20)
+_COMEBACKS = 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,7 +92,14 @@ def facts(where: Places) -> dict[str, Any]:
     }
 
 
-def warm(references: Sequence[str], where: Places, attempt: Attempt, *, as_json: bool) -> int:
+def warm(
+    references: Sequence[str],
+    where: Places,
+    attempt: Attempt,
+    *,
+    as_json: bool,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
     """Fill this node's cache with all of them; the exit code is the job's."""
     stop = StopFiles(attempt.stop_files, attempt.started_at)
     # All held until the end: what was warmed first must not make room for what comes last.
@@ -93,16 +107,16 @@ def warm(references: Sequence[str], where: Places, attempt: Attempt, *, as_json:
     held = ExitStack()
     try:
         for reference in references:
-            if stop.poll():
-                raise Stopped("a stop was asked for")
             began = time.monotonic()
-            one = take(reference, where, stop=stop.poll, say=_say)
+            one = _take(reference, where, stop, _PAUSES if _in_job(attempt) else (), sleep)
             held.callback(one.release)
             how = "filled" if one.filled else "was there"
             _say(f"{reference}: {how}, {one.path} ({time.monotonic() - began:.1f} s)")
             done += 1
     except DataError as error:
         return _end(error, stop, attempt, done)
+    except OSError as error:
+        return _end(StoreFailed(f"the store or the cache: {error}"), stop, attempt, done)
     finally:
         held.close()
     counted = where.node_cache().stats()
@@ -111,6 +125,28 @@ def warm(references: Sequence[str], where: Places, attempt: Attempt, *, as_json:
     if as_json:
         _print(facts(where))
     return 0
+
+
+def _take(
+    reference: str,
+    where: Places,
+    stop: StopFiles,
+    pauses: Sequence[int],
+    sleep: Callable[[float], None],
+) -> Held:
+    """`take`, once more after each of the pauses while the store is away."""
+    left = iter(pauses)
+    while not stop.poll():
+        try:
+            return take(reference, where, stop=stop.poll, say=_say)
+        except _PASSING as error:
+            if (pause := next(left, None)) is None:
+                raise
+            _say(f"{reference}: once more in {pause} s: {error}")
+        for _ in range(pause):
+            if not stop.poll():
+                sleep(1)
+    raise Stopped("a stop was asked for")
 
 
 def _add(folder: Path, name: str | None, where: Places) -> int:
@@ -130,10 +166,17 @@ def _end(error: DataError, stop: StopFiles, attempt: Attempt, done: int) -> int:
         word, code = stop.word(done, error.message), RESUME_ME
     elif isinstance(error, _HOPELESS):
         word, code = verdict.hold(done, error.reason, error.message), DO_NOT_REQUEUE
+    elif isinstance(error, _PASSING) and _in_job(attempt) and attempt.restart_count < _COMEBACKS:
+        word, code = verdict.resume(done, error.reason, error.message), RESUME_ME
     else:
         word, code = verdict.failed(done, f"{error.reason}: {error.message}"), 1
-    leave(attempt, word)
+    with suppress(OSError):  # the exit code says it, too
+        leave(attempt, word)
     return code
+
+
+def _in_job(attempt: Attempt) -> bool:
+    return attempt.job_id != "local"
 
 
 def _complain(error: DataError) -> None:
