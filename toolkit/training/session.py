@@ -11,31 +11,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from toolkit.training import cancelling, dossier, faults, gpus, verdict
+from toolkit.training import dossier, faults, gpus, verdict
 from toolkit.training.agreement import on_rank_0
 from toolkit.training.attempt import Attempt, current, site_facts
 from toolkit.training.boundary import Agreed, Boundaries
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed, Saved
+from toolkit.training.closing import Closing
 from toolkit.training.data import Batch, SampleOrder
 from toolkit.training.datasets import use
 from toolkit.training.local_disk import ViaLocalDisk
 from toolkit.training.mlflow_server import flat, tracker_for
 from toolkit.training.pace import StopForecast
-from toolkit.training.record import Books, Host, TrackerLike, read_verdict, say
+from toolkit.training.record import Books, Host, TrackerLike, say
 from toolkit.training.run import RunDir
 from toolkit.training.saver import Every, Saver
 from toolkit.training.state import Codec, TorchCodec
 from toolkit.training.stop import StopFiles, Stopped
-from toolkit.training.termination import OnTerminate, Terminated
+from toolkit.training.termination import OnTerminate
 from toolkit.training.tiers import Tier
-from toolkit.training.tracking import Status, numbers
-from toolkit.training.verdict import Verdict
+from toolkit.training.tracking import numbers
 from toolkit.training.world import World, device, join
 
 T = TypeVar("T")
-
-# What may be spent on the tracking server at the end: little of a spot notice's 120 s.
-_PATIENCE_STOP, _PATIENCE_END = 10.0, 30.0
 
 
 class Run:
@@ -97,11 +94,19 @@ class Run:
         self._parts: Mapping[str, Any] = {}
         self._save_agreed = False
         self._boundaries = Boundaries(self.world, asked=self._stop.poll, leave=self._leave)
-        self.ended = False  # the verdict is written
-        self._books: Books | None = None  # rank 0's
+        self._closing = Closing(self.attempt, self.world)
         self._tracker = tracker
         self._on_terminate = OnTerminate()
-        self._gpus: gpus.Sampler | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether its last word is said."""
+        return self._closing.ended
+
+    @property
+    def _books(self) -> Books | None:
+        """Rank 0's."""
+        return self._closing.books
 
     # -- for the script ---------------------------------------------------------------------------
 
@@ -139,7 +144,9 @@ class Run:
             what = f"resumed from {loaded.name}" if loaded else "from the beginning"
             say(f"attempt {self._books.record.attempt}: step {self.step_count}, {what}")
         if stuck := self.world.broadcast(stuck):
-            self._end(verdict.hold(self.step_count, "no-progress", stuck), self.attempt.failed)
+            word = verdict.hold(self.step_count, "no-progress", stuck)
+            self._closing.stopped(word, self.attempt.failed)
+            raise Stopped(word)
         return self.step_count
 
     def batches(self, order: SampleOrder, epochs: int) -> Iterator[Batch]:
@@ -198,19 +205,19 @@ class Run:
         fills = sum(self.world.gather(use.fills()))
         if self._books:
             self._books.finished(self.step_count, results, opened, fills)
-        self._close(verdict.done(self.step_count), "FINISHED", [self.dir.result], _PATIENCE_END)
+        self._closing.finished(verdict.done(self.step_count), self.dir.result)
 
     # -- the context ------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         self._on_terminate.begin()
         host = Host.here(self.attempt) if self.world.local_rank == 0 else None
-        self._gpus = gpus.start(self.attempt, host.gpus, say) if host else None
+        self._closing.sampler = gpus.start(self.attempt, host.gpus, say) if host else None
         hosts = [host for host in self.world.gather(host) if host]
         if self.world.rank == 0:
             self.dir.create()
             tracker = self._tracker or tracker_for(self.attempt, self.dir, say)
-            self._books = Books(
+            self._closing.books = books = Books(
                 self.attempt,
                 self.dir,
                 hosts=hosts,
@@ -220,7 +227,7 @@ class Run:
                 flops_per_sample=self._flops,
             )
             found = dossier.gather(self.attempt, self.dir, seed=self.seed)
-            self._books.describe(flat(self._params), found.tags, found.artifacts)
+            books.describe(flat(self._params), found.tags, found.artifacts)
         return self
 
     def __exit__(
@@ -237,7 +244,7 @@ class Run:
             if error is None:
                 self.world.close()
             elif not self.ended:
-                self._fail(error)
+                self._closing.failed(error, self._saver.step or 0)
             self._on_terminate.end()
 
     # -- behind them ------------------------------------------------------------------------------
@@ -273,27 +280,6 @@ class Run:
         problem = self._save(last=True, urgent=True)
         if self.world.rank == 0:
             say(f"stopping after {self.step_count} steps: {request.cause} {request.node}")
-        self._end(verdict.resume(self._saver.step or 0, request.cause, problem), None)
-
-    def _end(self, word: Verdict, status: Status | None) -> None:
-        self._close(word, status, [], _PATIENCE_STOP)
+        word = verdict.resume(self._saver.step or 0, request.cause, problem)
+        self._closing.stopped(word)
         raise Stopped(word)
-
-    def _fail(self, error: BaseException) -> None:
-        word = faults.verdict_of(error, self._saver.step or 0)
-        if self.world.rank != 0:
-            word.write_first(self.attempt.verdict_file)
-            return
-        word = read_verdict(self.attempt) or word
-        killed = isinstance(error, Terminated) and cancelling.cancelled(self.attempt.job_id)
-        status = self.attempt.failed if word.verdict == "failed" else None
-        self._close(word, "KILLED" if killed else status, [], _PATIENCE_STOP)
-
-    def _close(
-        self, word: Verdict, status: Status | None, artifacts: list[Path], patience: float
-    ) -> None:
-        self.ended = True
-        if self._gpus:
-            self._gpus.stop()
-        if self._books:
-            self._books.end(word, status=status, artifacts=artifacts, patience=patience)
