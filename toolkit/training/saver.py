@@ -70,19 +70,26 @@ class Saver:
         return now - self._begun_at >= max(self._wait, 2 * self._flown)
 
     def save(
-        self, parts: Parts, step: int, facts: Mapping[str, Any], *, last: bool, urgent: bool = False
+        self,
+        parts: Parts | None,
+        step: int,
+        facts: Mapping[str, Any],
+        *,
+        last: bool,
+        urgent: bool = False,
     ) -> str:
         """Save, in the background unless this is the `last` of the attempt; what went wrong.
 
-        Of the `last`, "" says that a checkpoint of `step` is committed. Raises Superseded, also
-        when there is nothing to save: the attempt has nothing more to say.
+        Of the `last`, "" says that a checkpoint of `step` is committed, or that there are no
+        `parts` yet: the checkpoints before stay the newest. Raises Superseded, also when there is
+        nothing to save: the attempt has nothing more to say.
         """
         self.settle(step, urgent=urgent)
         self._begun_at, self._flown = self._clock(), 0.0
         try:
             self._sync()
             self._checkpoints.check_owner()
-            if self.step == step:  # it is what was saved or loaded last
+            if parts is None or self.step == step:  # it is what was saved or loaded last
                 return ""
             if self._background and not last:
                 self._checkpoints.begin(parts, step=step, facts=facts)

@@ -6,6 +6,7 @@ end of the step and read at the end of the next: training does not wait for it.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +29,7 @@ from toolkit.training.saver import Every, Saver
 from toolkit.training.state import Codec, TorchCodec
 from toolkit.training.stop import StopFiles, Stopped
 from toolkit.training.termination import OnTerminate
-from toolkit.training.tiers import Tier
+from toolkit.training.tiers import Tier, last_step
 from toolkit.training.tracking import numbers
 from toolkit.training.world import World, device, join
 
@@ -91,7 +92,7 @@ class Run:
             sync=lambda: on_rank_0(self.world, self._sync),
             done=self._saved,
         )
-        self._parts: Mapping[str, Any] = {}
+        self._parts: Mapping[str, Any] | None = None  # until `resume` names them
         self._save_agreed = False
         self._boundaries = Boundaries(self.world, asked=self._stop.poll, leave=self._leave)
         self._closing = Closing(self.attempt, self.world)
@@ -244,7 +245,7 @@ class Run:
             if error is None:
                 self.world.close()
             elif not self.ended:
-                self._closing.failed(error, self._saver.step or 0)
+                self._closing.failed(error, self._reached())
             self._on_terminate.end()
 
     # -- behind them ------------------------------------------------------------------------------
@@ -265,6 +266,14 @@ class Run:
         facts = {"position": self._position, "attempt": self.attempt.key, "seed": self.seed}
         return self._saver.save(self._parts, self.step_count, facts, last=last, urgent=urgent)
 
+    def _reached(self) -> int:
+        """The step that the next attempt begins with."""
+        saved = self._saver.step
+        if self._parts is None:
+            with suppress(OSError):  # of no more use than to be looked at
+                saved = last_step(self.dir.checkpoints)
+        return saved or 0
+
     def _sync(self) -> None:
         if self._books:
             self._books.sync()
@@ -280,6 +289,6 @@ class Run:
         problem = self._save(last=True, urgent=True)
         if self.world.rank == 0:
             say(f"stopping after {self.step_count} steps: {request.cause} {request.node}")
-        word = verdict.resume(self._saver.step or 0, request.cause, problem)
+        word = verdict.resume(self._reached(), request.cause, problem)
         self._closing.stopped(word)
         raise Stopped(word)

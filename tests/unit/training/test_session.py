@@ -1,5 +1,6 @@
 """A run goes on at exactly the next step, whatever ended the attempt before."""
 
+import itertools
 import json
 import threading
 from contextlib import nullcontext
@@ -11,7 +12,7 @@ import pytest
 
 from tests.fakes import checkpoint_disk as disk
 from tests.fakes.own_job import FakeScontrol
-from tests.fakes.training import JsonCodec
+from tests.fakes.training import JsonCodec, MemoryTracker
 from toolkit.training import SampleOrder, earlier, pace, stops
 from toolkit.training.agreement import CheckpointUnreadable
 from toolkit.training.audit import audit
@@ -30,6 +31,11 @@ from toolkit.training.world import Solo
 
 ORDER = SampleOrder(size=30, global_batch=8, seed=1)  # four steps an epoch
 EPOCHS = 3
+WHOLE = sum(  # what an undisturbed run comes to
+    int(i) * (b.step + 1)
+    for b in ORDER.batches(step=0, position=0, epochs=EPOCHS, rank=0, world=1)
+    for i in b.ids
+)
 
 
 @dataclass
@@ -49,6 +55,7 @@ class Training:
         *,
         order=ORDER,
         end_steps=True,
+        warm_up=lambda _run, _attempt: None,
         evaluate=lambda _run, _attempt: None,
         leave=lambda run, total: run.finish(total=total),
         **options,
@@ -71,6 +78,7 @@ class Training:
             },
         )
         with run:
+            warm_up(run, attempt)
             run.resume(model=model)
             for batch in run.batches(order, EPOCHS):
                 for event in (events or {}).get(batch.step, ()):
@@ -113,6 +121,56 @@ def test_an_undisturbed_run_finishes_with_its_records(training, attempt_of):
     assert training.tracker.tags["toolkit.attempts"] == "1"
 
 
+def stop_at(training, boundary, *, saved):
+    """A run of the script with a stop at its `boundary`th boundary, and what that run comes to.
+
+    Whether there was such a boundary. `saved`: there is a checkpoint before.
+    """
+    met = count()
+
+    def meet(attempt):
+        if next(met) == boundary:
+            ask_to_stop(attempt)
+
+    def loop(run, attempt):
+        for _ in run.checked(range(2)):
+            meet(attempt)
+
+    def run(restart, events=None, **loops):
+        training.tracker = MemoryTracker()
+        return training.run(restart, events, **loops)
+
+    if saved:
+        with pytest.raises(Stopped):
+            run(0, {6: [ask_to_stop]})
+    try:
+        every = {step: [meet] for step in range(12)}
+        return False, run(1, every, warm_up=loop, evaluate=loop)
+    except Stopped:
+        return True, run(2)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_after_a_stop_at_any_boundary_of_the_script_the_next_attempt_loses_nothing(
+    training, attempt_of, capsys, saved
+):
+    """At those before `resume`, too: there is nothing to save there yet."""
+    stopped, boundary = True, 0
+    while stopped:
+        place = attempt_of().run_dir / str(boundary)
+        training.attempt_of = lambda number, at=place: replace(
+            attempt_of(number), run_dir=at, stop_dir=at
+        )
+        stopped, total = stop_at(training, boundary, saved=saved)
+        found = audit(place)
+        assert (total, found.ok, found.repeated) == (WHOLE, True, ())
+        for one, then in itertools.pairwise(found.attempts):
+            assert one["step_end"] == then["step_start"] or then["step_start"] is None
+        boundary += stopped
+    assert boundary == 2 + (4 if saved else 12) + 2
+    assert "not used" not in capsys.readouterr().out
+
+
 def test_a_stop_request_during_an_evaluation_ends_the_attempt_and_only_that_is_done_again(
     training, attempt_of
 ):
@@ -139,11 +197,6 @@ def test_a_stop_request_during_an_evaluation_ends_the_attempt_and_only_that_is_d
 def test_a_stop_request_ends_the_attempt_at_a_boundary_and_the_next_goes_on(
     training, attempt_of, memory_tracker
 ):
-    whole = sum(
-        int(i) * (b.step + 1)
-        for b in ORDER.batches(step=0, position=0, epochs=EPOCHS, rank=0, world=1)
-        for i in b.ids
-    )
     with pytest.raises(Stopped) as stopped:
         training.run(events={6: [ask_to_stop]})
     assert stopped.value.code == 0
@@ -152,7 +205,7 @@ def test_a_stop_request_ends_the_attempt_at_a_boundary_and_the_next_goes_on(
     assert word.step in (7, 8)  # the request is agreed on one step after it is seen
     assert memory_tracker.statuses == []  # still RUNNING there
     memory_tracker.closed = False
-    assert training.run(restart_count=1) == whole
+    assert training.run(restart_count=1) == WHOLE
     found = audit(attempt_of().run_dir)
     assert (found.ok, found.steps, found.repeated, found.resumed_at) == (True, 12, (), (word.step,))
     causes = [
