@@ -14,6 +14,28 @@ from toolkit.training.world import World
 # What may be spent on the tracking server at the end: little of a spot notice's 120 s.
 _PATIENCE_STOP, _PATIENCE_END = 10.0, 30.0
 
+_had: set[tuple[Path, int]] = set()  # what runs this process has had, as which rank
+
+
+def refuse_second(attempt: Attempt, rank: int) -> None:
+    """Raise RuntimeError where this process has had a run of this attempt.
+
+    Another would load the first one's last checkpoint, train nothing and give its results as its
+    own. What the attempt came to is then no success, whatever the first one said.
+    """
+    run = (attempt.verdict_file, rank)
+    if run not in _had:
+        _had.add(run)
+        return
+    error = RuntimeError(
+        f"a second Run in {attempt.run_dir} by one process: it would go on where the first one"
+        " ended. A run folder is one training; several are several jobs, such as an array's tasks,"
+        " or, outside the jobscripts, a TOOLKIT_RUN_DIR each"
+    )
+    if rank == 0 and (word := read_verdict(attempt)) and word.verdict == "done":
+        faults.verdict_of(error, word.step).write(attempt.verdict_file)
+    raise error
+
 
 class Closing:
     """What is to be closed, as it is opened: `books` on rank 0, a `sampler` on a rank a node."""

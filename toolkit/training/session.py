@@ -17,7 +17,7 @@ from toolkit.training.agreement import on_rank_0
 from toolkit.training.attempt import Attempt, current, site_facts
 from toolkit.training.boundary import Agreed, Boundaries
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed, Saved
-from toolkit.training.closing import Closing
+from toolkit.training.closing import Closing, refuse_second
 from toolkit.training.data import Batch, SampleOrder
 from toolkit.training.datasets import use
 from toolkit.training.local_disk import ViaLocalDisk
@@ -211,6 +211,7 @@ class Run:
     # -- the context ------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
+        refuse_second(self.attempt, self.world.rank)
         self._on_terminate.begin()
         host = Host.here(self.attempt) if self.world.local_rank == 0 else None
         self._closing.sampler = gpus.start(self.attempt, host.gpus, say) if host else None

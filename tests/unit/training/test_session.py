@@ -3,7 +3,7 @@
 import itertools
 import json
 import threading
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -246,11 +246,11 @@ def is_sent_sigterm(_):
 def test_a_run_whose_job_was_cancelled_is_killed_and_one_that_comes_back_is_not(
     training, memory_tracker, monkeypatch
 ):
-    for answer, statuses in ((False, []), (True, ["KILLED"])):
+    for restart, (answer, statuses) in enumerate(((False, []), (True, ["KILLED"]))):
         monkeypatch.setattr("toolkit.training.cancelling.cancelled", lambda _, a=answer: a)
         memory_tracker.closed = False
         with pytest.raises(Terminated):
-            training.run(events={6: [is_sent_sigterm]})
+            training.run(restart, events={6: [is_sent_sigterm]})
         assert memory_tracker.statuses == statuses
 
 
@@ -299,6 +299,31 @@ def test_a_job_that_was_held_before_its_workers_began_trains_when_it_is_let_go(
     books.begin(replace(unattended(attempt_of(3), 3, JobFacts(), 0.0), cause="held", held=True))
     training.run(restart_count=4)
     assert read(attempt_of(4).verdict_file).verdict == "done"
+
+
+@pytest.mark.parametrize("first", [None, script_fails], ids=["finished", "failed"])
+def test_a_second_run_of_an_attempt_is_refused_on_every_rank_and_is_no_success(
+    attempt_of, json_codec, part, ranks, first
+):
+    """As of a loop over folds: it would load the last fold's checkpoint and train nothing."""
+
+    def folds(world):
+        events = {6: [first]} if first else {}
+        with suppress(ValueError):
+            Training(attempt_of, json_codec, part, MemoryTracker()).run(0, events, world=world)
+        mine = part({"sum": 0})
+        with (
+            pytest.raises(RuntimeError, match=r"a second Run in .*an array's tasks"),
+            Run(params={}, seed=1, attempt=attempt_of(), world=world, codec=json_codec) as run,
+        ):
+            run.resume(model=mine)
+        return mine.value["sum"]
+
+    assert ranks(2, folds) == [0, 0]
+    assert read(attempt_of().verdict_file).verdict == "failed"
+    assert len(Ledger(attempt_of().run_dir / "attempts.jsonl").attempts()) == 1
+    slurm = SlurmJob("12", FakeScontrol())
+    assert Ending(attempt_of(), slurm, {}, clock=lambda: 1000.0).settle(1).code == 1
 
 
 @pytest.mark.parametrize(
