@@ -29,7 +29,7 @@ from toolkit.training.copies import Copies
 from toolkit.training.flight import Flight, Hurry
 from toolkit.training.owner import UNCLAIMED, Owner, Superseded
 from toolkit.training.state import Codec, Parts, TorchCodec
-from toolkit.training.tiers import Tier
+from toolkit.training.tiers import Tier, last_step
 from toolkit.training.world import World
 
 __all__ = ["CheckpointFailed", "Checkpointer", "Loaded", "Saved"]
@@ -163,6 +163,10 @@ class Checkpointer:
     def committed(self) -> list[Path]:
         """The committed folders under `root`, the last one saved first."""
         return self._folders.committed()
+
+    def last_step(self) -> int | None:
+        """The step of the first of those."""
+        return last_step(self._root)
 
     # -- saving -----------------------------------------------------------------------------------
 

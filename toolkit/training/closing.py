@@ -1,6 +1,7 @@
 """How an attempt ends on one rank: the verdict, the books and what else is open, once."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from toolkit.training import cancelling, faults, gpus
@@ -58,7 +59,8 @@ class Closing:
         """This rank was ended by an exception, and maybe it alone."""
         word = faults.verdict_of(error, saved_step)
         if self._world.rank != 0:
-            word.write_first(self._attempt.verdict_file)
+            with suppress(OSError):  # the error itself says more
+                word.write_first(self._attempt.verdict_file)
             return
         word = read_verdict(self._attempt) or word
         killed = isinstance(error, Terminated) and cancelling.cancelled(self._attempt.job_id)

@@ -1,6 +1,7 @@
 """When a run saves, and what came of it."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -50,6 +51,13 @@ class Saver:
         self.step, self._mtti = step, mtti
         self._started_step = step or 0
         self._begun_at = self._started_at = self._clock()
+
+    def reached(self) -> int:
+        """The step that the next attempt begins with; before `resumed`, what the folder says."""
+        if self.step is None:
+            with suppress(OSError):  # of no more use than to be looked at
+                return self._checkpoints.last_step() or 0
+        return self.step or 0
 
     def due(self, step: int) -> bool:
         """Whether a save was ordered for this step: the same on all ranks."""

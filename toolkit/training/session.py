@@ -6,7 +6,6 @@ end of the step and read at the end of the next: training does not wait for it.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +28,7 @@ from toolkit.training.saver import Every, Saver
 from toolkit.training.state import Codec, TorchCodec
 from toolkit.training.stop import StopFiles, Stopped
 from toolkit.training.termination import OnTerminate
-from toolkit.training.tiers import Tier, last_step
+from toolkit.training.tiers import Tier
 from toolkit.training.tracking import numbers
 from toolkit.training.world import World, device, join
 
@@ -129,6 +128,8 @@ class Run:
 
     def resume(self, **parts: Any) -> int:
         """Name what a checkpoint holds, and load the last good one; the step to go on with."""
+        if not parts:
+            raise ValueError("run.resume names what a checkpoint holds: model=…, optimizer=…")
         self._parts = parts
         begun = self._timer()
         loaded = self._checkpoints.load(parts)
@@ -152,6 +153,10 @@ class Run:
 
     def batches(self, order: SampleOrder, epochs: int) -> Iterator[Batch]:
         """This rank's share of every step still to do. End each with `step`."""
+        if self._parts is None:
+            raise RuntimeError(
+                "call run.resume(model=…, optimizer=…) first: it loads and saves them"
+            )
         if self.world.rank == 0:
             self.dir.agree_order(order, epochs)
         for batch in order.batches(
@@ -246,7 +251,7 @@ class Run:
             if error is None:
                 self.world.close()
             elif not self.ended:
-                self._closing.failed(error, self._reached())
+                self._closing.failed(error, self._saver.reached())
             self._on_terminate.end()
 
     # -- behind them ------------------------------------------------------------------------------
@@ -267,14 +272,6 @@ class Run:
         facts = {"position": self._position, "attempt": self.attempt.key, "seed": self.seed}
         return self._saver.save(self._parts, self.step_count, facts, last=last, urgent=urgent)
 
-    def _reached(self) -> int:
-        """The step that the next attempt begins with."""
-        saved = self._saver.step
-        if self._parts is None:
-            with suppress(OSError):  # of no more use than to be looked at
-                saved = last_step(self.dir.checkpoints)
-        return saved or 0
-
     def _sync(self) -> None:
         if self._books:
             self._books.sync()
@@ -290,6 +287,6 @@ class Run:
         problem = self._save(last=True, urgent=True)
         if self.world.rank == 0:
             say(f"stopping after {self.step_count} steps: {request.cause} {request.node}")
-        word = verdict.resume(self._reached(), request.cause, problem)
+        word = verdict.resume(self._saver.reached(), request.cause, problem)
         self._closing.stopped(word)
         raise Stopped(word)

@@ -368,6 +368,25 @@ def test_a_loop_that_forgets_to_end_its_steps_is_told(training):
         training.run(end_steps=False)
 
 
+@pytest.mark.parametrize("call", ["none", "empty"])
+def test_a_script_that_names_nothing_to_save_is_refused_on_every_rank_before_its_first_step(
+    attempt_of, json_codec, ranks, call
+):
+    def train(world):
+        tracker = MemoryTracker()
+        with Run(
+            params={}, seed=1, attempt=attempt_of(), world=world, codec=json_codec, tracker=tracker
+        ) as run:
+            if call == "empty":
+                run.resume()
+            next(run.batches(ORDER, 1))
+
+    assert [type(error) for error in ranks(2, train)] == [
+        {"none": RuntimeError, "empty": ValueError}[call]
+    ] * 2
+    assert not (attempt_of().run_dir / "checkpoints").exists()
+
+
 class Full(JsonCodec):
     """For a disk that is full while these saves are made, counted from 1."""
 
