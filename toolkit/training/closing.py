@@ -6,7 +6,8 @@ from pathlib import Path
 
 from toolkit.training import cancelling, faults, gpus
 from toolkit.training.attempt import Attempt
-from toolkit.training.record import Books, read_verdict
+from toolkit.training.rank_books import RankBooks
+from toolkit.training.record import read_verdict
 from toolkit.training.termination import Terminated
 from toolkit.training.tracking import Status
 from toolkit.training.verdict import Verdict
@@ -39,12 +40,11 @@ def refuse_second(attempt: Attempt, rank: int) -> None:
 
 
 class Closing:
-    """What is to be closed, as it is opened: `books` on rank 0, a `sampler` on a rank a node."""
+    """Also of the `sampler` of GPUs that one rank a node has."""
 
-    def __init__(self, attempt: Attempt, world: World) -> None:
-        self._attempt, self._world = attempt, world
+    def __init__(self, attempt: Attempt, world: World, noted: RankBooks) -> None:
+        self._attempt, self._world, self._noted = attempt, world, noted
         self.ended = False  # the verdict is written, or another rank's to write
-        self.books: Books | None = None
         self.sampler: gpus.Sampler | None = None
 
     def finished(self, word: Verdict, result: Path) -> None:
@@ -73,5 +73,5 @@ class Closing:
         self.ended = True
         if self.sampler:
             self.sampler.stop()
-        if self.books:
-            self.books.end(word, status=status, artifacts=artifacts, patience=patience)
+        if self._noted.books:
+            self._noted.books.end(word, status=status, artifacts=artifacts, patience=patience)

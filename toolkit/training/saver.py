@@ -1,5 +1,6 @@
 """When a run saves, and what came of it."""
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -11,6 +12,8 @@ from toolkit.training.pace import StopForecast
 from toolkit.training.state import Parts
 
 Every = int | Literal["auto"]
+
+_LONGEST_PAUSE = 8.0  # between tries of a save that must be now
 
 
 class Saver:
@@ -31,12 +34,14 @@ class Saver:
         say: Callable[[str], None],
         sync: Callable[[], object],
         done: Callable[[Saved, StopForecast | None], None],
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if every != "auto" and every < 1:
             raise ValueError(f"checkpoint_every is a number of steps or 'auto', not {every}")
         self._checkpoints, self._every, self._background = checkpoints, every, background
         self._floor, self._ceiling = bounds
         self._clock, self._say, self._sync, self._done = clock, say, sync, done
+        self._sleep = sleep
         self._mtti = float("inf")
         self._wait = self._floor  # until a save was measured
         self._begun_at = self._started_at = clock()
@@ -110,6 +115,21 @@ class Saver:
             self._say(f"NOT SAVED at step {step}: {error}")
             return str(error)
         return ""
+
+    def save_while(
+        self, more: Callable[[], bool], parts: Parts | None, step: int, facts: Mapping[str, Any]
+    ) -> str:
+        """The `last` save, `urgent`, which no later one makes good: again, while it fails.
+
+        `more` says to all ranks alike whether there is time for another.
+        """
+        pause = 1.0
+        while problem := self.save(parts, step, facts, last=True, urgent=True):
+            if not more():
+                break
+            self._sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        return problem
 
     def settle(self, step: int, *, urgent: bool = False) -> None:
         """See the save in the background through. What goes wrong with it costs a warning."""

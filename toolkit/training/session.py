@@ -12,16 +12,16 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from toolkit.training import dossier, faults, gpus, verdict
-from toolkit.training.agreement import on_rank_0
 from toolkit.training.attempt import Attempt, current, site_facts
 from toolkit.training.boundary import Agreed, Boundaries
-from toolkit.training.checkpoint import Checkpointer, CheckpointFailed, Saved
+from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.closing import Closing, refuse_second
 from toolkit.training.data import Batch, SampleOrder
 from toolkit.training.datasets import use
 from toolkit.training.local_disk import ViaLocalDisk
 from toolkit.training.mlflow_server import flat, tracker_for
-from toolkit.training.pace import StopForecast
+from toolkit.training.pace import LEAVING
+from toolkit.training.rank_books import RankBooks
 from toolkit.training.record import Books, Host, TrackerLike, say
 from toolkit.training.run import RunDir
 from toolkit.training.saver import Every, Saver
@@ -29,10 +29,11 @@ from toolkit.training.state import Codec, TorchCodec
 from toolkit.training.stop import StopFiles, Stopped
 from toolkit.training.termination import OnTerminate
 from toolkit.training.tiers import Tier
-from toolkit.training.tracking import numbers
 from toolkit.training.world import World, device, join
 
 T = TypeVar("T")
+
+_TRIES = 60.0  # seconds in which a save against a notice is tried again; a notice's rest is less
 
 
 class Run:
@@ -67,7 +68,8 @@ class Run:
         self.step_count = 0  # steps done; the number of the next one
         self._position = 0  # samples taken since the run began, over all ranks
         self._params, self.seed, self._flops = params, seed, flops_per_sample
-        self._clock, self._timer, self._print_every = clock, timer, print_every
+        self._clock, self._timer = clock, timer
+        self._noted = RankBooks(self.world, print_every=print_every)
         self._stop = StopFiles(self.attempt.stop_files, clock=timer)
         if local is not None:
             root = local / f"checkpoints-{self.attempt.job_id}"
@@ -88,13 +90,13 @@ class Run:
             bounds=checkpoint_bounds,
             clock=timer,
             say=say if self.world.rank == 0 else lambda _: None,
-            sync=lambda: on_rank_0(self.world, self._sync),
-            done=self._saved,
+            sync=self._noted.sync,
+            done=self._noted.saved,
         )
         self._parts: Mapping[str, Any] | None = None  # until `resume` names them
         self._save_agreed = False
         self._boundaries = Boundaries(self.world, asked=self._stop.poll, leave=self._leave)
-        self._closing = Closing(self.attempt, self.world)
+        self._closing = Closing(self.attempt, self.world, self._noted)
         self._tracker = tracker
         self._on_terminate = OnTerminate()
 
@@ -106,7 +108,7 @@ class Run:
     @property
     def _books(self) -> Books | None:
         """Rank 0's."""
-        return self._closing.books
+        return self._noted.books
 
     # -- for the script ---------------------------------------------------------------------------
 
@@ -117,14 +119,11 @@ class Run:
 
     def log(self, metrics: Mapping[str, Any]) -> None:
         """Metrics that belong to the step that has just ended: of an evaluation, of a trainer."""
-        if self._books:
-            self._books.log(max(0, self.step_count - 1), numbers(metrics))
+        self._noted.log(max(0, self.step_count - 1), metrics)
 
     def describe(self, **tags: str) -> None:
         """Say more about the run: `data_hash=...` becomes the tag `toolkit.data_hash`."""
-        if self._books:
-            named = {f"toolkit.{name}": value for name, value in tags.items()}
-            self._books.describe({}, named)
+        self._noted.describe(tags)
 
     def resume(self, **parts: Any) -> int:
         """Name what a checkpoint holds, and load the last good one; the step to go on with."""
@@ -224,7 +223,7 @@ class Run:
         if self.world.rank == 0:
             self.dir.create()
             tracker = self._tracker or tracker_for(self.attempt, self.dir, say)
-            self._closing.books = books = Books(
+            self._noted.books = books = Books(
                 self.attempt,
                 self.dir,
                 hosts=hosts,
@@ -258,33 +257,26 @@ class Run:
 
     def _stepped(self, batch: Batch, metrics: Mapping[str, Any], at: float, told: Agreed) -> None:
         self._save_agreed |= told.save
-        if not self._books:
-            return
-        found = numbers(metrics)
-        self._books.step(batch, told.samples, told.prints, at, found)
-        if batch.step % self._print_every == 0:
-            values = " ".join(f"{name} {value:.4f}" for name, value in found.items())
-            say(f"step {batch.step} epoch {batch.epoch} {values}")
+        self._noted.step(batch, metrics, at, told)
 
-    def _save(self, *, last: bool = False, urgent: bool = False) -> str:
-        """Save the state as it is; what went wrong, which a later attempt makes good."""
+    def _save(self, *, last: bool = False) -> str:
+        """Save the state as it is; what went wrong, which a later save makes good."""
         self._save_agreed = False
+        return self._saver.save(*self._state(), last=last)
+
+    def _state(self) -> tuple[Mapping[str, Any] | None, int, Mapping[str, Any]]:
+        """What is to be saved, as of which step, and what is said of it."""
         facts = {"position": self._position, "attempt": self.attempt.key, "seed": self.seed}
-        return self._saver.save(self._parts, self.step_count, facts, last=last, urgent=urgent)
-
-    def _sync(self) -> None:
-        if self._books:
-            self._books.sync()
-
-    def _saved(self, saved: Saved, forecast: StopForecast | None) -> None:
-        if self._books:
-            self._books.saved(saved, forecast)
+        return self._parts, self.step_count, facts
 
     def _leave(self) -> None:
         """All ranks are at the same step and at least one was asked to stop: save, and be gone."""
         asked = [request for request in self.world.gather(self._stop.request) if request]
         request = min(asked, key=lambda each: each.due)
-        problem = self._save(last=True, urgent=True)
+        until = self._timer() + min(_TRIES, request.due - self._clock() - LEAVING)
+        problem = self._saver.save_while(
+            lambda: self.world.broadcast(self._timer() < until), *self._state()
+        )
         if self.world.rank == 0:
             say(f"stopping after {self.step_count} steps: {request.cause} {request.node}")
         word = verdict.resume(self._saver.reached(), request.cause, problem)

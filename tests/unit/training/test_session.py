@@ -22,6 +22,7 @@ from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.ending import Ending, unattended
 from toolkit.training.ledger import Ledger
 from toolkit.training.owner import Owner
+from toolkit.training.saver import Saver
 from toolkit.training.session import Run, Stopped
 from toolkit.training.slurm_job import JobFacts, SlurmJob
 from toolkit.training.steplog import StepLog
@@ -96,9 +97,9 @@ def training(attempt_of, json_codec, part, memory_tracker):
     return Training(attempt_of, json_codec, part, memory_tracker)
 
 
-def ask_to_stop(attempt):
+def ask_to_stop(attempt, *, deadline=99):
     attempt.stop_dir.mkdir(exist_ok=True)
-    text = json.dumps({"cause": "spot-interruption", "deadline": 99, "node": "gpu-001"})
+    text = json.dumps({"cause": "spot-interruption", "deadline": deadline, "node": "gpu-001"})
     (attempt.stop_dir / f"{attempt.key}.json").write_text(text)
 
 
@@ -432,6 +433,32 @@ def test_an_error_of_the_shared_folder_around_a_save_costs_no_more_than_that_sav
     training.run(events={4: [fails], 5: [works]})
     assert read(attempt_of().verdict_file).verdict == "done"
     assert capsys.readouterr().out.count(lost) == 1
+
+
+@pytest.mark.parametrize(
+    ("deadline", "times", "steps"),
+    [(1000.0, 1, (7, 8)), (None, 1, (7, 8)), (50.0, 99, (5,)), (10.0, 1, (5,))],
+    ids=["soft", "of no deadline", "for good", "too late"],
+)
+def test_a_stop_tries_its_save_again_while_there_is_time(
+    training, attempt_of, monkeypatch, *, deadline, times, steps
+):
+    monkeypatch.setitem(Saver.__init__.__kwdefaults__, "sleep", lambda _: None)
+    left, sync = [times], StepLog.sync
+
+    def fails(log):
+        left[0] -= 1
+        return disk.fail() if left[0] >= 0 else sync(log)
+
+    def asked(attempt):
+        ask_to_stop(attempt, deadline=deadline)
+        monkeypatch.setattr(StepLog, "sync", fails)
+
+    with pytest.raises(Stopped):
+        training.run(events={6: [asked]}, clock=lambda: 0.0)
+    word = read(attempt_of().verdict_file)
+    assert word.step in steps
+    assert bool(word.detail) is (steps == (5,))
 
 
 @pytest.mark.parametrize("call", [(Owner, "lost"), (StepLog, "sync")])
