@@ -48,3 +48,8 @@ class RankBooks:
         """Note a checkpoint, and what a stop would take where that has just been found out."""
         if self.books:
             self.books.saved(saved, forecast)
+
+    def stalled(self, step: int, seconds: float) -> None:
+        """Note that training stood still to save the state as of `step`."""
+        if self.books:
+            self.books.stalled(step, seconds)

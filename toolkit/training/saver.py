@@ -20,7 +20,8 @@ class Saver:
     """Saves every so many steps, or as often as pays off; a save that fails costs a warning.
 
     `sync` is called first on all ranks, and raises CheckpointFailed on all when there is something
-    that no checkpoint may be ahead of and that can't be put on disk.
+    that no checkpoint may be ahead of and that can't be put on disk. `done` is told of each
+    checkpoint once it is settled, `stalled` of the time that training stood still, as it goes on.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Saver:
         say: Callable[[str], None],
         sync: Callable[[], object],
         done: Callable[[Saved, StopForecast | None], None],
+        stalled: Callable[[int, float], None] = lambda _step, _seconds: None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if every != "auto" and every < 1:
@@ -41,7 +43,7 @@ class Saver:
         self._checkpoints, self._every, self._background = checkpoints, every, background
         self._floor, self._ceiling = bounds
         self._clock, self._say, self._sync, self._done = clock, say, sync, done
-        self._sleep = sleep
+        self._stalled, self._sleep = stalled, sleep
         self._mtti = float("inf")
         self._wait = self._floor  # until a save was measured
         self._begun_at = self._started_at = clock()
@@ -97,8 +99,15 @@ class Saver:
         `parts` yet: the checkpoints before stay the newest. Raises Superseded, also when there is
         nothing to save: the attempt has nothing more to say.
         """
-        self.settle(step, urgent=urgent)
         self._begun_at, self._flown = self._clock(), 0.0
+        problem = self._save(parts, step, facts, last=last, urgent=urgent)
+        self._stalled(step, self._clock() - self._begun_at)
+        return problem
+
+    def _save(
+        self, parts: Parts | None, step: int, facts: Mapping[str, Any], *, last: bool, urgent: bool
+    ) -> str:
+        self.settle(step, urgent=urgent)
         try:
             self._sync()
             self._checkpoints.check_owner()
@@ -134,6 +143,8 @@ class Saver:
     def settle(self, step: int, *, urgent: bool = False) -> None:
         """See the save in the background through. What goes wrong with it costs a warning."""
         begun, self._in_flight = self._in_flight, None
+        if begun is None:
+            return
         waits = self._clock()
         try:
             saved = self._checkpoints.settle(urgent=urgent)

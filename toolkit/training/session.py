@@ -92,6 +92,7 @@ class Run:
             say=say if self.world.rank == 0 else lambda _: None,
             sync=self._noted.sync,
             done=self._noted.saved,
+            stalled=self._noted.stalled,
         )
         self._parts: Mapping[str, Any] | None = None  # until `resume` names them
         self._save_agreed = False

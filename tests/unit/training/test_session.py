@@ -13,7 +13,7 @@ import pytest
 from tests.fakes import checkpoint_disk as disk
 from tests.fakes.own_job import FakeScontrol
 from tests.fakes.training import JsonCodec, MemoryTracker
-from toolkit.training import SampleOrder, earlier, pace, stops
+from toolkit.training import SampleOrder, earlier, goodput, pace, stops
 from toolkit.training.agreement import CheckpointUnreadable
 from toolkit.training.audit import audit
 from toolkit.training.cause import Cause, Evidence
@@ -569,7 +569,7 @@ def test_a_clock_that_is_set_moves_neither_the_next_save_nor_the_next_look_for_a
             checkpoint_bounds=(4.0, 4.0),
         )
     saved = Checkpointer(attempt_of().run_dir / "checkpoints", Solo()).committed()
-    assert [int(folder.name[5:13]) for folder in saved] == [11, 8, 4]
+    assert [int(folder.name[5:13]) for folder in saved] == [11, 7, 4]
 
 
 def test_no_step_waits_for_a_save_in_the_background(training, attempt_of, capsys):
@@ -714,6 +714,36 @@ def test_the_split_of_time_is_recorded_once_an_attempt_has_the_time_for_it(
     kept = json.loads((attempt_of().run_dir / "goodput.json").read_text())
     assert kept["attempts"] == 2
     assert kept["seconds"]["restore"] > 0
+
+
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("end", [None, machine_dies, ask_to_stop])
+def test_all_that_training_stands_still_for_a_save_is_save_and_no_step_is(
+    training, attempt_of, background, end
+):
+    """Also in an attempt with one save, and of a save that was under way as the attempt died."""
+    now, stood = [1000.0], [0.0]
+
+    class Slow(JsonCodec):
+        def stage(self, parts, world, *, copy):
+            now[0] += 20
+            stood[0] += 20
+            return super().stage(parts, world, copy=copy)
+
+    def takes_a_second(_):
+        now[0] += 1
+
+    training.codec = Slow()
+    events = {step: [takes_a_second] for step in range(12)}
+    events[7] = [*events[7], end] if end else events[7]
+    with pytest.raises((Stopped, KeyboardInterrupt)) if end else nullcontext():
+        training.run(
+            events=events, background=background, clock=lambda: now[0], timer=lambda: now[0]
+        )
+    found = goodput.of(attempt_of().run_dir, now[0]).seconds
+    trained = 12 if end is None else found["useful"]
+    assert (found["save"], found["useful"]) == (stood[0], trained)
+    assert trained <= 12
 
 
 def test_the_first_save_tells_what_a_stop_takes_and_keeps_it_for_the_next_submission(
