@@ -82,6 +82,13 @@ def current(environment: Mapping[str, str] = os.environ) -> Attempt:
     )
 
 
+def owner_of(folder: Path) -> Owner:
+    """Who alone may commit and delete in `folder`: this attempt, where it is in its run folder."""
+    attempt = current()
+    place = folder.parent.resolve() / folder.name  # itself it may be a link to elsewhere
+    return attempt.owner if place.is_relative_to(attempt.run_dir) else UNCLAIMED
+
+
 def _own(environment: Mapping[str, str], key: str) -> Mapping[str, str]:
     """Without what preflight.sh found for the job that this one was submitted from.
 

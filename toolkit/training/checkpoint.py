@@ -24,12 +24,13 @@ from toolkit.training.agreement import (
     on_rank_0,
     reading,
 )
+from toolkit.training.attempt import owner_of
 from toolkit.training.checkpoint_folders import Folders
 from toolkit.training.copies import Copies
 from toolkit.training.flight import Flight, Hurry
-from toolkit.training.owner import UNCLAIMED, Owner, Superseded
+from toolkit.training.owner import Owner, Superseded
 from toolkit.training.state import Codec, Parts, TorchCodec
-from toolkit.training.tiers import Tier
+from toolkit.training.tiers import Tier, last_step
 from toolkit.training.world import World
 
 __all__ = ["CheckpointFailed", "Checkpointer", "Loaded", "Saved"]
@@ -62,7 +63,8 @@ class Checkpointer:
     """Saves and loads the state of a run under `root`, keeping the newest `keep` good ones.
 
     `root` must be one folder for all ranks. `tiers` are filled from it after the commit. Who
-    is not the `owner` of the run any more commits and deletes nothing: Superseded, on all ranks.
+    is not the `owner` of the run any more commits and deletes nothing: Superseded, on all ranks. By
+    default that is this attempt, where `root` is in its run folder.
     """
 
     def __init__(
@@ -74,15 +76,15 @@ class Checkpointer:
         codec: Codec | None = None,
         tiers: Sequence[Tier] = (),
         background: bool = False,
-        owner: Owner = UNCLAIMED,
+        owner: Owner | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if keep < 2:  # noqa: PLR2004  # the one that turns out bad, and the one to fall back to
             raise ValueError(f"keep at least 2 checkpoints, not {keep}")
-        self._root, self._world, self._owner = root, world, owner
-        self._folders = Folders(root, keep, owner)
+        self._root, self._world, self._owner = root, world, owner or owner_of(root)
+        self._folders = Folders(root, keep, self._owner)
         self._codec = codec or TorchCodec()
-        self._copies, self._clock = Copies(tiers, keep, owner, clock), clock
+        self._copies, self._clock = Copies(tiers, keep, self._owner, clock), clock
         self._behind = world.fork() if background else None
         self._flight: Flight[Saved] | None = None
         self._hurry = Hurry()
@@ -163,6 +165,10 @@ class Checkpointer:
     def committed(self) -> list[Path]:
         """The committed folders under `root`, the last one saved first."""
         return self._folders.committed()
+
+    def last_step(self) -> int | None:
+        """The step of the first of those."""
+        return last_step(self._root)
 
     # -- saving -----------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from toolkit.training import manifest
+from toolkit.training.files import inside
 from toolkit.training.owner import Owner, Superseded
 from toolkit.training.tiers import NAME, number
 
@@ -23,8 +24,7 @@ class Folders:
 
     def every(self) -> list[Path]:
         """Every folder a save has begun, newest first."""
-        paths = self.root.iterdir() if self.root.is_dir() else ()
-        found = [path for path in paths if NAME.fullmatch(path.name)]
+        found = [path for path in inside(self.root) if NAME.fullmatch(path.name)]
         return sorted(found, key=lambda path: (number(path.name), path.name), reverse=True)
 
     def committed(self) -> list[Path]:

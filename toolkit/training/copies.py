@@ -15,7 +15,7 @@ from toolkit.training.agreement import (
     on_rank_0,
     reading,
 )
-from toolkit.training.files import fsync_directory, write_atomic
+from toolkit.training.files import fsync_directory, there, write_atomic
 from toolkit.training.flight import Hurry
 from toolkit.training.manifest import MANIFEST
 from toolkit.training.owner import Owner
@@ -116,7 +116,7 @@ class Copies:
 
     def _clear_for(self, tier: Tier, folder: Path) -> bytes:
         _, content = tier.manifest(folder.name)
-        if folder.exists():
+        if there(folder):
             manifest.remove(self._owner.take(folder))
         folder.mkdir(parents=True)
         return content

@@ -55,6 +55,7 @@ class Outcome:
         """Tell everybody: the batch script, the log, the tracking server."""
         # What the job's end hangs on goes first: its log may be on a disk that is full.
         sys.stdout.write(f"{self.code}\n")
+        sys.stdout.flush()
         with suppress(OSError):
             for line in self.said:
                 sys.stderr.write(f"[toolkit] {line}\n")

@@ -10,6 +10,26 @@ T = TypeVar("T")
 ABSENT = (FileNotFoundError, NotADirectoryError)
 
 
+def there(path: Path) -> bool:
+    """Whether `path` is there. OSError where that can't be found out: only `ABSENT` is a no.
+
+    From Python 3.14 `Path.exists`, `is_file` and `is_dir` take every error for one.
+    """
+    try:
+        path.stat()
+    except ABSENT:
+        return False
+    return True
+
+
+def inside(folder: Path) -> list[Path]:
+    """What is in `folder`, and nothing where that is not there. OSError as of `there`."""
+    try:
+        return list(folder.iterdir())
+    except ABSENT:
+        return []
+
+
 def fsync_directory(directory: Path) -> None:
     """Make the names in `directory` durable (a rename is not, until this is done)."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)

@@ -15,7 +15,7 @@ from typing import Any
 
 from toolkit.training import digests
 from toolkit.training.digests import Unreadable
-from toolkit.training.files import ABSENT, encode, fsync_directory, read_twice, write_atomic
+from toolkit.training.files import ABSENT, encode, fsync_directory, read_twice, there, write_atomic
 from toolkit.training.shard import (
     BLOCK,
     Corrupt,
@@ -87,7 +87,8 @@ def proof(manifest: bytes) -> bytes:
 
 
 def is_committed(folder: Path) -> bool:
-    return (folder / COMMITTED).is_file()
+    """Whether it is a checkpoint. OSError where that can't be found out."""
+    return there(folder / COMMITTED)
 
 
 def read(folder: Path) -> Manifest:

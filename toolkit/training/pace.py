@@ -87,7 +87,7 @@ class StopForecast:
     def advice(self, notice: float = NOTICE) -> str:
         """What to change where it does not fit, the least first."""
         if self.steps > self.saving + self.in_flight:
-            return "take fewer samples a step (accumulate gradients over several run.step calls)"
+            return "take fewer samples a step; or more ranks, each with fewer"
         changes = []
         if self.in_flight > self.saving and self.seconds - self.in_flight + self.saving <= notice:
             changes.append(

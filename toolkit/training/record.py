@@ -147,6 +147,14 @@ class Books:
         except OSError as error:  # on rank 0 alone, and of no more use than to be looked at
             say(f"not recorded what saving step {saved.step} took: {error}")
 
+    def stalled(self, step: int, seconds: float) -> None:
+        """Note that training stood still to save the state as of `step`."""
+        self._speed.pause(seconds)
+        try:
+            self._pause("save", step, seconds)
+        except OSError as error:
+            say(f"not recorded how long training waited for step {step}: {error}")
+
     def finished(
         self, steps: int, given: Mapping[str, Any], opened: Sequence[Mapping[str, str]], fills: int
     ) -> None:
@@ -165,8 +173,6 @@ class Books:
     def _saved(self, saved: Saved, forecast: StopForecast | None) -> None:
         if self._remark:
             self._remark.checkpoint(self._clock())
-        self._pause("save", saved.step, saved.stall_seconds)
-        self._speed.pause(saved.stall_seconds)
         found = gpus.metrics(self._run_dir.path, self._attempt.key) | {
             "toolkit.save_seconds": saved.seconds,
             "toolkit.save_stall_seconds": saved.stall_seconds,

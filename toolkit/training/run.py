@@ -1,12 +1,13 @@
 """The folder of a run: where every attempt finds what the ones before it left."""
 
+import json
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from toolkit.training.data import SampleOrder
-from toolkit.training.files import encode, read_json, write_atomic, write_first
+from toolkit.training.files import encode, read_json, read_twice, there, write_atomic, write_first
 from toolkit.training.tiers import last_step
 
 
@@ -28,7 +29,7 @@ class RunDir:
     def create(self) -> None:
         """Make the folder and give the run its key, unless an earlier attempt did."""
         self.path.mkdir(parents=True, exist_ok=True)
-        if not self._facts.exists():
+        if not there(self._facts):
             write_first(self._facts, encode({"key": uuid.uuid4().hex}))
 
     @property
@@ -52,7 +53,7 @@ class RunDir:
         batch the steps that are still to do would not be those that the run began with.
         """
         wanted = {"size": order.size, "seed": order.seed, "global_batch": order.global_batch}
-        facts = dict(self.facts())
+        facts = json.loads(read_twice(self._facts, Path.read_bytes))
         begun = dict(facts.get("order") or wanted)
         begun.setdefault("global_batch", order.global_batch)  # older runs did not note it
         other = {name for name, value in wanted.items() if begun.get(name) != value}

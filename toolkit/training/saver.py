@@ -1,6 +1,8 @@
 """When a run saves, and what came of it."""
 
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -11,12 +13,15 @@ from toolkit.training.state import Parts
 
 Every = int | Literal["auto"]
 
+_LONGEST_PAUSE = 8.0  # between tries of a save that must be now
+
 
 class Saver:
     """Saves every so many steps, or as often as pays off; a save that fails costs a warning.
 
     `sync` is called first on all ranks, and raises CheckpointFailed on all when there is something
-    that no checkpoint may be ahead of and that can't be put on disk.
+    that no checkpoint may be ahead of and that can't be put on disk. `done` is told of each
+    checkpoint once it is settled, `stalled` of the time that training stood still, as it goes on.
     """
 
     def __init__(
@@ -30,12 +35,15 @@ class Saver:
         say: Callable[[str], None],
         sync: Callable[[], object],
         done: Callable[[Saved, StopForecast | None], None],
+        stalled: Callable[[int, float], None] = lambda _step, _seconds: None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if every != "auto" and every < 1:
             raise ValueError(f"checkpoint_every is a number of steps or 'auto', not {every}")
         self._checkpoints, self._every, self._background = checkpoints, every, background
         self._floor, self._ceiling = bounds
         self._clock, self._say, self._sync, self._done = clock, say, sync, done
+        self._stalled, self._sleep = stalled, sleep
         self._mtti = float("inf")
         self._wait = self._floor  # until a save was measured
         self._begun_at = self._started_at = clock()
@@ -50,6 +58,13 @@ class Saver:
         self.step, self._mtti = step, mtti
         self._started_step = step or 0
         self._begun_at = self._started_at = self._clock()
+
+    def reached(self) -> int:
+        """The step that the next attempt begins with; before `resumed`, what the folder says."""
+        if self.step is None:
+            with suppress(OSError):  # of no more use than to be looked at
+                return self._checkpoints.last_step() or 0
+        return self.step or 0
 
     def due(self, step: int) -> bool:
         """Whether a save was ordered for this step: the same on all ranks."""
@@ -70,19 +85,33 @@ class Saver:
         return now - self._begun_at >= max(self._wait, 2 * self._flown)
 
     def save(
-        self, parts: Parts, step: int, facts: Mapping[str, Any], *, last: bool, urgent: bool = False
+        self,
+        parts: Parts | None,
+        step: int,
+        facts: Mapping[str, Any],
+        *,
+        last: bool,
+        urgent: bool = False,
     ) -> str:
         """Save, in the background unless this is the `last` of the attempt; what went wrong.
 
-        Of the `last`, "" says that a checkpoint of `step` is committed. Raises Superseded, also
-        when there is nothing to save: the attempt has nothing more to say.
+        Of the `last`, "" says that a checkpoint of `step` is committed, or that there are no
+        `parts` yet: the checkpoints before stay the newest. Raises Superseded, also when there is
+        nothing to save: the attempt has nothing more to say.
         """
-        self.settle(step, urgent=urgent)
         self._begun_at, self._flown = self._clock(), 0.0
+        problem = self._save(parts, step, facts, last=last, urgent=urgent)
+        self._stalled(step, self._clock() - self._begun_at)
+        return problem
+
+    def _save(
+        self, parts: Parts | None, step: int, facts: Mapping[str, Any], *, last: bool, urgent: bool
+    ) -> str:
+        self.settle(step, urgent=urgent)
         try:
             self._sync()
             self._checkpoints.check_owner()
-            if self.step == step:  # it is what was saved or loaded last
+            if parts is None or self.step == step:  # it is what was saved or loaded last
                 return ""
             if self._background and not last:
                 self._checkpoints.begin(parts, step=step, facts=facts)
@@ -96,9 +125,26 @@ class Saver:
             return str(error)
         return ""
 
+    def save_while(
+        self, more: Callable[[], bool], parts: Parts | None, step: int, facts: Mapping[str, Any]
+    ) -> str:
+        """The `last` save, `urgent`, which no later one makes good: again, while it fails.
+
+        `more` says to all ranks alike whether there is time for another.
+        """
+        pause = 1.0
+        while problem := self.save(parts, step, facts, last=True, urgent=True):
+            if not more():
+                break
+            self._sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        return problem
+
     def settle(self, step: int, *, urgent: bool = False) -> None:
         """See the save in the background through. What goes wrong with it costs a warning."""
         begun, self._in_flight = self._in_flight, None
+        if begun is None:
+            return
         waits = self._clock()
         try:
             saved = self._checkpoints.settle(urgent=urgent)

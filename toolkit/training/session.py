@@ -11,32 +11,30 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from toolkit.training import cancelling, dossier, faults, gpus, verdict
-from toolkit.training.agreement import on_rank_0
+from toolkit.training import dossier, faults, gpus, verdict
 from toolkit.training.attempt import Attempt, current, site_facts
 from toolkit.training.boundary import Agreed, Boundaries
-from toolkit.training.checkpoint import Checkpointer, CheckpointFailed, Saved
+from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
+from toolkit.training.closing import Closing, refuse_second
 from toolkit.training.data import Batch, SampleOrder
 from toolkit.training.datasets import use
 from toolkit.training.job_log import say
 from toolkit.training.local_disk import ViaLocalDisk
 from toolkit.training.mlflow_server import flat, tracker_for
-from toolkit.training.pace import StopForecast
-from toolkit.training.record import Books, Host, TrackerLike, read_verdict
+from toolkit.training.pace import LEAVING
+from toolkit.training.rank_books import RankBooks
+from toolkit.training.record import Books, Host, TrackerLike
 from toolkit.training.run import RunDir
 from toolkit.training.saver import Every, Saver
 from toolkit.training.state import Codec, TorchCodec
 from toolkit.training.stop import StopFiles, Stopped
-from toolkit.training.termination import OnTerminate, Terminated
+from toolkit.training.termination import OnTerminate
 from toolkit.training.tiers import Tier
-from toolkit.training.tracking import Status, numbers
-from toolkit.training.verdict import Verdict
 from toolkit.training.world import World, device, join
 
 T = TypeVar("T")
 
-# What may be spent on the tracking server at the end: little of a spot notice's 120 s.
-_PATIENCE_STOP, _PATIENCE_END = 10.0, 30.0
+_TRIES = 60.0  # seconds in which a save against a notice is tried again; a notice's rest is less
 
 
 class Run:
@@ -71,7 +69,8 @@ class Run:
         self.step_count = 0  # steps done; the number of the next one
         self._position = 0  # samples taken since the run began, over all ranks
         self._params, self.seed, self._flops = params, seed, flops_per_sample
-        self._clock, self._timer, self._print_every = clock, timer, print_every
+        self._clock, self._timer = clock, timer
+        self._noted = RankBooks(self.world, print_every=print_every)
         self._stop = StopFiles(self.attempt.stop_files, self.attempt.started_at, clock=timer)
         if local is not None:
             root = local / f"checkpoints-{self.attempt.job_id}"
@@ -92,16 +91,26 @@ class Run:
             bounds=checkpoint_bounds,
             clock=timer,
             say=say if self.world.rank == 0 else lambda _: None,
-            sync=lambda: on_rank_0(self.world, self._sync),
-            done=self._saved,
+            sync=self._noted.sync,
+            done=self._noted.saved,
+            stalled=self._noted.stalled,
         )
-        self._parts: Mapping[str, Any] = {}
+        self._parts: Mapping[str, Any] | None = None  # until `resume` names them
         self._save_agreed = False
         self._boundaries = Boundaries(self.world, asked=self._stop.poll, leave=self._leave)
-        self.ended = False  # the verdict is written
-        self._books: Books | None = None  # rank 0's
-        self._tracker, self._on_terminate = tracker, OnTerminate()
-        self._gpus: gpus.Sampler | None = None
+        self._closing = Closing(self.attempt, self.world, self._noted)
+        self._tracker = tracker
+        self._on_terminate = OnTerminate()
+
+    @property
+    def ended(self) -> bool:
+        """Whether its last word is said."""
+        return self._closing.ended
+
+    @property
+    def _books(self) -> Books | None:
+        """Rank 0's."""
+        return self._noted.books
 
     # -- for the script ---------------------------------------------------------------------------
 
@@ -112,17 +121,16 @@ class Run:
 
     def log(self, metrics: Mapping[str, Any]) -> None:
         """Metrics that belong to the step that has just ended: of an evaluation, of a trainer."""
-        if self._books:
-            self._books.log(max(0, self.step_count - 1), numbers(metrics))
+        self._noted.log(max(0, self.step_count - 1), metrics)
 
     def describe(self, **tags: str) -> None:
         """Say more about the run: `data_hash=...` becomes the tag `toolkit.data_hash`."""
-        if self._books:
-            named = {f"toolkit.{name}": value for name, value in tags.items()}
-            self._books.describe({}, named)
+        self._noted.describe(tags)
 
     def resume(self, **parts: Any) -> int:
         """Name what a checkpoint holds, and load the last good one; the step to go on with."""
+        if not parts:
+            raise ValueError("run.resume names what a checkpoint holds: model=…, optimizer=…")
         self._parts = parts
         begun = self._timer()
         loaded = self._checkpoints.load(parts)
@@ -139,11 +147,17 @@ class Run:
             what = f"resumed from {loaded.name}" if loaded else "from the beginning"
             say(f"attempt {self._books.record.attempt}: step {self.step_count}, {what}")
         if stuck := self.world.broadcast(stuck):
-            self._end(verdict.hold(self.step_count, "no-progress", stuck), self.attempt.failed)
+            word = verdict.hold(self.step_count, "no-progress", stuck)
+            self._closing.stopped(word, self.attempt.failed)
+            raise Stopped(word)
         return self.step_count
 
     def batches(self, order: SampleOrder, epochs: int) -> Iterator[Batch]:
         """This rank's share of every step still to do. End each with `step`."""
+        if self._parts is None:
+            raise RuntimeError(
+                "call run.resume(model=…, optimizer=…) first: it loads and saves them"
+            )
         if self.world.rank == 0:
             self.dir.agree_order(order, epochs)
         for batch in order.batches(
@@ -198,19 +212,20 @@ class Run:
         fills = sum(self.world.gather(use.fills()))
         if self._books:
             self._books.finished(self.step_count, results, opened, fills)
-        self._close(verdict.done(self.step_count), "FINISHED", [self.dir.result], _PATIENCE_END)
+        self._closing.finished(verdict.done(self.step_count), self.dir.result)
 
     # -- the context ------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
+        refuse_second(self.attempt, self.world.rank)
         self._on_terminate.begin()
         host = Host.here(self.attempt) if self.world.local_rank == 0 else None
-        self._gpus = gpus.start(self.attempt, host.gpus, say) if host else None
+        self._closing.sampler = gpus.start(self.attempt, host.gpus, say) if host else None
         hosts = [host for host in self.world.gather(host) if host]
         if self.world.rank == 0:
             self.dir.create()
             tracker = self._tracker or tracker_for(self.attempt, self.dir, say)
-            self._books = Books(
+            self._noted.books = books = Books(
                 self.attempt,
                 self.dir,
                 hosts=hosts,
@@ -220,7 +235,7 @@ class Run:
                 flops_per_sample=self._flops,
             )
             found = dossier.gather(self.attempt, self.dir, seed=self.seed)
-            self._books.describe(flat(self._params), found.tags, found.artifacts)
+            books.describe(flat(self._params), found.tags, found.artifacts)
         return self
 
     def __exit__(
@@ -237,63 +252,35 @@ class Run:
             if error is None:
                 self.world.close()
             elif not self.ended:
-                self._fail(error)
+                self._closing.failed(error, self._saver.reached())
             self._on_terminate.end()
 
     # -- behind them ------------------------------------------------------------------------------
 
     def _stepped(self, batch: Batch, metrics: Mapping[str, Any], at: float, told: Agreed) -> None:
         self._save_agreed |= told.save
-        if not self._books:
-            return
-        found = numbers(metrics)
-        self._books.step(batch, told.samples, told.prints, at, found)
-        if batch.step % self._print_every == 0:
-            values = " ".join(f"{name} {value:.4f}" for name, value in found.items())
-            say(f"step {batch.step} epoch {batch.epoch} {values}")
+        self._noted.step(batch, metrics, at, told)
 
-    def _save(self, *, last: bool = False, urgent: bool = False) -> str:
-        """Save the state as it is; what went wrong, which a later attempt makes good."""
+    def _save(self, *, last: bool = False) -> str:
+        """Save the state as it is; what went wrong, which a later save makes good."""
         self._save_agreed = False
+        return self._saver.save(*self._state(), last=last)
+
+    def _state(self) -> tuple[Mapping[str, Any] | None, int, Mapping[str, Any]]:
+        """What is to be saved, as of which step, and what is said of it."""
         facts = {"position": self._position, "attempt": self.attempt.key, "seed": self.seed}
-        return self._saver.save(self._parts, self.step_count, facts, last=last, urgent=urgent)
-
-    def _sync(self) -> None:
-        if self._books:
-            self._books.sync()
-
-    def _saved(self, saved: Saved, forecast: StopForecast | None) -> None:
-        if self._books:
-            self._books.saved(saved, forecast)
+        return self._parts, self.step_count, facts
 
     def _leave(self) -> None:
         """All ranks are at the same step and at least one was asked to stop: save, and be gone."""
         asked = [request for request in self.world.gather(self._stop.request) if request]
         request = min(asked, key=lambda each: each.due)
-        problem = self._save(last=True, urgent=True)
+        until = self._timer() + min(_TRIES, request.due - self._clock() - LEAVING)
+        problem = self._saver.save_while(
+            lambda: self.world.broadcast(self._timer() < until), *self._state()
+        )
         if self.world.rank == 0:
             say(f"stopping after {self.step_count} steps: {request.cause} {request.node}")
-        self._end(verdict.resume(self._saver.step or 0, request.cause, problem), None)
-
-    def _end(self, word: Verdict, status: Status | None) -> None:
-        self._close(word, status, [], _PATIENCE_STOP)
+        word = verdict.resume(self._saver.reached(), request.cause, problem)
+        self._closing.stopped(word)
         raise Stopped(word)
-
-    def _fail(self, error: BaseException) -> None:
-        word = faults.verdict_of(error, self._saver.step or 0)
-        if self.world.rank != 0:
-            word.write_first(self.attempt.verdict_file)
-            return
-        word = read_verdict(self.attempt) or word
-        killed = isinstance(error, Terminated) and cancelling.cancelled(self.attempt.job_id)
-        status = self.attempt.failed if word.verdict == "failed" else None
-        self._close(word, "KILLED" if killed else status, [], _PATIENCE_STOP)
-
-    def _close(
-        self, word: Verdict, status: Status | None, artifacts: list[Path], patience: float
-    ) -> None:
-        self.ended = True
-        if self._gpus:
-            self._gpus.stop()
-        if self._books:
-            self._books.end(word, status=status, artifacts=artifacts, patience=patience)

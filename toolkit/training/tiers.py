@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from toolkit.training import manifest
-from toolkit.training.files import fsync_directory, write_atomic
+from toolkit.training.files import fsync_directory, inside, write_atomic
 from toolkit.training.manifest import MANIFEST, Manifest
 from toolkit.training.shard import Corrupt, FileEntry, HashingWriter, blocks, verify_file
 
@@ -28,8 +28,9 @@ def number(name: str) -> int:
 
 def last_step(root: Path) -> int | None:
     """The step of the checkpoint in `root` that was committed last; None where there is none."""
-    every = (folder.name for folder in root.glob("step-*") if manifest.is_committed(folder))
-    newest = max((name for name in every if NAME.fullmatch(name)), key=number, default=None)
+    every = (folder for folder in inside(root) if NAME.fullmatch(folder.name))
+    committed = (folder.name for folder in every if manifest.is_committed(folder))
+    newest = max(committed, key=number, default=None)
     return int(_parsed(newest)["step"]) if newest else None
 
 
@@ -118,8 +119,7 @@ class FolderTier:
         manifest.remove(self._root / name, rmtree=_rmtree)
 
     def _folders(self) -> list[Path]:
-        paths = self._root.iterdir() if self._root.is_dir() else ()
-        return [path for path in paths if NAME.fullmatch(path.name)]
+        return [path for path in inside(self._root) if NAME.fullmatch(path.name)]
 
 
 def copy_file(source: Path, entry: FileEntry, target: Path) -> None:

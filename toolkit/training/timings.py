@@ -12,7 +12,9 @@ Kind = Literal["save", "restore"]
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """A pause that ended `at`. Of an asynchronous save, the part that training waited for."""
+    """A pause that ended `at`. Of an asynchronous save, what training waited for: its beginning,
+    and, as the next one's, its end.
+    """
 
     attempt: int
     kind: Kind

@@ -92,6 +92,12 @@ def saved(kind, tmp_path_factory):
     return two_saves(tmp_path_factory.mktemp(kind), kind)
 
 
+@pytest.fixture(params=["3.13", "3.14"])
+def pathlib_of(request, monkeypatch):
+    if request.param == "3.14":
+        disk.swallow_errors(monkeypatch)
+
+
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Several blocks to a file."""
@@ -265,7 +271,9 @@ def test_an_error_of_any_one_system_call_costs_a_periodic_save_at_most(tmp_path,
 
 
 @pytest.mark.parametrize("lasting", [False, True])
-def test_no_error_of_the_filesystem_makes_a_run_begin_at_an_older_checkpoint(saved, kind, lasting):
+def test_no_error_of_the_filesystem_makes_a_run_begin_at_an_older_checkpoint(
+    saved, kind, pathlib_of, lasting
+):
     root, truth = saved
     load(root, kind)  # what that imports is not looked for below
     told = []
@@ -288,6 +296,25 @@ def test_no_error_of_the_filesystem_makes_a_run_begin_at_an_older_checkpoint(sav
     assert len(told) > 10
     assert set(told) <= {"loaded", CheckpointFailed, CheckpointUnreadable}
     assert told[-1] == "loaded"
+
+
+def test_no_error_of_any_one_call_deletes_a_checkpoint_that_is_to_be_kept(tmp_path, pathlib_of):
+    for number in count(1):
+        checkpoints = Checkpointer(tmp_path / str(number), Solo(), codec=JsonCodec())
+        save = partial(checkpoints.save, {"model": Part()}, facts={})
+        save(step=1), save(step=2)
+        before = checkpoints.committed()
+        with (
+            disk.strike(number, disk.fail, disk.CALLS) as met,
+            suppress(CheckpointFailed),
+        ):
+            save(step=3)
+        after = checkpoints.committed()
+        assert before[0] in after
+        assert len(after) >= 2
+        if len(met) < number:
+            break
+    assert number > 30
 
 
 def save_and_lose_the_run(root, number, *, reads_fail):

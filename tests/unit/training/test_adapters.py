@@ -121,14 +121,14 @@ def test_the_training_library_loads_no_trainer():
 
 
 def test_what_is_logged_belongs_to_the_step_that_has_just_ended(
-    attempt_of, json_codec, memory_tracker
+    attempt_of, json_codec, memory_tracker, part
 ):
     run = Run(
         params={}, seed=1, attempt=attempt_of(), world=Solo(), codec=json_codec,
         tracker=memory_tracker,
     )  # fmt: skip
     with run:
-        run.resume()
+        run.resume(model=part())
         for batch in run.batches(ORDER, 1):
             run.step(batch)
         run.log({"accuracy": 0.75})

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fakes.own_job import FakeScontrol
 from toolkit.training import SampleOrder, verdict
-from toolkit.training.attempt import current
+from toolkit.training.attempt import current, owner_of
 from toolkit.training.beginning import Beginning
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.ending import Ending, Outcome
@@ -49,6 +49,38 @@ def saves(place, json_codec, part):
         return checkpoints, lambda step: checkpoints.save({"model": part()}, step=step, facts={})
 
     return make
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_checkpointer_alone_is_its_attempts_and_a_later_one_finds_what_it_saved(
+    place, tmp_path, json_codec, part, monkeypatch, *, linked
+):
+    """Without a Run around it: the batch script's fence is in the environment."""
+    root = place.parents[1]
+    if linked:
+        (tmp_path / "link").symlink_to(root.parent)
+        root = tmp_path / "link" / "checkpoints"
+
+    def of(restart, owner):
+        monkeypatch.setenv("SLURM_JOB_ID", "12")
+        monkeypatch.setenv("SLURM_RESTART_COUNT", restart)
+        monkeypatch.setenv("TOOLKIT_RUN_OWNER", str(owner))
+        monkeypatch.setenv("TOOLKIT_RUN_DIR", str(root.parent))
+        return Checkpointer(root, Solo(), codec=json_codec)
+
+    old = of("0", place)
+    old.save({"model": part()}, step=10, facts={})
+    place.rmdir()  # the next attempt takes over
+    later = place.with_name("12.1.first.cd")
+    later.mkdir()
+    new = of("1", later)
+    new.load({"model": part()})
+    new.save({"model": part()}, step=12, facts={})
+    for step in (11, 12, 13):
+        with pytest.raises(Superseded):
+            old.save({"model": part()}, step=step, facts={})
+    assert committed(place) == ["step-00000010.000001", "step-00000012.000002"]
+    assert owner_of(tmp_path.parent / "elsewhere") == UNCLAIMED
 
 
 def names(place):

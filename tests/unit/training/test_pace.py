@@ -1,5 +1,6 @@
 """How often a run saves, and whether stopping fits the notice."""
 
+import itertools
 import math
 
 import pytest
@@ -80,3 +81,12 @@ def test_a_stop_that_does_not_fit_the_notice_is_told_with_what_to_change(
         saved_bytes=save * 1000 * 2**20,
     ).warning()
     assert (found is None) if says is None else (says in found)
+
+
+def test_no_advice_is_to_stop_between_gradients_and_their_optimizer_step():
+    """A checkpoint holds no gradients: what was accumulated over several steps would be lost."""
+    for step, save, in_flight in itertools.product((0.5, 60, 600), repeat=3):
+        found = pace.forecast(
+            step_seconds=step, in_flight_seconds=in_flight, save_seconds=save, saved_bytes=2**30
+        )
+        assert "accumulate" not in found.advice()

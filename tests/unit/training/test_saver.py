@@ -1,10 +1,14 @@
 """When a run saves, and what it makes of what a save took."""
 
+import itertools
 import threading
 
 import pytest
 
-from toolkit.training.checkpoint import Checkpointer
+from tests.fakes import checkpoint_disk as disk
+from toolkit.training.agreement import on_rank_0
+from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
+from toolkit.training.files import write_atomic
 from toolkit.training.saver import Saver
 from toolkit.training.tiers import FolderTier
 from toolkit.training.world import Solo
@@ -98,6 +102,50 @@ def test_a_stop_is_forecast_to_take_the_save_that_has_just_begun_and_another(
     made.saver.settle(1)
     [(_, forecast)] = made.told
     assert (forecast.in_flight, forecast.saving) == (in_flight, saving)
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_no_one_error_of_the_filesystem_costs_the_save_against_a_notice(
+    tmp_path, json_codec, part, background
+):
+    """Nor of what goes before it: no later save would make it good."""
+    for number in itertools.count(1):
+        checkpoints = Checkpointer(
+            tmp_path / str(number), Solo(), codec=json_codec, background=background
+        )
+        log = tmp_path / f"{number}.log"
+        tries, pauses = itertools.count(), []
+        saver = Saver(
+            checkpoints,
+            every=1,
+            background=background,
+            bounds=(30.0, 3600.0),
+            clock=lambda: 0.0,
+            say=lambda _: None,
+            sync=lambda log=log: on_rank_0(Solo(), lambda: write_atomic(log, b"")),
+            done=lambda *_: None,
+            sleep=pauses.append,
+        )
+        saver.save({"model": part()}, 1, {}, last=False)
+        with disk.strike(number, disk.fail, disk.CALLS) as met:
+            problem = saver.save_while(lambda: next(tries) < 1, {"model": part()}, 2, {})  # noqa: B023
+        assert (problem, saver.reached(), checkpoints.last_step()) == ("", 2, 2)
+        assert pauses in ([], [1.0])
+        if len(met) < number:
+            break
+    assert number > 20
+
+
+def test_a_save_against_a_notice_that_can_not_be_made_is_tried_while_there_is_time(saver, part):
+    made, pauses = saver(background=False), []
+    made.saver._sleep = pauses.append
+    made.checkpoints.save = lambda *_, **__: disk_is_full()
+    problem = made.saver.save_while(lambda: sum(pauses) < 30, {"model": part()}, 2, {})
+    assert (problem, pauses) == ("no space", [1.0, 2.0, 4.0, 8.0, 8.0, 8.0])
+
+
+def disk_is_full():
+    raise CheckpointFailed("no space")
 
 
 def test_what_training_waits_for_the_save_before_it_is_a_stall_as_well(saver):

@@ -1,5 +1,6 @@
 """A run goes on at exactly the next step, whatever ended the attempt before."""
 
+import itertools
 import json
 import threading
 from contextlib import nullcontext, suppress
@@ -11,8 +12,8 @@ import pytest
 
 from tests.fakes import checkpoint_disk as disk
 from tests.fakes.own_job import FakeScontrol
-from tests.fakes.training import JsonCodec
-from toolkit.training import SampleOrder, earlier, pace, stops
+from tests.fakes.training import JsonCodec, MemoryTracker
+from toolkit.training import SampleOrder, earlier, goodput, pace, stops
 from toolkit.training.agreement import CheckpointUnreadable
 from toolkit.training.audit import audit
 from toolkit.training.cause import Cause, Evidence
@@ -21,6 +22,7 @@ from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.ending import Ending, unattended
 from toolkit.training.ledger import Ledger
 from toolkit.training.owner import Owner
+from toolkit.training.saver import Saver
 from toolkit.training.session import Run, Stopped
 from toolkit.training.slurm_job import JobFacts, SlurmJob
 from toolkit.training.steplog import StepLog
@@ -30,6 +32,11 @@ from toolkit.training.world import Solo
 
 ORDER = SampleOrder(size=30, global_batch=8, seed=1)  # four steps an epoch
 EPOCHS = 3
+WHOLE = sum(  # what an undisturbed run comes to
+    int(i) * (b.step + 1)
+    for b in ORDER.batches(step=0, position=0, epochs=EPOCHS, rank=0, world=1)
+    for i in b.ids
+)
 
 
 @dataclass
@@ -49,6 +56,7 @@ class Training:
         *,
         order=ORDER,
         end_steps=True,
+        warm_up=lambda _run, _attempt: None,
         evaluate=lambda _run, _attempt: None,
         leave=lambda run, total: run.finish(total=total),
         **options,
@@ -71,6 +79,7 @@ class Training:
             },
         )
         with run:
+            warm_up(run, attempt)
             run.resume(model=model)
             for batch in run.batches(order, EPOCHS):
                 for event in (events or {}).get(batch.step, ()):
@@ -88,9 +97,9 @@ def training(attempt_of, json_codec, part, memory_tracker):
     return Training(attempt_of, json_codec, part, memory_tracker)
 
 
-def ask_to_stop(attempt):
+def ask_to_stop(attempt, *, deadline=99):
     attempt.stop_dir.mkdir(exist_ok=True)
-    text = json.dumps({"cause": "spot-interruption", "deadline": 99, "node": "gpu-001"})
+    text = json.dumps({"cause": "spot-interruption", "deadline": deadline, "node": "gpu-001"})
     (attempt.stop_dir / f"{attempt.key}.json").write_text(text)
 
 
@@ -111,6 +120,56 @@ def test_an_undisturbed_run_finishes_with_its_records(training, attempt_of):
     assert audit(attempt.run_dir).ok
     assert training.tracker.statuses == ["FINISHED"]
     assert training.tracker.tags["toolkit.attempts"] == "1"
+
+
+def stop_at(training, boundary, *, saved):
+    """A run of the script with a stop at its `boundary`th boundary, and what that run comes to.
+
+    Whether there was such a boundary. `saved`: there is a checkpoint before.
+    """
+    met = count()
+
+    def meet(attempt):
+        if next(met) == boundary:
+            ask_to_stop(attempt)
+
+    def loop(run, attempt):
+        for _ in run.checked(range(2)):
+            meet(attempt)
+
+    def run(restart, events=None, **loops):
+        training.tracker = MemoryTracker()
+        return training.run(restart, events, **loops)
+
+    if saved:
+        with pytest.raises(Stopped):
+            run(0, {6: [ask_to_stop]})
+    try:
+        every = {step: [meet] for step in range(12)}
+        return False, run(1, every, warm_up=loop, evaluate=loop)
+    except Stopped:
+        return True, run(2)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_after_a_stop_at_any_boundary_of_the_script_the_next_attempt_loses_nothing(
+    training, attempt_of, capsys, saved
+):
+    """At those before `resume`, too: there is nothing to save there yet."""
+    stopped, boundary = True, 0
+    while stopped:
+        place = attempt_of().run_dir / str(boundary)
+        training.attempt_of = lambda number, at=place: replace(
+            attempt_of(number), run_dir=at, stop_dir=at
+        )
+        stopped, total = stop_at(training, boundary, saved=saved)
+        found = audit(place)
+        assert (total, found.ok, found.repeated) == (WHOLE, True, ())
+        for one, then in itertools.pairwise(found.attempts):
+            assert one["step_end"] == then["step_start"] or then["step_start"] is None
+        boundary += stopped
+    assert boundary == 2 + (4 if saved else 12) + 2
+    assert "not used" not in capsys.readouterr().out
 
 
 def test_a_stop_request_during_an_evaluation_ends_the_attempt_and_only_that_is_done_again(
@@ -139,11 +198,6 @@ def test_a_stop_request_during_an_evaluation_ends_the_attempt_and_only_that_is_d
 def test_a_stop_request_ends_the_attempt_at_a_boundary_and_the_next_goes_on(
     training, attempt_of, memory_tracker
 ):
-    whole = sum(
-        int(i) * (b.step + 1)
-        for b in ORDER.batches(step=0, position=0, epochs=EPOCHS, rank=0, world=1)
-        for i in b.ids
-    )
     with pytest.raises(Stopped) as stopped:
         training.run(events={6: [ask_to_stop]})
     assert stopped.value.code == 0
@@ -152,7 +206,7 @@ def test_a_stop_request_ends_the_attempt_at_a_boundary_and_the_next_goes_on(
     assert word.step in (7, 8)  # the request is agreed on one step after it is seen
     assert memory_tracker.statuses == []  # still RUNNING there
     memory_tracker.closed = False
-    assert training.run(restart_count=1) == whole
+    assert training.run(restart_count=1) == WHOLE
     found = audit(attempt_of().run_dir)
     assert (found.ok, found.steps, found.repeated, found.resumed_at) == (True, 12, (), (word.step,))
     causes = [
@@ -193,11 +247,11 @@ def is_sent_sigterm(_):
 def test_a_run_whose_job_was_cancelled_is_killed_and_one_that_comes_back_is_not(
     training, memory_tracker, monkeypatch
 ):
-    for answer, statuses in ((False, []), (True, ["KILLED"])):
+    for restart, (answer, statuses) in enumerate(((False, []), (True, ["KILLED"]))):
         monkeypatch.setattr("toolkit.training.cancelling.cancelled", lambda _, a=answer: a)
         memory_tracker.closed = False
         with pytest.raises(Terminated):
-            training.run(events={6: [is_sent_sigterm]})
+            training.run(restart, events={6: [is_sent_sigterm]})
         assert memory_tracker.statuses == statuses
 
 
@@ -248,6 +302,31 @@ def test_a_job_that_was_held_before_its_workers_began_trains_when_it_is_let_go(
     assert read(attempt_of(4).verdict_file).verdict == "done"
 
 
+@pytest.mark.parametrize("first", [None, script_fails], ids=["finished", "failed"])
+def test_a_second_run_of_an_attempt_is_refused_on_every_rank_and_is_no_success(
+    attempt_of, json_codec, part, ranks, first
+):
+    """As of a loop over folds: it would load the last fold's checkpoint and train nothing."""
+
+    def folds(world):
+        events = {6: [first]} if first else {}
+        with suppress(ValueError):
+            Training(attempt_of, json_codec, part, MemoryTracker()).run(0, events, world=world)
+        mine = part({"sum": 0})
+        with (
+            pytest.raises(RuntimeError, match=r"a second Run in .*an array's tasks"),
+            Run(params={}, seed=1, attempt=attempt_of(), world=world, codec=json_codec) as run,
+        ):
+            run.resume(model=mine)
+        return mine.value["sum"]
+
+    assert ranks(2, folds) == [0, 0]
+    assert read(attempt_of().verdict_file).verdict == "failed"
+    assert len(Ledger(attempt_of().run_dir / "attempts.jsonl").attempts()) == 1
+    slurm = SlurmJob("12", FakeScontrol())
+    assert Ending(attempt_of(), slurm, {}, clock=lambda: 1000.0).settle(1).code == 1
+
+
 @pytest.mark.parametrize(
     "other", [SampleOrder(31, 8, 1), SampleOrder(30, 8, 2), SampleOrder(30, 6, 1)]
 )
@@ -288,6 +367,25 @@ def test_the_workers_take_up_the_attempt_that_their_batch_script_began(training,
 def test_a_loop_that_forgets_to_end_its_steps_is_told(training):
     with pytest.raises(RuntimeError, match=r"run\.step"):
         training.run(end_steps=False)
+
+
+@pytest.mark.parametrize("call", ["none", "empty"])
+def test_a_script_that_names_nothing_to_save_is_refused_on_every_rank_before_its_first_step(
+    attempt_of, json_codec, ranks, call
+):
+    def train(world):
+        tracker = MemoryTracker()
+        with Run(
+            params={}, seed=1, attempt=attempt_of(), world=world, codec=json_codec, tracker=tracker
+        ) as run:
+            if call == "empty":
+                run.resume()
+            next(run.batches(ORDER, 1))
+
+    assert [type(error) for error in ranks(2, train)] == [
+        {"none": RuntimeError, "empty": ValueError}[call]
+    ] * 2
+    assert not (attempt_of().run_dir / "checkpoints").exists()
 
 
 class Full(JsonCodec):
@@ -354,6 +452,32 @@ def test_a_full_disk_costs_no_run_and_no_step_of_its_record(training, attempt_of
     said = capsys.readouterr().out
     assert said.count("steps can't be recorded, training goes on") == 1
     assert said.count("NOT SAVED at step 5: OSError") == 1
+
+
+@pytest.mark.parametrize(
+    ("deadline", "times", "steps"),
+    [(1000.0, 1, (7, 8)), (None, 1, (7, 8)), (50.0, 99, (5,)), (10.0, 1, (5,))],
+    ids=["soft", "of no deadline", "for good", "too late"],
+)
+def test_a_stop_tries_its_save_again_while_there_is_time(
+    training, attempt_of, monkeypatch, *, deadline, times, steps
+):
+    monkeypatch.setitem(Saver.__init__.__kwdefaults__, "sleep", lambda _: None)
+    left, sync = [times], StepLog.sync
+
+    def fails(log):
+        left[0] -= 1
+        return disk.fail() if left[0] >= 0 else sync(log)
+
+    def asked(attempt):
+        ask_to_stop(attempt, deadline=deadline)
+        monkeypatch.setattr(StepLog, "sync", fails)
+
+    with pytest.raises(Stopped):
+        training.run(events={6: [asked]}, clock=lambda: 0.0)
+    word = read(attempt_of().verdict_file)
+    assert word.step in steps
+    assert bool(word.detail) is (steps == (5,))
 
 
 @pytest.mark.parametrize("call", [(Owner, "lost"), (StepLog, "sync")])
@@ -486,7 +610,7 @@ def test_a_clock_that_is_set_moves_neither_the_next_save_nor_the_next_look_for_a
             checkpoint_bounds=(4.0, 4.0),
         )
     saved = Checkpointer(attempt_of().run_dir / "checkpoints", Solo()).committed()
-    assert [int(folder.name[5:13]) for folder in saved] == [11, 8, 4]
+    assert [int(folder.name[5:13]) for folder in saved] == [11, 7, 4]
 
 
 def test_no_step_waits_for_a_save_in_the_background(training, attempt_of, capsys):
@@ -631,6 +755,36 @@ def test_the_split_of_time_is_recorded_once_an_attempt_has_the_time_for_it(
     kept = json.loads((attempt_of().run_dir / "goodput.json").read_text())
     assert kept["attempts"] == 2
     assert kept["seconds"]["restore"] > 0
+
+
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("end", [None, machine_dies, ask_to_stop])
+def test_all_that_training_stands_still_for_a_save_is_save_and_no_step_is(
+    training, attempt_of, background, end
+):
+    """Also in an attempt with one save, and of a save that was under way as the attempt died."""
+    now, stood = [1000.0], [0.0]
+
+    class Slow(JsonCodec):
+        def stage(self, parts, world, *, copy):
+            now[0] += 20
+            stood[0] += 20
+            return super().stage(parts, world, copy=copy)
+
+    def takes_a_second(_):
+        now[0] += 1
+
+    training.codec = Slow()
+    events = {step: [takes_a_second] for step in range(12)}
+    events[7] = [*events[7], end] if end else events[7]
+    with pytest.raises((Stopped, KeyboardInterrupt)) if end else nullcontext():
+        training.run(
+            events=events, background=background, clock=lambda: now[0], timer=lambda: now[0]
+        )
+    found = goodput.of(attempt_of().run_dir, now[0]).seconds
+    trained = 12 if end is None else found["useful"]
+    assert (found["save"], found["useful"]) == (stood[0], trained)
+    assert trained <= 12
 
 
 def test_the_first_save_tells_what_a_stop_takes_and_keeps_it_for_the_next_submission(

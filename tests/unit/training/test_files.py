@@ -1,0 +1,68 @@
+"""What is there, what is not, and what can't be told."""
+
+import os
+import re
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.fakes import checkpoint_disk as disk
+from toolkit import training
+from toolkit.training import tiers
+from toolkit.training.data import SampleOrder
+from toolkit.training.files import inside, there
+from toolkit.training.run import RunDir
+
+# Whose no means to begin anew, or to delete.
+_DECIDING = (
+    *("agreement", "checkpoint", "checkpoint_folders", "copies", "dcp", "flight", "local_disk"),
+    *("manifest", "owner", "run", "s3", "saver", "shard", "state", "tiers"),
+)
+# From Python 3.14 these take every error for a no; a glob did so before.
+_GULLIBLE = re.compile(
+    r"\.(exists|is_file|is_dir|is_symlink|glob|rglob|walk)\(|os\.path\.(l?exists|is\w+)"
+)
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "no"), OSError(5, "Input/output error")])
+def test_an_error_of_the_filesystem_is_no_no(tmp_path, monkeypatch, error):
+    def fails(*_, **__):
+        raise error
+
+    disk.swallow_errors(monkeypatch)
+    for name in ("stat", "listdir", "scandir"):
+        monkeypatch.setattr(os, name, fails)
+    for ask in (there, inside, tiers.last_step):
+        with pytest.raises(OSError, match=error.strerror):
+            ask(tmp_path)
+
+
+def test_what_is_absent_is_a_no(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "none", tmp_path / "file" / "none"):
+        assert (there(path), inside(path), tiers.last_step(path)) == (False, [], None)
+    assert there(tmp_path / "file")
+    assert inside(tmp_path) == [tmp_path / "file"]
+
+
+@pytest.mark.parametrize("name", _DECIDING)
+def test_no_module_of_checkpoints_asks_in_a_way_that_takes_an_error_for_a_no(name):
+    text = Path(training.__file__).with_name(f"{name}.py").read_text()
+    assert _GULLIBLE.findall(text) == []
+
+
+def test_no_error_of_any_one_call_takes_from_a_run_what_it_is_known_by(tmp_path):
+    for number in count(1):
+        run = RunDir(tmp_path / str(number))
+        run.create()
+        run.agree_order(SampleOrder(30, 8, 1), 1)
+        key = run.key
+        calls = [*disk.CALLS, (Path, "read_bytes")]
+        with disk.strike(number, disk.fail, calls) as met, suppress(OSError):
+            run.agree_order(SampleOrder(30, 8, 1), 2)
+        assert run.key == key
+        if len(met) < number:
+            break
+    assert number > 5
