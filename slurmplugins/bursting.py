@@ -6,33 +6,28 @@ What is needed only once the cloud has been read is imported then, so that it is
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import inventory, names
+from slurmplugins import inventory, names, plans
 from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
 from slurmplugins.model import EndCause, Failure
-from slurmplugins.policy import Preference
-from slurmplugins.slurm import awaited, known
+from slurmplugins.slurm import known
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from slurmplugins.claims import Claims
+    from slurmplugins.launcher import Launcher, Results
     from slurmplugins.model import Assignment, JobAsk
     from slurmplugins.names import NodeName
     from slurmplugins.planner import ResumePlan
     from slurmplugins.runtime import Engine
 
 BUDGET_SHARE: Final = 0.5
-"""Share of ResumeTimeout spent on finding capacity; the rest is for booting."""
-
-PLAN_TRIES: Final = 4
-
-SETTLING_WAIT: Final = 60.0
-"""How long a run waits for nodes that another holds only to ask about an earlier launch."""
-
-SETTLING_PAUSE: Final = 1.0
+"""Share of ResumeTimeout spent on finding capacity; the rest is for booting. What was under way by
+then may go on, but after ResumeTimeout Slurm has given up on the nodes: nothing is launched.
+"""
 
 BUG: Final = "bug"
 """Why nodes are given back when it is our own code that failed."""
@@ -44,12 +39,12 @@ def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
     What is no EngineError is raised again, once the nodes it left undecided are given back.
     """
     decided: set[NodeName] = set()
-    until = engine.clock.monotonic() + engine.config.resume_timeout * BUDGET_SHARE
+    deadline = engine.clock.monotonic() + engine.config.resume_timeout * BUDGET_SHARE
     try:
         with engine.journal.run() as run:
             # First of all: reconcile gives nodes back that nobody has claimed for a while.
-            mine = _claim(engine, run, asks)
-            plan = _screened(engine, _plan(engine, run, asks, mine))
+            mine = plans.claim(engine, run, asks)
+            plan = _screened(engine, plans.make(engine, run, asks, mine, deadline))
             engine.log.info(
                 "planned",
                 run=run,
@@ -59,7 +54,7 @@ def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
                 replace=len(plan.replace),
                 busy=names.compress(plan.busy),
             )
-            _carry_out(engine, run, plan, decided, until)
+            _carry_out(engine, run, plan, decided, deadline)
             engine.log.info("done", run=run)
     except EngineError as error:  # before anything was launched: what comes later has its own
         code = error.code if isinstance(error, CloudError) else ""
@@ -108,92 +103,6 @@ def _let_go(engine: Engine, nodes: Sequence[NodeName]) -> None:
         engine.log.warning("not written down", slug=error.slug, message=error.message)
 
 
-def _claim(engine: Engine, run: str, asks: Sequence[JobAsk]) -> frozenset[NodeName]:
-    """Claim the nodes that are asked for, but those another run is at; and wait for those that it
-    does not want itself.
-    """
-    wanted = [node for ask in asks for node in ask.nodes]
-    until = engine.clock.monotonic() + SETTLING_WAIT
-    settling: set[NodeName] = set()
-
-    def choose(claims: Claims) -> Iterable[NodeName]:
-        settling.clear()
-        settling.update(claims.settling.intersection(wanted))
-        return [node for node in wanted if node not in claims.busy]
-
-    while True:
-        mine = engine.journal.claim(run, choose)
-        if not settling or engine.clock.monotonic() >= until:
-            return frozenset(mine)
-        engine.clock.sleep(SETTLING_PAUSE)
-
-
-def _release(engine: Engine, run: str, nodes: Collection[NodeName]) -> None:
-    """Safe to miss: claims end with their run."""
-    try:
-        if nodes:
-            engine.journal.release(run, nodes)
-    except StateError as error:
-        engine.log.problem("journal", message=error.message)
-
-
-def _plan(
-    engine: Engine, run: str, asks: Sequence[JobAsk], mine: frozenset[NodeName]
-) -> ResumePlan:
-    """What to do for the nodes that Slurm waits for, all of them claimed."""
-    waited = _waited(engine, asks)
-    _settle_doubts(engine, run, mine)
-    for _ in range(PLAN_TRIES):
-        plan = _planned(engine, run, asks, waited)
-        if plan is None:
-            continue
-        others = _unwanted(engine, plan, mine)
-        if not others:
-            return plan
-        _release(engine, run, others)
-        asks = [replace(ask, nodes=tuple(n for n in ask.nodes if n not in others)) for ask in asks]
-    raise StateError("the cloud's list was out of date each time it could be used")
-
-
-def _planned(
-    engine: Engine, run: str, asks: Sequence[JobAsk], waited: Mapping[int, float]
-) -> ResumePlan | None:
-    """Read the cloud, then plan and claim while no other run can claim; None where that took so
-    long that the list is old.
-    """
-    listed, at = inventory.read(engine)
-    from slurmplugins import planner
-
-    plans: list[ResumePlan] = []
-
-    def choose(claims: Claims) -> Iterable[NodeName]:
-        if engine.clock.monotonic() - at > inventory.FRESH_SECONDS:
-            return ()
-        now = engine.clock.now()
-        plans.append(planner.resume(asks, listed, claims, engine.config, now, waited=waited))
-        return plans[-1].claimed
-
-    engine.journal.claim(run, choose)
-    return plans[-1] if plans else None
-
-
-def _unwanted(engine: Engine, plan: ResumePlan, mine: frozenset[NodeName]) -> frozenset[NodeName]:
-    """Nodes whose machine Slurm does not wait for any more: of those whose machine would be
-    replaced, where it is in use, and of those another run was at, where that gave them back.
-    """
-    doubtful = [item.node for item in plan.replace if item.node is not None]
-    doubtful += [node for node in plan.claimed if node not in mine]
-    return frozenset(doubtful) - awaited(engine.slurm, doubtful) if doubtful else frozenset()
-
-
-def _settle_doubts(engine: Engine, run: str, mine: frozenset[NodeName]) -> None:
-    if engine.journal.claims().doubtful.isdisjoint(mine):
-        return
-    from slurmplugins import doubts
-
-    doubts.settle(engine.cloud, engine.journal, run, mine, engine.log.bind(run=run))
-
-
 def _screened(engine: Engine, plan: ResumePlan) -> ResumePlan:
     """The plan less the launches in pools whose machines do not come up: of such a job, nothing."""
     from slurmplugins import protection
@@ -208,30 +117,66 @@ def _screened(engine: Engine, plan: ResumePlan) -> ResumePlan:
 
 
 def _carry_out(
-    engine: Engine, run: str, plan: ResumePlan, decided: set[NodeName], until: float
+    engine: Engine, run: str, plan: ResumePlan, decided: set[NodeName], deadline: float
 ) -> None:
     """`decided` gets the nodes that have a machine, are another run's or were given back."""
-    from random import random
-
-    from slurmplugins.actions import Terminate
-    from slurmplugins.launcher import Launcher, Results
+    from slurmplugins.launcher import Results
 
     executor = engine.executor
+    one_at_a_time = threading.Lock()
 
     def settled(results: Results) -> None:
-        decided.update(results.served)
-        _assign(engine, results.assignments)
-        executor.give_back(results.failures, run)
-        given_back = [node for failure in results.failures for node in failure.nodes]
-        decided.update(given_back)
-        _release(engine, run, [*results.served, *given_back])
+        with one_at_a_time:
+            decided.update(results.served)
+            _assign(engine, results.assignments)
+            executor.give_back(results.failures, run)
+            given_back = [node for failure in results.failures for node in failure.nodes]
+            decided.update(given_back)
+            plans.release(engine, run, [*results.served, *given_back])
 
     settled(Results(failures=plan.failures))
     decided.update(plan.busy)
-    executor.run(
-        [Terminate(item, EndCause.ORPHAN, "left over from before") for item in plan.replace]
-    )
-    launcher = Launcher(
+    launcher = _launcher(engine, run, deadline)
+    launcher.end(plan.surplus, run)
+    undecided = {node for job in plan.launches for node in job.nodes}
+    _assign(engine, plan.adopt)
+    served = tuple(item.node for item in plan.adopt if item.node not in undecided)
+    settled(Results(served=served))
+    _launch(engine, run, plan, launcher, settled)
+
+
+def _launch(
+    engine: Engine,
+    run: str,
+    plan: ResumePlan,
+    launcher: Launcher,
+    settled: Callable[[Results], None],
+) -> None:
+    """The plan's launches, each behind the machines that it replaces and behind no others."""
+    from slurmplugins.actions import Terminate
+
+    stale = {item.node for item in plan.replace}
+
+    def ahead() -> None:
+        free = [job for job in plan.launches if stale.isdisjoint(job.nodes)]
+        launcher.launch(free, run, settled)
+
+    def behind() -> None:
+        engine.executor.run(
+            [Terminate(item, EndCause.ORPHAN, "left over from before") for item in plan.replace]
+        )
+        held_up = [job for job in plan.launches if not stale.isdisjoint(job.nodes)]
+        launcher.launch(held_up, run, settled)
+
+    engine.crew.map(lambda work: work(), [ahead, behind] if stale else [ahead])
+
+
+def _launcher(engine: Engine, run: str, deadline: float) -> Launcher:
+    from random import random
+
+    from slurmplugins.launcher import Launcher
+
+    return Launcher(
         cluster=engine.config.cluster,
         cloud=engine.cloud,
         journal=engine.journal,
@@ -240,25 +185,10 @@ def _carry_out(
         log=engine.log.bind(run=run),
         attempt=lambda: os.urandom(12).hex(),
         jitter=random,
-        budget=until - engine.clock.monotonic(),
+        deadline=deadline,
+        latest=deadline + engine.config.resume_timeout * (1 - BUDGET_SHARE),
         crew=engine.crew,
     )
-    launcher.end(plan.surplus, run)
-    undecided = {node for job in plan.launches for node in job.nodes}
-    _assign(engine, plan.adopt)
-    served = tuple(item.node for item in plan.adopt if item.node not in undecided)
-    settled(Results(served=served))
-    launcher.launch(plan.launches, run, settled)
-
-
-def _waited(engine: Engine, asks: Sequence[JobAsk]) -> Mapping[int, float]:
-    """How long the jobs have waited, where a policy wants to know."""
-    policies = engine.config.policies.values()
-    if not any(item.preference is Preference.ON_DEMAND_AFTER for item in policies):
-        return {}
-    from slurmplugins import waits
-
-    return waits.read(engine, [ask.job for ask in asks if ask.job is not None])
 
 
 def _assign(engine: Engine, pending: Sequence[Assignment]) -> None:

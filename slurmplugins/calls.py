@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins import doubts, names
 from slurmplugins.cloud import codes
-from slurmplugins.errors import CloudError, CloudUnreachable, StateError
+from slurmplugins.errors import CloudError, CloudUnreachable, NoCredentials, StateError
 from slurmplugins.model import Assignment, EndCause
 
 if TYPE_CHECKING:
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from slurmplugins.names import NodeName
 
 TRIES: Final = 5
-"""Repeats of one call that was not answered, over about 15 s in all. A call that was throttled is
-repeated for as long as the run has time: nothing is in doubt, and tokens come back.
+"""Repeats of one call that was not answered, or not made for want of credentials, over about 15 s
+in all. A call that was throttled is repeated for as long as the run has time: nothing is in doubt,
+and tokens come back.
 """
 
 SHOWN: Final = 20
@@ -39,7 +40,9 @@ END_TRIES: Final = 4
 
 
 class Calls:
-    """For one run. `jitter` is in [0, 1); `deadline` is the monotonic time the run is to end."""
+    """For one run. `jitter` is in [0, 1). `deadline` is the monotonic time at which the run is to
+    end, and `latest` that after which it launches nothing.
+    """
 
     def __init__(
         self,
@@ -51,6 +54,7 @@ class Calls:
         log: Log,
         jitter: Callable[[], float],
         deadline: float,
+        latest: float,
     ) -> None:
         self._run = run
         self._cloud = cloud
@@ -59,6 +63,7 @@ class Calls:
         self._log = log
         self._jitter = jitter
         self._deadline = deadline
+        self._latest = latest
 
     @property
     def late(self) -> bool:
@@ -67,7 +72,7 @@ class Calls:
 
     def launch(self, request: LaunchRequest, jobs: Sequence[int]) -> tuple[Launched, float]:
         """Machines for the request, in the journal before and after, and the earliest moment at
-        which they may have been started. Raises CloudError, StateError; nothing is then left
+        which they may have been started. Raises CloudError, StateError, Late; nothing is then left
         running, unless it is CloudUnreachable: one of the calls got no answer, and none after it
         said what that one did.
         """
@@ -77,7 +82,9 @@ class Calls:
             offering=",".join(item.key for item in request.offerings),
             nodes=names.compress(request.nodes),
         )
-        attempt = doubts.Attempt(self._cloud, self._journal, self._run, request, jobs)
+        attempt = doubts.Attempt(
+            self._cloud, self._journal, self._clock, self._run, request, self._latest, jobs
+        )
         began = self._clock.monotonic()
         try:
             launched = self._patiently(attempt)
@@ -146,7 +153,7 @@ class Calls:
             try:
                 return attempt.ask()
             except CloudError as error:
-                unanswered += isinstance(error, CloudUnreachable)
+                unanswered += isinstance(error, CloudUnreachable | NoCredentials)
                 if not error.retryable or unanswered >= TRIES or self.late:
                     if attempt.silent and not (
                         error.settles or isinstance(error, CloudUnreachable)

@@ -8,6 +8,7 @@
     │   ├── SlurmUnreachable  slurmctld did not answer
     │   └── SlurmRefused      slurmctld answered no
     ├── MetadataError         the instance metadata service did not answer
+    ├── Late                  too late for nodes that Slurm gives up on
     ├── TrackingError         MLflow did not answer, or refused
     ├── BootError             this machine can't become a node
     └── CloudError
@@ -16,6 +17,7 @@
         ├── Quota             the account may not have more
         ├── Throttled         too many requests: wait, then repeat
         ├── Denied            credentials or permissions
+        │   └── NoCredentials none were found to ask with: the metadata service may be slow
         ├── InvalidRequest    the request can never work
         ├── NotFound          what was named does not exist
         ├── Ended             what the same call started before has ended since
@@ -83,6 +85,10 @@ class MetadataError(EngineError):
     retryable = True
 
 
+class Late(EngineError):
+    slug = "too-late"
+
+
 class TrackingError(EngineError):
     slug = "tracking"
     retryable = True
@@ -132,6 +138,10 @@ class Throttled(CloudError):
 class Denied(CloudError):
     slug = "denied"
     holds = True
+
+
+class NoCredentials(Denied):
+    retryable = True
 
 
 class InvalidRequest(CloudError):

@@ -13,6 +13,7 @@ from slurmplugins.errors import (
     CloudUnreachable,
     Denied,
     EngineError,
+    Late,
     StateError,
 )
 from slurmplugins.model import LaunchRequest, Refusal
@@ -53,7 +54,7 @@ class Answer:
     @property
     def last(self) -> bool:
         """In doubt, or the same everywhere: another try makes it worse."""
-        return isinstance(self.error, CloudUnreachable | Denied | StateError)
+        return isinstance(self.error, CloudUnreachable | Denied | Late | StateError)
 
 
 @dataclass(slots=True)
@@ -138,7 +139,7 @@ class Lane:
             refusals = tuple(Refusal(item, error) for item in fresh)
             self._learn(refusals)
             return Answer(batch, refusals=(*passed, *refusals), error=error)
-        except StateError as error:
+        except (Late, StateError) as error:
             return Answer(batch, refusals=passed, error=error)
         refusals = launched.refusals
         if len(launched.machines) < len(batch.nodes) and not refusals:

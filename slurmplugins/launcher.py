@@ -53,7 +53,9 @@ class Results:
 
 
 class Launcher:
-    """For one run. `attempt` makes a new attempt id; `jitter` is in [0, 1)."""
+    """For one run. `attempt` makes a new attempt id; `jitter` is in [0, 1). After `deadline`, by
+    the steady clock, nothing more is tried; what waits for its turn until `latest` is not asked.
+    """
 
     def __init__(
         self,
@@ -66,7 +68,8 @@ class Launcher:
         log: Log,
         attempt: Callable[[], str],
         jitter: Callable[[], float],
-        budget: float,
+        deadline: float,
+        latest: float,
         crew: Crew,
     ) -> None:
         self._cluster = cluster
@@ -77,7 +80,8 @@ class Launcher:
         self._log = log
         self._attempt = attempt
         self._jitter = jitter
-        self._deadline = clock.monotonic() + budget
+        self._deadline = deadline
+        self._latest = latest
         self._crew = crew
 
     def launch(
@@ -125,6 +129,7 @@ class Launcher:
             log=self._log,
             jitter=self._jitter,
             deadline=self._deadline,
+            latest=self._latest,
         )
 
 
@@ -195,7 +200,7 @@ def _said(refusals: Sequence[Refusal]) -> str:
 
 def _gravity(error: EngineError) -> int:
     if not isinstance(error, CloudError):
-        return -1  # our own disk: nothing was asked of the cloud
+        return -1  # our own disk or time: nothing was asked of the cloud
     if isinstance(error, Capacity | PriceTooLow):
         return len(_GRAVITY) + 1
     kinds = (index for index, kind in enumerate(_GRAVITY) if isinstance(error, kind))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 UNKNOWN_NODE: Final = "unknown-node"
 IN_DOUBT: Final = "launch-in-doubt"
 NO_OFFERING: Final = "no-offering"
+NOT_AWAITED: Final = "not-awaited"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,12 @@ class ResumePlan:
             node for launch in self.launches for ask in launch.asks for node in ask.nodes
         ) + tuple(item.node for item in self.adopt)
 
+    @property
+    def named(self) -> tuple[NodeName, ...]:
+        """The nodes that something would be done for or to."""
+        stale = (item.node for item in self.replace if item.node is not None)
+        return tuple(dict.fromkeys((*self.claimed, *stale)))
+
     def without(self, ids: Collection[str]) -> ResumePlan:
         """The same plan, with these adopted machines as surplus."""
         left = tuple(item for item in self.adopt if item.instance_id not in ids)
@@ -97,6 +104,31 @@ def resume(
         failures=tuple(draft.failures),
         busy=tuple(draft.busy),
     ).without(draft.surplus)
+
+
+def awaited(
+    asks: Sequence[JobAsk], plan: ResumePlan, nodes: Mapping[NodeName, Node]
+) -> tuple[list[JobAsk], list[Failure]]:
+    """What is left of the asks, and which get nothing, as Slurm has the plan's `nodes` now.
+
+    A job has ended or starts anew where one of its nodes is off or down, or has no machine and is
+    not waited for. A node that is up on a machine which is too old to the plan keeps it.
+    """
+    up = {name for name, node in nodes.items() if not (node.powering_up or node.off or node.down)}
+    at_work = up.intersection(item.node for item in plan.replace if item.node is not None)
+    fine = {name for name, node in nodes.items() if node.powering_up} | at_work
+    fine |= up.intersection(item.node for item in plan.adopt)
+    lost = set(plan.claimed) - fine
+    left: list[JobAsk] = []
+    failures: list[Failure] = []
+    for ask in asks:
+        if (gone := next((node for node in ask.nodes if node in lost), None)) is None:
+            mine = tuple(node for node in ask.nodes if node not in at_work)
+            left.append(replace(ask, nodes=mine))
+        else:
+            text = f"Slurm does not wait for {gone} any more"
+            failures.append(Failure(ask.job, ask.nodes, NOT_AWAITED, message=text))
+    return left, failures
 
 
 def suspend(
@@ -227,8 +259,7 @@ def _problem(
     unclear = [
         node
         for node in ask.nodes
-        if node in claims.doubtful
-        and node not in claims.busy
+        if (node in claims.settling or (node in claims.doubtful and node not in claims.busy))
         # One that is condemned, or too old, is not what the unanswered launch may have made.
         and not _sort(machines.get(node, ()), claims, config, now)[0]
     ]

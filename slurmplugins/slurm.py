@@ -216,9 +216,9 @@ class ScontrolSlurm:
 
 
 def known(slurm: Slurm, nodes: Sequence[NodeName]) -> Mapping[NodeName, Node]:
-    """Those of the names that Slurm knows, as it has them now."""
+    """Those of the names that Slurm knows, as it has them now; one read, however many they are."""
     try:
-        found = slurm.nodes(nodes)
+        found = slurm.nodes(nodes if len(nodes) <= NODES_IN_CALL else None)
     except SlurmRefused:  # one of the names is no node
         found = slurm.nodes()
     by_name = {node.name: node for node in found}

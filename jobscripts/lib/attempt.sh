@@ -3,7 +3,9 @@
 #
 # settle_attempt   drops what another job's environment says of that: sbatch passes on what it is
 #                  called with, and slurmd sets SLURM_RESTART_COUNT (before 26.05) only for a restart
-#                  and SLURM_ARRAY_… only for a task. Where slurmctld does not answer, they stay.
+#                  and SLURM_ARRAY_… only for a task. Where slurmctld does not answer, they stay. And what
+#                  was that job's own: its sweep, and what it replays, unless this one is given another.
+# mark_own         says whose these are, for the jobs that this one submits
 # hold_attempt REASON     holds the job of a restart, with the reason in its comment
 # patiently COMMAND…      tries a restart's command for a minute, a first start's for two seconds
 # slurm_says JOB FORMAT   what slurmctld says of one job; of the last task of an array, of all tasks
@@ -13,12 +15,29 @@ _settled=
 settle_attempt() {
   [[ -z $_settled ]] || return 0
   _settled=1
+  _drop_anothers
   [[ -n ${SLURM_ARRAY_JOB_ID:-} || ${SLURM_RESTART_COUNT:-0} != 0 ]] || return 0
   local task restarts
   read -r task restarts < <(_own --Format=JobID,ArrayTaskID,RestartCnt)
   [[ $task != N/A ]] || unset "${!SLURM_ARRAY_@}"
   # Any other number may be a later attempt's, where Slurm has given up this one.
   [[ $restarts != 0 ]] || export SLURM_RESTART_COUNT=0
+}
+
+_OF_ONE_JOB=(TOOLKIT_SWEEP TOOLKIT_REPLAY_OF)
+
+mark_own() {
+  local name own=$SLURM_JOB_ID
+  for name in "${_OF_ONE_JOB[@]}"; do own+="|$name=${!name:-}"; done
+  export TOOLKIT_OF_JOB=$own
+}
+
+_drop_anothers() {
+  local name
+  [[ -n ${TOOLKIT_OF_JOB:-} && ${TOOLKIT_OF_JOB%%|*} != "$SLURM_JOB_ID" ]] || return 0
+  for name in "${_OF_ONE_JOB[@]}"; do
+    [[ $TOOLKIT_OF_JOB\| != *"|$name=${!name:-}|"* ]] || unset "$name"
+  done
 }
 
 hold_attempt() {

@@ -14,6 +14,7 @@
 CONTAINER=()
 
 container_options() {
+  unset TOOLKIT_CONTAINER_DIGEST # of the job that this one was submitted from
   [[ -n ${TOOLKIT_CONTAINER:-} ]] || return 0
   [[ $TOOLKIT_CONTAINER =~ ^([^@]+)@(sha256:[0-9a-f]{64})$ ]] ||
     refuse "TOOLKIT_CONTAINER '$TOOLKIT_CONTAINER' is not pinned: write IMAGE@sha256:…, which" \

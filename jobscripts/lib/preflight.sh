@@ -8,19 +8,20 @@
 #   TOOLKIT_SLURM_ID         which Slurm gave out the job id, where the cluster says
 #   TOOLKIT_ATTEMPT_STARTED  seconds since the epoch
 #   SLURM_RESTART_COUNT      0 where it is of the job that this one was submitted from; and no
-#                            SLURM_ARRAY_… that is (attempt.sh)
+#                            SLURM_ARRAY_… that is, nor its sweep (attempt.sh)
+#   TOOLKIT_OF_JOB           what is this job's own
 #   CONTAINER                srun's options for TOOLKIT_CONTAINER, if that is set (not exported)
 # or ends the job with 93, "do not requeue", saying what is wrong and what to do. A restart has shown
 # that it works as submitted: its job is held, for somebody to look and let it go.
 
 # shellcheck source-path=SCRIPTDIR source=attempt.sh
-source "${BASH_SOURCE[0]%/*}/attempt.sh"
+source "${BASH_SOURCE[0]%/*}/attempt.sh" || return 1
 # shellcheck source-path=SCRIPTDIR source=record.sh
-source "${BASH_SOURCE[0]%/*}/record.sh"
+source "${BASH_SOURCE[0]%/*}/record.sh" || return 1
 # shellcheck source-path=SCRIPTDIR source=container.sh
-source "${BASH_SOURCE[0]%/*}/container.sh"
+source "${BASH_SOURCE[0]%/*}/container.sh" || return 1
 # shellcheck source-path=SCRIPTDIR source=owner.sh
-source "${BASH_SOURCE[0]%/*}/owner.sh"
+source "${BASH_SOURCE[0]%/*}/owner.sh" || return 1
 
 # Where runs live unless TOOLKIT_RUNS says so. HOME is whatever the shell that called sbatch had (of
 # another user, after su); the account's own home is asked for.
@@ -71,6 +72,7 @@ _free_mib() {
 
 _set_up() {
   settle_attempt
+  mark_own
   TOOLKIT_ATTEMPT_STARTED=$(date +%s.%N)
   TOOLKIT_ENV=${TOOLKIT_ENV:-/shared/env}
   export TOOLKIT_ATTEMPT_STARTED TOOLKIT_ENV

@@ -16,6 +16,7 @@ from slurmplugins.errors import (
     Denied,
     Ended,
     InvalidRequest,
+    NoCredentials,
     NotFound,
     PriceTooLow,
     Quota,
@@ -87,7 +88,6 @@ _BY_CLASS: Final[tuple[tuple[type[CloudError], tuple[str, ...]], ...]] = (
             "ExpiredTokenException",
             "InvalidAccessKeyId",
             "InvalidClientTokenId",
-            "MissingCredentials",
             "OptInRequired",
             "RequestExpired",
             "SignatureDoesNotMatch",
@@ -95,6 +95,7 @@ _BY_CLASS: Final[tuple[tuple[type[CloudError], tuple[str, ...]], ...]] = (
             "UnrecognizedClientException",
         ),
     ),
+    (NoCredentials, ("MissingCredentials",)),
     (
         InvalidRequest,
         (

@@ -10,12 +10,17 @@ from slurmplugins.errors import CloudError
 _OF_CREDENTIALS: Final = ("sts", "sso", "sso-oidc")
 """Services that botocore asks for credentials, where a profile or a web identity says so."""
 
+METADATA_SECONDS: Final = 5
+METADATA_TRIES: Final = 2
+
 
 def client(service: str, region: str, endpoint_url: str | None) -> Any:
     """A client with the default credential chain and bounds on how long it may wait. It has its
-    credentials: the first call need not fetch them.
+    credentials: the first call need not fetch them. Raises NoCredentialsError where there are none:
+    a client that is made without them never looks again.
     """
     from botocore.config import Config
+    from botocore.exceptions import NoCredentialsError
 
     config = Config(
         region_name=region,
@@ -28,9 +33,10 @@ def client(service: str, region: str, endpoint_url: str | None) -> Any:
         s3={"addressing_style": "path"} if endpoint_url else {},
     )
     session = _session(service)
+    if (credentials := session.get_credentials()) is None:
+        raise NoCredentialsError
+    credentials.get_frozen_credentials()  # of a role: botocore would ask STS at the first call
     found = session.create_client(service, endpoint_url=endpoint_url, config=config)
-    if (credentials := session.get_credentials()) is not None:
-        credentials.get_frozen_credentials()  # of a role: botocore would ask STS at the first call
     if service == "ec2":
         from slurmplugins.cloud import listing
 
@@ -52,6 +58,9 @@ def _session(service: str) -> Any:
 
     core = botocore.session.get_session()
     core.register_component("data_loader", OneService())
+    # Left alone, one answer that takes longer than a second is none, and no credentials are found.
+    core.set_config_variable("metadata_service_timeout", METADATA_SECONDS)
+    core.set_config_variable("metadata_service_num_attempts", METADATA_TRIES)
     return core
 
 

@@ -1,6 +1,7 @@
 """A disk that ends the process, fills up or tears a write at any one of its operations."""
 
 import os
+import resource
 import shutil
 import signal
 import stat
@@ -56,6 +57,15 @@ def swallow_errors(patch: pytest.MonkeyPatch) -> None:
     new = {"exists": os.path.exists, "is_file": os.path.isfile, "is_dir": os.path.isdir}
     for name, asked in new.items():
         patch.setattr(Path, name, lambda path, ask=asked, **_: ask(path))
+
+
+def limit(size: int) -> None:
+    """From here on no file of this process grows beyond `size` bytes; negative: as it likes.
+
+    What a disk that fills up does to a write: as much of it arrives as there is room for.
+    """
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most if size < 0 else size, most))
 
 
 @contextmanager

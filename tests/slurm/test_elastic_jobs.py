@@ -48,6 +48,15 @@ def test_a_job_with_a_range_of_nodes_comes_back_on_as_many_as_there_are(cluster,
     assert json.loads(audit)["ok"], audit
 
 
+def test_the_fewest_and_the_most_nodes_of_a_range_are_what_slurm_says_of_a_waiting_job(cluster):
+    """`toolkit why` rests on it."""
+    job = submit(cluster, "--hold", "--nodes=2-4", *FSDP)
+    assert (job.shown()["node_count"]["number"], job.shown()["max_nodes"]["number"]) == (2, 4)
+    cluster.as_user("scontrol", "update", f"jobid={job.number}", "numnodes=2")
+    assert (job.shown()["node_count"]["number"], job.shown()["max_nodes"]["number"]) == (2, 2)
+    cluster.as_user("scancel", job.number)
+
+
 def test_a_run_that_lost_its_folders_checkpoints_goes_on_from_those_in_s3(cluster):
     """Nodes reach the cluster's bucket with what their role gives them, and nobody else's words."""
     for name in ("slow.py", "far.py"):

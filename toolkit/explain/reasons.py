@@ -27,6 +27,7 @@ MEANINGS: Final = {
     "no-capacity": "EC2 had no capacity in any of its offerings",
     "no-machine": "Slurm thought it was up, and there was no machine",
     "no-offering": "the partition's policy leaves none of the pool's offerings to the job now",
+    "not-awaited": "Slurm did not wait for all of its job's nodes any more",
     "not-found": "something the launch names does not exist: a person must act",
     "pool-protected": "the pool's machines did not come up, so no more are launched for now",
     "quota": "the account may not have more of these: ask AWS for a higher quota",
@@ -38,6 +39,7 @@ MEANINGS: Final = {
     "spot-price": "the spot price is above our limit",
     "state": "the head's journal can't be written: is its disk full, or read-only?",
     "throttled": "EC2 took no more requests for the moment",
+    "too-late": "resume came to it only after ResumeTimeout",
     "unknown-node": "slurm.conf has it and burst.json has not: a person must act",
 }
 

@@ -30,6 +30,7 @@ from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.owner import Superseded
 from toolkit.training.run import RunDir
 from toolkit.training.slurm_job import JobFacts, SlurmJob
+from toolkit.training.sweeps import noted
 from toolkit.training.tracking import Status
 from toolkit.training.verdict import DO_NOT_REQUEUE, RESUME_ME, Verdict
 
@@ -38,7 +39,8 @@ from toolkit.training.verdict import DO_NOT_REQUEUE, RESUME_ME, Verdict
 class Outcome:
     """The exit code for the batch script, and the lines that explain it.
 
-    `status`: for the tracking server; None where the workers told it, or the job may come back.
+    `status`: for the tracking server, and a sweep; None where the workers told it, or the job may
+    come back.
     """
 
     code: int
@@ -49,8 +51,9 @@ class Outcome:
         """Tell everybody: the log, the tracking server, the batch script."""
         for line in self.said:
             sys.stderr.write(f"[toolkit] {line}\n")
-        if self.status:
+        if self.status and not _may_be_anothers(attempt):
             mlflow_server.end_run(attempt, self.status, time.time())
+            noted.tell_failed(attempt)
         sys.stdout.write(f"{self.code}\n")
 
 
@@ -181,6 +184,13 @@ def as_owner(attempt: Attempt, judge: Callable[[], Outcome]) -> Outcome:
         return judge()
     except Superseded:
         return Outcome(RESUME_ME, ("superseded: another attempt has taken over this run",))
+
+
+def _may_be_anothers(attempt: Attempt) -> bool:
+    try:
+        return attempt.owner.lost()
+    except OSError:
+        return True
 
 
 def held(job: SlurmJob, facts: JobFacts, reason: str, said: Sequence[str] = ()) -> Outcome:

@@ -1,13 +1,22 @@
 """The job's log: every attempt appends to it, and says first which one it is."""
 
 import os
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from toolkit.training.cause import LOG_BYTES
 
 _BEGINS = "[toolkit] job {job}, restart {restart},"
 """What preflight.sh says first: the log has earlier attempts before it."""
+
+
+def say(message: str) -> None:
+    """A line in it."""
+    with suppress(OSError):  # a log that is full is no reason to stop
+        sys.stdout.write(f"[toolkit] {message}\n")
+        sys.stdout.flush()
 
 
 def end(environment: Mapping[str, str], otherwise: str = "") -> str:

@@ -100,7 +100,12 @@ def tracker_for(
     uri = _uri(environment)
     if not uri:
         return NoTracker()
-    return Tracker(lambda: _connect(uri, attempt, run_dir, environment), run_dir.path, warn)
+    return Tracker(
+        lambda: _connect(uri, attempt, run_dir, environment),
+        run_dir.path,
+        warn,
+        owner=attempt.owner,
+    )
 
 
 def end_run(

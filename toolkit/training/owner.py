@@ -61,7 +61,7 @@ class Owner:
             write_atomic(path, content)
 
     def take(self, folder: Path) -> Path:
-        """A folder of the run to delete, out of everybody's sight, in such a step.
+        """A folder of the run, or a file, to delete, out of everybody's sight, in such a step.
 
         Stopped at any point it is whole where it was, or gone from there; what is left of it goes
         with the place.

@@ -1,16 +1,19 @@
 """The books of a run as every rank calls them: rank 0 keeps them, the others have nothing to do."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.training.agreement import on_rank_0
 from toolkit.training.boundary import Agreed
 from toolkit.training.checkpoint import Saved
 from toolkit.training.data import Batch
+from toolkit.training.job_log import say
 from toolkit.training.pace import StopForecast
-from toolkit.training.record import Books, say
 from toolkit.training.tracking import numbers
 from toolkit.training.world import World
+
+if TYPE_CHECKING:
+    from toolkit.training.record import Books
 
 
 class RankBooks:

@@ -1,8 +1,6 @@
 """The books of a run, kept by rank 0: attempt ledger, step log, tracking server, verdict."""
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -27,6 +25,7 @@ from toolkit.training.checkpoint import Saved
 from toolkit.training.data import Batch
 from toolkit.training.datasets import use
 from toolkit.training.files import write_json
+from toolkit.training.job_log import say
 from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.pace import StopForecast
 from toolkit.training.run import RunDir
@@ -78,7 +77,8 @@ class Books:
         if lost := earlier.close(self._ledger, history, attempt):
             say(lost.without_a_word)
         self.record, before = self._begin(hosts, world_size)
-        self._steps = StepLog(run_dir.steps)  # has no owner: only once the ledger knows who writes
+        # It has no owner: only once the ledger knows who writes.
+        self._steps = StepLog(run_dir.steps, say)
         self._first = not any(one.world_size for one in before)
         machines = hardware.of((h.instance for h in hosts), (gpu for h in hosts for gpu in h.gpus))
         self._speed = Throughput(flops_per_sample=flops_per_sample, peak_flops=machines.peak_flops)
@@ -276,13 +276,6 @@ class Books:
 def read_verdict(attempt: Attempt) -> Verdict | None:
     """What another rank has already said about this attempt."""
     return verdict.read(attempt.verdict_file)
-
-
-def say(message: str) -> None:
-    """A line in the job's log."""
-    with suppress(OSError):  # a log that is full is no reason to stop
-        sys.stdout.write(f"[toolkit] {message}\n")
-        sys.stdout.flush()
 
 
 def _facts(attempt: Attempt, hosts: Sequence[Host], world_size: int) -> dict[str, str]:

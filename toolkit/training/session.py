@@ -18,11 +18,12 @@ from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.closing import Closing, refuse_second
 from toolkit.training.data import Batch, SampleOrder
 from toolkit.training.datasets import use
+from toolkit.training.job_log import say
 from toolkit.training.local_disk import ViaLocalDisk
 from toolkit.training.mlflow_server import flat, tracker_for
 from toolkit.training.pace import LEAVING
 from toolkit.training.rank_books import RankBooks
-from toolkit.training.record import Books, Host, TrackerLike, say
+from toolkit.training.record import Books, Host, TrackerLike
 from toolkit.training.run import RunDir
 from toolkit.training.saver import Every, Saver
 from toolkit.training.state import Codec, TorchCodec

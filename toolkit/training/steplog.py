@@ -7,12 +7,15 @@ after the next one had taken over the run.
 """
 
 import os
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from toolkit.training.files import encode, read_lines
+
+_ROOM = 200_000  # lines held while the disk takes none: about 60 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Resumption:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A read step log: the steps that count, those done in vain, and lines cut short by a kill."""
+    """A read step log: the steps that count, those done in vain, and lines that were cut short."""
 
     steps: tuple[StepRecord, ...]
     repeated: tuple[StepRecord, ...]
@@ -50,33 +53,51 @@ class History:
 
 
 class StepLog:
-    """The writing end, held by rank 0."""
+    """The writing end, held by rank 0. `warn` is told once when the disk begins to take no step."""
 
-    def __init__(self, path: Path) -> None:
-        self._stream = path.open("ab+")
-        if self._stream.tell() and not _ends_a_line(path):
-            self._stream.write(b"\n")  # the line that a kill cut short stays by itself
+    def __init__(self, path: Path, warn: Callable[[str], None] = lambda _: None) -> None:
+        self._warn, self._warned = warn, False
+        self._waiting: deque[bytes] = deque()
+        self._stream = path.open("ab", buffering=0)
+        self._cut = self._stream.tell() > 0 and not _ends_a_line(path)
 
     def resume(self, mark: Resumption) -> None:
-        self._append({"event": "resume", **asdict(mark)})
+        """Raises OSError where it can't be on disk: nothing is lost by not beginning."""
+        self._waiting.append(encode({"event": "resume", **asdict(mark)}))
         self.sync()
 
     def step(self, record: StepRecord) -> None:
-        line = asdict(record) | {"metrics": dict(record.metrics)}
-        self._append({"event": "step", **line})
+        """No error of the disk: what it does not take waits, in order, and `sync` fails."""
+        if len(self._waiting) < _ROOM:  # hours of a full disk; the audit names what is missing
+            line = asdict(record) | {"metrics": dict(record.metrics)}
+            self._waiting.append(encode({"event": "step", **line}))
+        try:
+            self._write()
+        except OSError as error:
+            if not self._warned:
+                self._warn(f"steps can't be recorded, training goes on and they wait: {error}")
+            self._warned = True
+        else:
+            self._warned = False
 
     def sync(self) -> None:
         """Have everything so far on disk: called before a checkpoint says that it happened."""
-        self._stream.flush()
+        self._write()
         os.fsync(self._stream.fileno())
 
     def close(self) -> None:
         with self._stream:
             self.sync()
 
-    def _append(self, line: Mapping[str, Any]) -> None:
-        self._stream.write(encode(line))
-        self._stream.flush()
+    def _write(self) -> None:
+        while self._waiting:
+            # A line that a kill or a full disk cut short stays by itself, and is written anew.
+            line = b"\n" * self._cut + self._waiting[0]
+            written = self._stream.write(line)
+            if written:
+                self._cut = not line[:written].endswith(b"\n")
+            if written == len(line):
+                self._waiting.popleft()
 
 
 def read(path: Path) -> History:

@@ -34,6 +34,7 @@ _OPTIONS = {
 # What every attempt finds out for itself.
 _DERIVED = {
     "TOOLKIT_ATTEMPT_STARTED",
+    "TOOLKIT_OF_JOB",
     "TOOLKIT_RUN_DIR",
     "TOOLKIT_RUN_ID",
     "TOOLKIT_RUN_OWNER",

@@ -2,23 +2,26 @@
 
 One MLflow run holds all attempts of a run: its id stays in the run folder. While the server is away
 records wait in memory, and at the end of the attempt in a file that the next attempt sends first.
+Only the run's owner sends any, and writes these files: who is superseded has nothing more to say.
 """
 
 import math
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from toolkit.training.files import read_json, write_json
+from toolkit.training.files import encode, read_json
+from toolkit.training.owner import UNCLAIMED, Owner, Superseded
 
 Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 
 _ROOM = 200_000  # records held while the server is away: about 100 MB
 _BATCH = 500  # records a call; MLflow takes 1000 metrics
-_NOTED = "mlflow.json"
+_NOTED, _BACKLOG = "mlflow.json", "tracking-backlog.json"
 
 
 class Rejected(Exception):  # noqa: N818  # says what happened
@@ -57,10 +60,12 @@ class Tracker:
         folder: Path,
         warn: Callable[[str], None],
         *,
+        owner: Owner = UNCLAIMED,
         pauses: tuple[float, ...] = (1, 2, 4, 8, 16, 30),
         linger: float = 1.0,
     ) -> None:
         self._connect, self._folder, self._warn = connect, folder, warn
+        self._owner = owner
         self._pauses, self._linger = pauses, linger
         self._waiting: deque[Record] = deque(self._backlog())
         self._changed = threading.Condition()
@@ -77,24 +82,31 @@ class Tracker:
             self._changed.notify()
 
     def close(self, timeout: float) -> bool:
-        """Send what is left within `timeout`; what can't be is kept for the next attempt."""
+        """Send what is left within `timeout`; what can't be is kept for the next attempt.
+
+        Of a run that is another's by now nothing is sent, and nothing kept.
+        """
         with self._changed:
             self._closing = True
             self._changed.notify()
         self._thread.join(timeout)
         with self._changed:
             left = list(self._waiting)
-        path = self._folder / "tracking-backlog.json"
-        if left:
-            write_json(path, {"records": [_plain(record) for record in left]})
-            self._warn(f"tracking: {len(left)} records kept in {path.name} for the next attempt")
-        else:
-            path.unlink(missing_ok=True)
+        with suppress(Superseded):
+            self._keep(left)
         return not left
+
+    def _keep(self, left: list[Record]) -> None:
+        path = self._folder / _BACKLOG
+        if left:
+            self._owner.put(path, encode({"records": [_plain(record) for record in left]}))
+            self._warn(f"tracking: {len(left)} records kept in {path.name} for the next attempt")
+        elif path.exists():
+            self._owner.take(path).unlink(missing_ok=True)
 
     def _backlog(self) -> list[Record]:
         """Without the state that an earlier attempt ended in: the run goes on."""
-        found = read_json(self._folder / "tracking-backlog.json", limit=1 << 30) or {}
+        found = read_json(self._folder / _BACKLOG, limit=1 << 30) or {}
         return [Record(**{**fields, "status": ""}) for fields in found.get("records", [])]
 
     def _run(self) -> None:
@@ -103,10 +115,13 @@ class Tracker:
         failures = 0
         while batch := self._next():
             try:
+                self._owner.check()
                 if server is None:
                     server = self._connect()
                     run_id = self._open(server)
                 self._deliver(server, run_id, batch)
+            except Superseded:
+                return
             except Exception as error:  # noqa: BLE001  # no failure of the record may end the run
                 failures += 1
                 if failures == 1:
@@ -134,7 +149,7 @@ class Tracker:
         known = noted_run(self._folder)
         run_id = server.open(known)
         if run_id != known:
-            write_json(self._folder / _NOTED, {"run_id": run_id})
+            self._owner.put(self._folder / _NOTED, encode({"run_id": run_id}))
         return run_id
 
     def _next(self) -> list[Record]:

@@ -10,6 +10,9 @@ from copy import copy
 from datetime import timedelta
 from typing import Any, Protocol
 
+from toolkit.training.job_log import say
+from toolkit.training.whereabouts import Watch
+
 Numbers = tuple[int, ...]
 
 
@@ -88,35 +91,61 @@ class TorchWorld:
             dist.init_process_group("nccl" if gpu else "gloo", timeout=timeout)
         self.group = dist.new_group(backend="gloo", timeout=timeout)
         self._dist, self._torch = dist, torch
+        self._watch = self._watch_over(_store(self.group))
+        self._watch.start()
 
     def fork(self) -> World:
         other = copy(self)
         other.group = self._dist.new_group(backend="gloo", timeout=self._timeout)
+        other._watch = self._watch_over(None)  # noqa: SLF001  # a watch is of the script's thread
         return other
 
     def broadcast(self, value: Any) -> Any:
         box = [value]
-        self._dist.broadcast_object_list(box, src=0, group=self.group)
+        self._watch.come()
+        with self._watch.waiting():
+            self._dist.broadcast_object_list(box, src=0, group=self.group)
         return box[0]
 
     def gather(self, value: Any) -> list[Any]:
         values: list[Any] = [None] * self.size
-        self._dist.all_gather_object(values, value, group=self.group)
+        self._watch.come()
+        with self._watch.waiting():
+            self._dist.all_gather_object(values, value, group=self.group)
         return values
 
     def start_sum(self, values: Sequence[int]) -> Callable[[], Numbers]:
         tensor = self._torch.tensor(list(values), dtype=self._torch.int64)
         work = self._dist.all_reduce(tensor, group=self.group, async_op=True)
+        self._watch.come()
 
         def finish() -> Numbers:
-            work.wait()
+            with self._watch.waiting():
+                work.wait()
             return tuple(tensor.tolist())
 
         return finish
 
     def close(self) -> None:
+        self._watch.stop()
         if self._ours:
             self._dist.destroy_process_group()
+
+    def _watch_over(self, store: Any) -> Watch:
+        seconds = self._timeout.total_seconds()
+        return Watch(store, self.rank, self.size, timeout=seconds, say=say)
+
+
+def _store(group: Any) -> Any:
+    """What the ranks of a group may leave for each other, over a connection of its own; or None."""
+    from torch.distributed import PrefixStore, distributed_c10d
+
+    try:
+        own = distributed_c10d._get_default_store().clone()  # noqa: SLF001  # there is no other way
+    except (AttributeError, RuntimeError):  # an image's older torch; a store that has no clones
+        return None
+    own.set_timeout(timedelta(seconds=10))
+    return PrefixStore(f"toolkit/{group.group_name}", own)
 
 
 def device(local_rank: int) -> Any:

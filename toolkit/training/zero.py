@@ -1,9 +1,10 @@
 """DeepSpeed's state: ZeRO 1, 2 and 3, through `engine.save_checkpoint` and `load_checkpoint`.
 
 Every rank's files go through the manifest as all others do. On another number of ranks than it
-was saved on, a checkpoint is first rewritten as DeepSpeed's universal one, beside it and for the
-time of the load: that takes its size again on the shared filesystem. DeepSpeed's files are pickles;
-they are read only after every byte was found to be as it was written.
+was saved on, a checkpoint is first rewritten as DeepSpeed's universal one, in a folder of the
+attempt's own beside it and for the time of the load: that takes its size again on the shared
+filesystem. DeepSpeed's files are pickles; they are read only after every byte was found to be as it
+was written.
 """
 
 import os
@@ -11,7 +12,7 @@ import shutil
 import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from deepspeed.checkpoint import ds_to_universal
 from deepspeed.runtime.checkpoint_engine.checkpoint_engine import CheckpointEngine
 
 from toolkit.training.agreement import on_rank_0
+from toolkit.training.attempt import current
 from toolkit.training.manifest import Manifest
+from toolkit.training.owner import Owner
 from toolkit.training.shard import Corrupt, FileEntry, verify_file
 from toolkit.training.staging import Staging
 from toolkit.training.state import Parts, capture_rng, load_own, rank_file, restore_rng, save_file
@@ -28,9 +31,13 @@ from toolkit.training.world import World
 
 
 class DeepSpeedCodec:
-    """For one DeepSpeed engine, which holds model and optimizer, and parts that all ranks share."""
+    """For one DeepSpeed engine, which holds model and optimizer, and parts that all ranks share.
 
-    def __init__(self) -> None:
+    `owner`: of the run; the attempt of this process unless named.
+    """
+
+    def __init__(self, owner: Owner | None = None) -> None:
+        self._owner = owner or current().owner
         self._staging = Staging()
 
     def stage(self, parts: Parts, world: World, *, copy: bool) -> Any:  # noqa: ARG002  # the codec's shape
@@ -55,11 +62,13 @@ class DeepSpeedCodec:
             raise Corrupt(f"{folder.name}: holds no {', '.join(missing)}")
 
         def apply() -> None:
+            on_rank_0(world, lambda: _clear(folder.parent, self._owner))
             if manifest.facts["world_size"] == world.size:
                 with _as(engine, _Reading(folder, manifest)):
                     _load(engine, folder)
             else:
-                with _universal(folder, manifest, world) as other, _loading_universal(engine):
+                rewritten = _universal(folder, manifest, world, self._owner)
+                with rewritten as other, _loading_universal(engine):
                     _load(engine, other)
             for key, state in others.items():
                 if key in parts:
@@ -140,24 +149,41 @@ class _Reading(_Files):
             return torch.load(stream, map_location=map_location, weights_only=False)
 
 
+_ROOM = ".universal."
+
+
+def _clear(root: Path, owner: Owner) -> None:
+    """Delete what an attempt left that was killed as it loaded, and what a superseded one reads.
+
+    Raises Superseded, with nothing deleted, for who is not the owner any more.
+    """
+    for left in root.glob(f"{_ROOM}*"):
+        with suppress(OSError):  # it costs space
+            shutil.rmtree(owner.take(left), ignore_errors=True)
+
+
 @contextmanager
-def _universal(folder: Path, manifest: Manifest, world: World) -> Iterator[Path]:
+def _universal(folder: Path, manifest: Manifest, world: World, owner: Owner) -> Iterator[Path]:
     """The checkpoint in the form that loads on any number of ranks."""
-    made = folder.with_name(f".universal.{folder.name}")
+    # Not in the owner's place: DeepSpeed makes folders that are gone again, that one with them.
+    name = owner.place.name if owner.place else "local"
+    room = folder.with_name(f"{_ROOM}{name}")
     try:
-        on_rank_0(world, lambda: _convert(folder, manifest, made))
-        yield made
+        on_rank_0(world, lambda: _convert(folder, manifest, room / folder.name))
+        yield room / folder.name
+    except Exception:
+        owner.check()  # the next attempt has cleared it away: no damage
+        raise
     finally:
         world.gather(None)  # all have read it
         if world.rank == 0:
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(room, ignore_errors=True)
 
 
 def _convert(folder: Path, manifest: Manifest, made: Path) -> None:
     for entry in manifest.files:  # DeepSpeed reads the files by itself: as checked as can be
         verify_file(folder, entry)
         manifest.good.update((entry.name, number) for number in range(len(entry.blocks)))
-    shutil.rmtree(made, ignore_errors=True)
     options = Namespace(
         input_folder=str(folder),
         output_folder=str(made),
@@ -169,7 +195,6 @@ def _convert(folder: Path, manifest: Manifest, made: Path) -> None:
     )
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
         ds_to_universal.main(options)
-    (made.parent / "latest_universal").unlink(missing_ok=True)
 
 
 @contextmanager

@@ -108,7 +108,7 @@ def plain(kind: str, world: World) -> tuple[Any, dict[str, Any], Any]:
     return step, parts, DcpCodec()
 
 
-def zero(stage: int) -> tuple[Any, dict[str, Any], Any]:
+def zero(stage: int, **of_codec: Any) -> tuple[Any, dict[str, Any], Any]:
     """The same with DeepSpeed."""
     import deepspeed
 
@@ -134,7 +134,7 @@ def zero(stage: int) -> tuple[Any, dict[str, Any], Any]:
         scheduler.step()
         return loss.detach()
 
-    return step, {"engine": engine, "scheduler": scheduler}, DeepSpeedCodec()
+    return step, {"engine": engine, "scheduler": scheduler}, DeepSpeedCodec(**of_codec)
 
 
 def weights(kind: str, parts: dict[str, Any]) -> dict[str, torch.Tensor]:

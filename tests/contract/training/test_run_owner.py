@@ -145,6 +145,7 @@ def cluster(tmp_path):
 ATTEMPT = """
 source "$TOOLKIT_JOBSCRIPTS/lib/preflight.sh"
 prepare >/dev/null
+container_options
 "$TOOLKIT_ENV/bin/python" -c '
 import os
 from toolkit.training.attempt import current
@@ -153,7 +154,9 @@ from toolkit.training.job_name import task_name
 this = current()
 place = this.owner.place.name.rpartition(".")[0]
 print(this.key, *this.stop_files, place, task_name(this.job_id), this.started_at > 1e9)
-print({name: value for name, value in os.environ.items() if name.startswith("SLURM_ARRAY_")})
+others = ("SLURM_ARRAY_", "TOOLKIT_SWEEP", "TOOLKIT_REPLAY_OF", "TOOLKIT_OF_JOB",
+          "TOOLKIT_CONTAINER")
+print({name: value for name, value in os.environ.items() if name.startswith(others)})
 '
 """
 OTHERS = {
@@ -166,6 +169,10 @@ OTHERS = {
     "TOOLKIT_ATTEMPT_STARTED": "1.0",
     "TOOLKIT_SLURM_ID": "other",
     "TOOLKIT_JUDGED_ATTEMPT": "30.4",
+    "TOOLKIT_SWEEP": "digits",
+    "TOOLKIT_REPLAY_OF": "5f",
+    "TOOLKIT_OF_JOB": "34|TOOLKIT_SWEEP=digits|TOOLKIT_REPLAY_OF=5f",
+    "TOOLKIT_CONTAINER_DIGEST": "sha256:c0",
 }
 
 
@@ -182,6 +189,32 @@ def test_an_attempt_is_the_same_with_another_jobs_environment_beneath_its_own(cl
         shutil.rmtree(cluster.root / "runs")
     assert told[0] == told[1]
     assert f"\n9.{restart} {cluster.root}/9.{restart}.json " in told[0]
+
+
+SWEEP = """
+source "$TOOLKIT_JOBSCRIPTS/lib/preflight.sh"
+settle_attempt
+export TOOLKIT_SWEEP=${TOOLKIT_SWEEP:-sweep-$SLURM_JOB_ID}
+prepare &>/dev/null
+echo "$SLURM_JOB_ID: $TOOLKIT_SWEEP"
+if [[ $# -gt 0 ]]; then SLURM_JOB_ID=$1 exec env "${@:2}" bash sweep.sh; fi
+"""
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "sweeps"),
+    [
+        ({}, (), "7: sweep-7\n8: sweep-8\n"),
+        ({"TOOLKIT_SWEEP": "a b"}, (), "7: a b\n8: sweep-8\n"),
+        ({"TOOLKIT_SWEEP": "a b"}, ("TOOLKIT_SWEEP=a",), "7: a b\n8: a\n"),
+    ],
+)
+def test_a_job_that_a_trial_submits_is_of_no_sweep_but_the_one_it_is_given(
+    cluster, outer, inner, sweeps
+):
+    cluster.program("sweep.sh", SWEEP)
+    job = cluster.start(7, 0, "bash", "sweep.sh", "8", *inner, run="", **outer)
+    assert job.communicate(timeout=60)[0] == sweeps
 
 
 def test_a_task_of_an_array_and_a_restart_that_slurm_gave_up_are_what_their_environment_says(
@@ -212,6 +245,50 @@ def test_a_restart_that_meets_errors_of_the_shared_folder_for_half_a_minute_begi
     said, code = cluster.claim(7, 1)
     assert (code, cluster.owners()) == (0, ["7.1"]), said
     assert cluster.scontrol() == []
+
+
+JOBSCRIPTS = sorted((REPO / "jobscripts").glob("*.sbatch"))
+# It waits, and has the helpers there from the third time on.
+BACK = """#!/bin/bash
+echo "$1" >>{root}/slept
+(($(wc -l <{root}/slept) < 4)) || ln -sfn {repo}/jobscripts {root}/away
+"""
+
+
+def started(cluster, script, restart):
+    """A job script whose helpers are in a folder that is away: its code, and what it said."""
+    away = {"TOOLKIT_JOBSCRIPTS": str(cluster.root / "away")}
+    job = cluster.start(9, restart, "bash", str(script), run="", **away)
+    said, _ = job.communicate(timeout=60)
+    return job.returncode, said
+
+
+@pytest.mark.parametrize("script", JOBSCRIPTS, ids=lambda script: script.stem)
+def test_a_job_whose_helpers_are_away_waits_a_minute_and_a_restart_comes_back_after_it(
+    cluster, script
+):
+    assert started(cluster, script, 0)[0] == 93  # which may be a mistake
+    code, said = started(cluster, script, 1)
+    assert code == 85
+    assert "away/lib/preflight.sh: No such file or directory" in said
+    assert sum(map(int, (cluster.root / "slept").read_text().split())) == 120
+
+
+def test_a_job_whose_helpers_come_back_in_that_minute_begins(cluster):
+    cluster.program("sleep", BACK.format(root=cluster.root, repo=REPO))
+    for script in JOBSCRIPTS:
+        (cluster.root / "slept").write_text("0\n")
+        code, said = started(cluster, script, 0)
+        assert "No such file" not in said, script
+        assert "job 9, restart 0" in said or "cannot start" in said, (script, code, said)
+        (cluster.root / "away").unlink()
+
+
+def test_helpers_of_which_one_is_missing_are_not_begun_with(cluster):
+    lib = cluster.root / "away" / "lib"
+    shutil.copytree(REPO / "jobscripts" / "lib", lib)
+    (lib / "owner.sh").unlink()
+    assert [started(cluster, JOBSCRIPTS[0], restart)[0] for restart in (0, 1)] == [93, 85]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -6,6 +6,7 @@ Slurm makes of the exit codes is tested in tests/slurm.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import optuna
 import pytest
 
 from toolkit.training.audit import audit
@@ -323,6 +325,33 @@ def test_a_script_that_fails_is_not_brought_back(cluster):
     assert "[toolkit] not brought back: error (exception: " in cluster.log(5)
 
 
+ALONE = """
+from datetime import timedelta
+import torch
+from toolkit.training import Run
+from toolkit.training.world import join
+
+def evaluate(run):
+    run.check()
+
+with Run(params={}, seed=0, world=join(timeout=timedelta(seconds=8))) as run:
+    patient = torch.distributed.new_group(timeout=timedelta(seconds=60))
+    if run.world.rank == 0:
+        evaluate(run)
+    torch.distributed.all_reduce(torch.zeros(1), group=patient)
+"""
+
+
+def test_ranks_that_wait_for_each_other_at_different_lines_end_with_both_lines(cluster):
+    (cluster.root / "alone.py").write_text(ALONE)
+    assert cluster.run(13, 0, script="alone.py") == 85
+    said = cluster.log(13)
+    waits = r"1 of 2 ranks wait for \d+ s \(rank 0 at \S+/alone.py:8 \(evaluate\)\);"
+    waits += r" not come: rank 1 at \S+/alone.py:14 \(<module>\), distributed/"
+    assert re.search(r"^\[toolkit\] " + waits, said, re.MULTILINE), said
+    assert re.search("RuntimeError: .*; " + waits, said), said
+
+
 FAILS = """
 import os
 from toolkit.training import Run
@@ -344,6 +373,33 @@ def test_a_run_that_waits_for_its_next_attempt_has_not_failed_and_one_that_fails
         job = {"script": "fails.py", "ranks": 1, "FAILURE": failure, "MLFLOW_TRACKING_URI": uri}
         assert cluster.run(12, restart, **job, **dict([allowed])) == code, cluster.log(12)
         assert statuses(uri) == [status], cluster.log(12)
+
+
+TRIAL = """
+import os
+from toolkit.training import Run
+from toolkit.training.sweeps import SweepTrial
+with SweepTrial(lambda trial: {}) as trial, Run(params={}, seed=0, world=trial.world) as run:
+    raise OSError(os.environ["FAILURE"])
+"""
+
+
+def test_a_trial_whose_task_is_brought_back_is_not_over_before_the_task_is(cluster):
+    (cluster.root / "trial.py").write_text(TRIAL)
+    storage = f"sqlite:///{cluster.root}/sweep.db"
+    array = {"SLURM_ARRAY_JOB_ID": "14", "SLURM_ARRAY_TASK_ID": "0"}
+    for restart, failure, code, state in (
+        (0, "[Errno 5] Input/output error", 85, "RUNNING"),
+        (1, "no such column", 1, "FAIL"),
+    ):
+        job = {"script": "trial.py", "batch": "sweep", "ranks": 1, "FAILURE": failure, **array}
+        assert cluster.run(14, restart, **job, TOOLKIT_SWEEP_STORAGE=storage) == code, cluster.log(
+            14
+        )
+        (study,) = optuna.get_all_study_summaries(storage)
+        (trial,) = optuna.load_study(study_name=study.study_name, storage=storage).trials
+        assert trial.state.name == state, cluster.log(14)
+    assert trial.user_attrs["toolkit.ended"] == "OSError: no such column"
 
 
 def statuses(uri):

@@ -30,3 +30,9 @@ def test_a_kill_at_any_file_operation_of_a_save_gives_a_step_with_its_own_number
 def test_damage_is_found_also_where_the_files_are_rewritten_for_fewer_ranks(met, kind):
     steps = met[kind]["reshaped"]
     assert (len(steps) >= 6, set(steps)) == (True, {1})
+
+
+@pytest.mark.parametrize("kind", ["zero1", "zero2", "zero3"])
+def test_an_attempt_that_lives_on_beside_its_successor_spoils_nothing_that_is_rewritten(met, kind):
+    """Nor does what another that was killed has left stay."""
+    assert met[kind]["beside"] == ["superseded"] * 2

@@ -18,6 +18,7 @@ from elastic_worker import on, zero  # its folder comes first on the path
 
 from tests.fakes import checkpoint_disk as disk
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
+from toolkit.training.owner import Owner, Superseded
 from toolkit.training.world import World
 
 STAGES = (1, 2, 3)
@@ -87,6 +88,7 @@ def alone(root: Path, world: World) -> dict[str, Any]:
             files += 1
         met[f"zero{stage}"] = {"damaged": files, "kills": kills(root, here, world, stage, truth)}
         met[f"zero{stage}"]["reshaped"] = reshaped(root, world, parts, codec, stage)
+        met[f"zero{stage}"]["beside"] = beside(root / f"two{stage}", world, stage)
     return met
 
 
@@ -131,6 +133,55 @@ def reshaped(root: Path, world: World, parts: dict[str, Any], codec: Any, stage:
         found.append(load(copy, world, parts, codec))
         assert numbers(parts) == older, copy.name
     return found
+
+
+def beside(root: Path, world: World, stage: int) -> list[str]:
+    """An attempt and its successor rewrite one checkpoint, each while the other is at it."""
+    (root / ".universal.left").mkdir()
+    truth, ends = None, []
+    for first in (True, False):
+        places = [root / "owner" / name for name in ("7.0.-.ab", "7.1.-.cd")]
+        places[0].mkdir(parents=True)
+        (_, parts, old), (_, others, new) = (zero(stage, owner=Owner(one)) for one in places)
+        truth = truth or (load(root, world, parts, old), numbers(parts))[1]
+
+        def successor(places=places, others=others, new=new) -> None:
+            shutil.rmtree(places[0])
+            places[1].mkdir()
+            assert load(root, world, others, new) == 2
+
+        def superseded(parts=parts, old=old) -> str:
+            try:
+                return f"step {load(root, world, parts, old)}"
+            except Superseded:
+                return "superseded"
+
+        if first:
+            with during_conversion(successor):
+                ends.append(superseded())
+        else:
+            with during_conversion(lambda: ends.append(superseded())):
+                successor()
+        assert numbers(others) == truth
+        shutil.rmtree(root / "owner")
+    assert not list(root.glob(".universal.*"))
+    return ends
+
+
+@contextlib.contextmanager
+def during_conversion(work: Any) -> Any:
+    """`work` is done as the next conversion has ended, and before it is read."""
+    from toolkit.training import zero as zero_codec
+
+    real = zero_codec.ds_to_universal.main
+
+    def convert(options: Any) -> None:
+        zero_codec.ds_to_universal.main = real
+        real(options)
+        work()
+
+    zero_codec.ds_to_universal.main = convert
+    yield
 
 
 def two(root: Path, world: World) -> None:

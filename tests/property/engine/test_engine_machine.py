@@ -29,6 +29,7 @@ from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from slurmplugins.model import Launched, LaunchRequest
     from slurmplugins.names import NodeName
     from slurmplugins.runtime import Engine
 
@@ -54,6 +55,7 @@ what it saw before."""
 
 LOOKED = {"slurm.nodes: done", "journal.claims: about to", "journal.claims: done"}
 ANSWERED = "slurm.nodes: done"
+ASKING = ("slurm.jobs:", "slurm.comment:")  # of the one action that takes several calls
 """Between the last look at nodes and the call that speaks of them."""
 
 MOMENTS = {"at": st.integers(1, 16), "seconds": st.sampled_from([0.1, HELD_UP])}
@@ -79,6 +81,7 @@ class Trouble(RuleBasedStateMachine):
         fast = "/dev/shm" if Path("/dev/shm").is_dir() else None
         state = Path(self._files.enter_context(tempfile.TemporaryDirectory(dir=fast)))
         self.bench = Bench(state, nodes="gpu-[001-006]")
+        self._launch, self.bench.cloud.launch = self.bench.cloud.launch, self._launched  # type: ignore[method-assign]
         self.asks: list[JobAsk] = []
         self.asked: list[JobAsk] = []
         self.called: list[tuple[float, int]] = []
@@ -90,6 +93,13 @@ class Trouble(RuleBasedStateMachine):
             self._calm()
         finally:
             self._files.close()
+
+    def _launched(self, request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        """Nothing is launched, or asked about again, for a node that Slurm does not wait for."""
+        if not self.bench.slurm.unreachable:
+            waiting = [n for n in request.nodes if "POWERING_UP" in self.bench.slurm.flags(n)]
+            assert waiting == list(request.nodes)
+        return self._launch(request, intend)
 
     @initialize()
     def someone_elses_machine(self) -> None:
@@ -276,7 +286,8 @@ class Trouble(RuleBasedStateMachine):
             passed.append(place)
             if len(passed) != at:
                 return
-            under_way = place.startswith("slurm.") and place.endswith("about to")
+            about_to = place.startswith("slurm.") and place.endswith("about to")
+            under_way = about_to or place.startswith(ASKING)
             looks_again = place in LOOKED and passed.count(ANSWERED) > 1
             if what == "drain" and (under_way or (place in LOOKED and seconds < HELD_UP)):
                 return

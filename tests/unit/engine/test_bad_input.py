@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmplugins import bursting, config, files, names, reconcile, resume_file, runtime
+from slurmplugins import (
+    bursting,
+    calls,
+    config,
+    files,
+    inventory,
+    names,
+    reconcile,
+    resume_file,
+    runtime,
+)
 from slurmplugins.cloud import codes, spec
 from slurmplugins.errors import BadName, ConfigError, StateError
 from slurmplugins.model import JobAsk, Launched, LaunchRequest
@@ -200,6 +210,23 @@ def test_a_capacity_memory_that_can_not_be_written_stops_nothing(tmp_path: Path)
 
 
 # Credentials and configuration
+
+
+def test_credentials_that_were_not_found_once_hold_nobody(bench: Bench):
+    """The metadata service was slow: EC2 has said nothing."""
+    missing = codes.error("MissingCredentials", "Unable to locate credentials")
+    bench.cloud.next_list_errors = [missing] * (inventory.TRIES - 1)
+    bench.cloud.next_errors = [missing] * (calls.TRIES - 1)
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert len(bench.cloud.live()) == 2
+
+
+@pytest.mark.parametrize("code", ["AuthFailure", "RequestExpired", "UnauthorizedOperation"])
+def test_what_ec2_says_of_credentials_holds_at_once(bench: Bench, code: str):
+    bench.cloud.next_list_errors = [codes.error(code, "no")]
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert bench.slurm.queue[7].held
+    assert bench.clock.slept == []
 
 
 def test_a_missing_credential_holds_the_job_and_says_so(bench: Bench):

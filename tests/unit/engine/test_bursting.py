@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from slurmplugins import bursting, names
 from slurmplugins.cloud import codes
+from slurmplugins.crew import Crew
 from slurmplugins.errors import CloudError, SlurmUnreachable
 from slurmplugins.model import EndCause, JobAsk, Launched, LaunchRequest
 from tests.fakes.boundaries import watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 G = names.expand("gpu-[001-008]")
@@ -202,6 +204,109 @@ def test_a_list_that_grew_old_before_its_turn_is_read_again(bench: Bench):
     assert len(bench.cloud.requests) == 1
 
 
+def at(place: str, act: Callable[[], None]) -> Callable[[str], None]:
+    """A step that acts the first time it is there."""
+    todo = [act]
+
+    def step(here: str) -> None:
+        if here == place and todo:
+            todo.pop()()
+
+    return step
+
+
+@pytest.mark.parametrize("place", ["journal.claim: done", "cloud.instances: about to"])
+def test_nothing_is_launched_for_a_job_with_a_node_that_slurm_has_let_go_of_since(
+    bench: Bench, place: str
+):
+    asks = [bench.slurm.start(7, G[:3]), bench.slurm.start(8, G[3:5])]
+
+    def let_go() -> None:
+        bench.slurm.down(G[1:2], "bad NIC")
+        bench.slurm.power_down(G[1:2])
+        bench.slurm.tick()
+
+    bursting.resume(watch(bench.engine, at(place, let_go)), asks)
+    assert {item.node for item in bench.cloud.live()} == set(G[3:5])
+    assert [bench.slurm.state[node].reason for node in G[:3]] == [
+        "toolkit: not-awaited", "bad NIC", "toolkit: not-awaited",
+    ]  # fmt: skip
+    assert "Slurm does not wait for gpu-002 any more" in bench.slurm.queue[7].comment
+
+
+@pytest.mark.parametrize("ticks", [True, False])
+@pytest.mark.parametrize("place", ["cloud.instances: about to", "cloud.launch: about to"])
+def test_nothing_is_launched_once_resume_timeout_has_passed(bench: Bench, place: str, ticks: bool):
+    """A head that stood still, or a turn at EC2 that came late."""
+
+    def stand_still() -> None:
+        bench.clock.advance(bench.config.resume_timeout + 1)
+        if ticks:
+            bench.slurm.tick()
+
+    ask = bench.slurm.start(7, G[:3])
+    bursting.resume(watch(bench.engine, at(place, stand_still)), [ask])
+    assert bench.cloud.machines == {}
+    assert bench.engine.journal.claims().doubtful == set()
+    if not ticks:
+        assert bench.slurm.state[G[0]].reason == "toolkit: too-late"
+
+
+def test_slurm_is_read_once_for_all_nodes_of_a_run(tmp_path: Path):
+    bench = Bench(tmp_path, nodes="gpu-[0001-1200]")
+    bench.cloud.capacity = {SPOT_A: 0}
+    nodes = names.expand("gpu-[0001-1200]")
+    asks = [bench.slurm.start(job, nodes[job * 400 : (job + 1) * 400]) for job in range(3)]
+    passed: list[str] = []
+    bursting.resume(watch(bench.engine, passed.append), asks)
+    assert len(bench.cloud.live()) == 1200
+    reads = [place for place in passed if place in {"slurm.nodes: done", "slurm.jobs: done"}]
+    assert reads == ["slurm.nodes: done"]
+
+
+def test_a_slurmctld_that_restarts_during_a_resume_stops_no_launch(bench: Bench):
+    ask = bench.slurm.start(7, G[:2])
+    bench.slurm.unreachable = True
+    bursting.resume(bench.engine, [ask])
+    assert len(bench.cloud.live()) == 2
+
+
+@pytest.mark.parametrize("unreachable", [True, False])
+def test_a_machine_that_looks_old_is_kept_while_its_node_is_up_on_it(
+    bench: Bench, unreachable: bool
+):
+    ask = bench.slurm.start(7, G[:2])
+    bursting.resume(bench.engine, [bench.slurm.start(8, G[2:3])])
+    (other,) = bench.cloud.live()
+    bench.boot()
+    bench.clock.jump(3600)
+    bench.slurm.unreachable = unreachable
+    bursting.resume(bench.engine, [JobAsk(7, (*ask.nodes, G[2]))])
+    left = {item.node: item.id for item in bench.cloud.live()}
+    assert left[G[2]] == other.id
+    assert left.keys() == ({G[2]} if unreachable else set(G[:3]))
+
+
+def test_nodes_that_other_runs_give_back_one_after_the_other_stop_no_launch(bench: Bench):
+    """However often there is one more: the cloud's list was fresh each time."""
+    asks = [bench.slurm.start(job, G[job - 1 : job]) for job in range(1, 8)]
+    theirs = list(G[1:7])
+
+    with bench.engine.journal.run() as other:
+        bench.engine.journal.claim(other, lambda _: theirs)
+
+        def give_back(place: str) -> None:
+            if place == "cloud.instances: about to" and theirs:
+                node = theirs.pop()
+                bench.slurm.down([node], "toolkit: no-capacity")
+                bench.slurm.power_down([node])
+                bench.engine.journal.release(other, [node])
+
+        bursting.resume(watch(bench.engine, give_back), asks)
+    assert [item.node for item in bench.cloud.live()] == [G[0]]
+    assert bench.slurm.queue[1].state == "RUNNING"
+
+
 def test_a_clock_set_forward_does_not_make_a_recent_launch_look_old(bench: Bench):
     bench.cloud.lag = 60
     ask = bench.slurm.start(7, G[:1])
@@ -288,6 +393,34 @@ def test_a_machine_left_from_long_ago_is_replaced(bench: Bench):
     bursting.resume(bench.engine, [JobAsk(8, G[:1])])
     assert [item.id for item in bench.cloud.live()] != [old]
     assert len(bench.cloud.live()) == 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_machines_that_are_replaced_delay_no_job_but_those_that_replace_them(
+    bench: Bench, workers: int
+):
+    first = bench.slurm.start(7, G[:1])
+    bursting.resume(bench.engine, [first])
+    bench.clock.advance(bench.config.resume_timeout)
+    bench.cloud.calls.clear()
+    launched = threading.Event()
+    launch, terminate = bench.cloud.launch, bench.cloud.terminate
+
+    def seen(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        answer = launch(request, intend)
+        launched.set()
+        return answer
+
+    def waiting(ids: Sequence[str]) -> frozenset[str]:
+        assert launched.wait(5)
+        return terminate(ids)
+
+    bench.cloud.launch, bench.cloud.terminate = seen, waiting  # type: ignore[method-assign]
+    engine = dataclasses.replace(bench.engine, crew=Crew(workers))
+    bursting.resume(engine, [first, bench.slurm.start(8, G[1:3])])
+    assert [len(request.nodes) for request in bench.cloud.requests] == [1, 2, 1]
+    assert bench.cloud.calls.index("terminate") < len(bench.cloud.calls) - 1
+    assert sorted(item.node or "" for item in bench.cloud.live()) == list(G[:3])
 
 
 def test_one_node_slurm_refuses_does_not_spoil_the_others(bench: Bench):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,13 +12,17 @@ import pytest
 from slurmplugins import bursting, doubts, intents, names
 from slurmplugins.cloud import codes
 from slurmplugins.cloud.paced import PacedCloud, Rate
+from slurmplugins.crew import Crew
 from slurmplugins.journal import SETTLE_SECONDS
-from slurmplugins.model import JobAsk, LaunchRequest, Lifecycle, Offering
+from slurmplugins.model import JobAsk, Launched, LaunchRequest, Lifecycle, Offering
 from tests.fakes.clock import START
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from slurmplugins.names import NodeName
 
 G = names.expand("gpu-[001-008]")
 
@@ -156,7 +162,15 @@ def test_what_was_not_asked_after_all_leaves_the_doubt_open(bench: Bench):
     assert bench.engine.journal.claims().doubtful == set(G[:2])
 
 
-def test_a_call_without_an_answer_is_in_doubt_however_long_it_had_waited_for_its_turn(bench: Bench):
+def patient(folder: Path) -> Bench:
+    """With an hour as ResumeTimeout."""
+    return Bench(folder, slurm={"bin": "/usr/bin", "resume_timeout": 3600, "suspend_timeout": 60})
+
+
+def test_a_call_without_an_answer_is_in_doubt_however_long_it_had_waited_for_its_turn(
+    tmp_path: Path,
+):
+    bench = patient(tmp_path)
     slow = PacedCloud(bench.cloud, bench.clock, patience=1000, instances=Rate(2, 0.01))
     bench.engine = replace(bench.engine, cloud=slow)
     bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
@@ -167,9 +181,7 @@ def test_a_call_without_an_answer_is_in_doubt_however_long_it_had_waited_for_its
 
 
 def test_a_call_without_an_answer_is_in_doubt_however_long_it_was_throttled_before(tmp_path: Path):
-    bench = Bench(
-        tmp_path, slurm={"bin": "/usr/bin", "resume_timeout": 3600, "suspend_timeout": 60}
-    )
+    bench = patient(tmp_path)
     throttled = [codes.error("RequestLimitExceeded", "slow down")] * 20
     bench.cloud.next_errors = [*throttled, *[codes.error("Unreachable", "no answer")] * 5]
     bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
@@ -193,6 +205,71 @@ def test_a_doubt_with_a_node_another_run_works_on_is_left_to_it(bench: Bench):
     assert bench.cloud.calls.count("launch") == before
 
 
+def killed_before_its_call(bench: Bench, nodes: Sequence[NodeName]) -> None:
+    """A run that had written down its launch; Slurm has had the nodes back since."""
+    offering = bench.config.pools["gpu"].offerings[0]
+    request = LaunchRequest(
+        nodes[0].replace("-", ""),
+        "demo",
+        "gpu",
+        "spot",
+        "demo-gpu",
+        "subnet-a",
+        offering,
+        tuple(nodes),
+    )
+    with bench.engine.journal.run() as run:
+        bench.engine.journal.claim(run, lambda _: nodes)
+        bench.engine.journal.intend(request, run, [1])
+
+
+def test_asking_again_starts_no_machine_for_a_node_that_slurm_has_off(bench: Bench):
+    killed_before_its_call(bench, G)
+    bursting.resume(bench.engine, [bench.slurm.start(2, G[:1])])
+    assert bench.cloud.live() == []
+    assert bench.slurm.state[G[0]].reason == "toolkit: launch-in-doubt"
+
+
+def test_no_job_adopts_a_machine_that_was_launched_before_slurm_asked_for_its_node(bench: Bench):
+    killed_before_its_call(bench, G)
+    bursting.resume(bench.engine, [bench.slurm.start(2, G[:1])])
+    bench.clock.advance(SETTLE_SECONDS + 1)
+    bursting.resume(bench.engine, [bench.slurm.start(3, G[1:])])
+    assert {item.node for item in bench.cloud.live()} == set(G[1:])
+    bench.clock.advance(60)
+    bench.boot()
+    assert not [node for node in G[1:] if "POWERING_UP" in bench.slurm.flags(node)]
+
+
+def test_nothing_is_asked_again_while_slurm_can_not_say_what_it_waits_for(bench: Bench):
+    ask = unanswered(bench, happened=False)
+    before = bench.cloud.calls.count("launch")
+    bench.slurm.unreachable = True
+    bursting.resume(bench.engine, [ask])
+    assert bench.cloud.calls.count("launch") == before
+
+
+def test_launches_in_doubt_are_asked_about_together_and_none_after_the_runs_time(bench: Bench):
+    for number in range(4):
+        killed_before_its_call(bench, G[2 * number : 2 * number + 2])
+    bench.engine = replace(bench.engine, crew=Crew(4))
+    together = threading.Barrier(4, timeout=5)
+    launch = bench.cloud.launch
+
+    def meeting(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        together.wait()
+        return launch(request, intend)
+
+    ask = bench.slurm.start(7, G)
+    bench.cloud.launch = meeting  # type: ignore[method-assign]
+    with bench.engine.journal.run() as run:
+        wanted = frozenset(bench.engine.journal.claim(run, lambda _: G))
+        doubts.settle(bench.engine, run, wanted, bench.clock.monotonic() - 1)
+        assert bench.cloud.live() == []
+        doubts.settle(bench.engine, run, wanted, bench.clock.monotonic())
+    assert {item.node for item in bench.cloud.live()} == set(ask.nodes)
+
+
 @pytest.mark.parametrize("code", ["", "InsufficientInstanceCapacity", "Unreachable"])
 def test_nodes_that_a_settlement_does_not_want_are_let_go_of_after_it(bench: Bench, code: str):
     """What is in doubt even then is so for every run."""
@@ -201,7 +278,7 @@ def test_nodes_that_a_settlement_does_not_want_are_let_go_of_after_it(bench: Ben
     engine = bench.engine
     with engine.journal.run() as run:
         wanted = frozenset(engine.journal.claim(run, lambda _: G[:1]))
-        doubts.settle(engine.cloud, engine.journal, run, wanted, engine.log)
+        doubts.settle(engine, run, wanted, math.inf)
         claims = engine.journal.claims()
     assert claims.busy == {G[0]}
     assert (G[1] in claims.doubtful) == (code == "Unreachable")

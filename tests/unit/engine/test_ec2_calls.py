@@ -130,7 +130,7 @@ def test_codes_have_their_class_and_keep_their_name(code: str, kind: type[errors
 
 def test_only_what_a_repeat_can_mend_is_retryable():
     retryable = {kind for kind in codes.CLASSES.values() if kind.retryable}
-    assert retryable == {errors.Throttled, errors.CloudUnreachable}
+    assert retryable == {errors.Throttled, errors.CloudUnreachable, errors.NoCredentials}
 
 
 class Answers:

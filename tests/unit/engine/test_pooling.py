@@ -380,7 +380,8 @@ def test_on_demand_waits_until_the_job_has_waited_however_often_it_was_requeued(
     bursting.resume(bench.engine, start(bench, 1))
     assert bench.cloud.live() == []
     bench.clock.advance(601)
-    bursting.resume(bench.engine, [JobAsk(100, G[5:6])])
+    bench.slurm.define(G[:1])
+    bursting.resume(bench.engine, [bench.slurm.start(100, G[:1])])
     assert [item.lifecycle for item in bench.cloud.live()] == [Lifecycle.ON_DEMAND]
 
 
@@ -434,6 +435,8 @@ def test_calls_that_do_not_depend_on_each_other_are_under_way_together(wide: Ben
 
 def test_calls_keep_to_the_rates_ec2_publishes(wide: Bench):
     """2,000 machines: 1,000 at once, the others as their tokens come back, 2 a second."""
+    patient = replace(wide.config, resume_timeout=3600)
+    wide.engine = replace(wide.engine, config=patient)
     paced = PacedCloud(wide.cloud, wide.clock, patience=10_000)
     wide.engine = replace(wide.engine, cloud=paced)
     began = wide.clock.now()

@@ -173,9 +173,10 @@ def test_a_pool_whose_machines_never_come_up_costs_no_more_until_a_probe_succeed
 
 
 def test_a_machine_that_is_there_for_a_job_in_a_protected_pool_ends(bench: Bench):
-    bursting.resume(bench.engine, [bench.slurm.start(7, G[:1])])
+    ask = bench.slurm.start(7, G[:2])
+    bursting.resume(bench.engine, [JobAsk(7, G[:1])])
     protection.update(bench.engine.state, failed(5), bench.clock.now())
-    bursting.resume(bench.engine, [JobAsk(8, G[:2])])
+    bursting.resume(bench.engine, [ask])
     assert bench.cloud.live() == []
     assert bench.slurm.state[G[0]].reason == "toolkit: pool-protected"
 

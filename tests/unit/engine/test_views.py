@@ -322,8 +322,21 @@ def test_a_settlement_that_never_ends_is_waited_for_a_while_only(bench: Bench):
     journal = bench.engine.journal
     with journal.run() as other:
         journal.claim(other, lambda _: G[:1], settling=True)
-        bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+        bursting.resume(bench.engine, [bench.slurm.start(7, G[1:2])])
+        bursting.resume(bench.engine, [bench.slurm.start(8, [G[0], *G[2:4]])])
     assert [item.node for item in bench.cloud.live()] == [G[1]]
+
+
+def test_nothing_is_launched_for_a_job_with_a_node_that_another_run_only_settles(bench: Bench):
+    """That run does not want it, and need not find a machine for it."""
+    journal = bench.engine.journal
+    asks = [bench.slurm.start(7, G[:4]), bench.slurm.start(8, G[4:5])]
+    with journal.run() as other:
+        journal.claim(other, lambda _: G[:1], settling=True)
+        bursting.resume(bench.engine, asks)
+    assert [item.node for item in bench.cloud.live()] == [G[4]]
+    assert bench.slurm.state[G[1]].reason == "toolkit: launch-in-doubt"
+    assert "is settled within minutes" in bench.slurm.queue[7].comment
 
 
 CPU = "on-demand:m7i.large:us-east-1a"

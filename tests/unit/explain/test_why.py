@@ -300,8 +300,11 @@ def test_our_reasons_are_put_in_words():
 
 def test_every_reason_that_resume_gives_a_node_has_its_words():
     """A word of the error tree that is added without them would leave a person with a slug."""
-    kinds = [errors.ConfigError, errors.StateError, errors.SlurmError, errors.CloudError]
-    slugs = {planner.UNKNOWN_NODE, planner.IN_DOUBT, planner.NO_OFFERING, protection.SLUG}
+    kinds = [
+        errors.ConfigError, errors.StateError, errors.SlurmError, errors.CloudError, errors.Late
+    ]  # fmt: skip
+    slugs = {planner.UNKNOWN_NODE, planner.IN_DOUBT, planner.NO_OFFERING, planner.NOT_AWAITED}
+    slugs.add(protection.SLUG)
     while kinds:
         kind = kinds.pop()
         kinds += kind.__subclasses__()

@@ -14,7 +14,7 @@ from toolkit.training import SampleOrder, verdict
 from toolkit.training.attempt import current, owner_of
 from toolkit.training.beginning import Beginning
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
-from toolkit.training.ending import Ending
+from toolkit.training.ending import Ending, Outcome
 from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.owner import UNCLAIMED, Owner, Superseded
 from toolkit.training.session import Run
@@ -389,3 +389,17 @@ def test_the_end_of_an_attempt_that_was_taken_over_decides_nothing_about_the_job
     assert outcome.code == 85
     assert outcome.said[0].startswith("superseded: ")
     assert not attempt.run_dir.exists()
+
+
+@pytest.mark.parametrize(("taken", "told"), [(False, ["FAILED"]), (True, [])])
+def test_the_run_of_an_attempt_that_is_taken_over_after_its_end_was_judged_gets_no_end(
+    attempt_of, place, monkeypatch, taken, told
+):
+    ends = []
+    monkeypatch.setattr(
+        "toolkit.training.mlflow_server.end_run", lambda _attempt, status, _at: ends.append(status)
+    )
+    if taken:
+        shutil.rmtree(place)
+    Outcome(1, (), "FAILED").conclude(replace(attempt_of(), owner=Owner(place)))
+    assert ends == told

@@ -461,6 +461,25 @@ def test_a_stop_tries_its_save_again_while_there_is_time(
     assert bool(word.detail) is (steps == (5,))
 
 
+@pytest.fixture
+def room():
+    yield lambda _: disk.limit(-1)
+    disk.limit(-1)
+
+
+def test_a_full_disk_costs_no_run_and_no_step_of_its_record(training, attempt_of, room, capsys):
+    def fills_up(attempt):
+        disk.limit((attempt.run_dir / "steps.jsonl").stat().st_size + 100)  # half a line
+
+    training.run(events={3: [fills_up], 8: [room]})
+    assert read(attempt_of().verdict_file).verdict == "done"
+    found = audit(attempt_of().run_dir)
+    assert (found.ok, found.steps, found.torn_lines) == (True, 12, 1), found.problems
+    said = capsys.readouterr().out
+    assert said.count("steps can't be recorded, training goes on") == 1
+    assert said.count("NOT SAVED at step 5: OSError") == 1
+
+
 @pytest.mark.parametrize("call", [(Owner, "lost"), (StepLog, "sync")])
 def test_an_attempt_that_can_not_tell_whose_the_run_is_leaves_its_verdict_and_no_more(
     training, attempt_of, monkeypatch, call

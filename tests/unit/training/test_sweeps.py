@@ -1,13 +1,14 @@
 """A trial belongs to its task for good, and ends exactly once."""
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import optuna
 import pytest
 
 from toolkit.training.session import Stopped
-from toolkit.training.sweeps import queue, status, store, trials
+from toolkit.training.sweeps import noted, queue, status, store, trials
 from toolkit.training.sweeps.trial import SweepTrial
 from toolkit.training.termination import Terminated
 from toolkit.training.verdict import hold, resume
@@ -31,14 +32,17 @@ class Sweep:
     storage: object
     now: float = NOW
     away: bool = False
+    judged: bool = False
+
+    def attempt(self, number):
+        return replace(self.attempt_of(judged=self.judged), run_dir=self.root / f"task-{number}")
 
     def task(self, number, *, world=None):
-        run_dir = self.root / f"task-{number}"
         return SweepTrial(
             space,
             direction="maximize",
             world=world or Solo(),
-            attempt=replace(self.attempt_of(), run_dir=run_dir),
+            attempt=self.attempt(number),
             environment={
                 "TOOLKIT_SWEEP": "digits",
                 "TOOLKIT_SWEEP_STORAGE": "memory",
@@ -113,6 +117,36 @@ def test_a_trial_that_fails_ends_itself_and_no_other(sweep, error):
     sweep.run(1)
     assert sweep.states() == ["failed", "complete"]
     assert trials.states(sweep.study)[0].why.startswith(type(error).__name__)
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), Stopped(hold(0, "x", "y"))])
+def test_a_trial_whose_task_is_judged_by_its_batch_script_goes_on_unless_that_says_no(sweep, error):
+    sweep.judged = True
+    with pytest.raises(type(error)):
+        sweep.run(0, error=error)
+    assert sweep.states() == ["running"]
+    again = sweep.run(0, values=(0.5, 0.6))
+    assert (again.number, sweep.states()) == (0, ["complete"])
+    with pytest.raises(type(error)):
+        sweep.run(1, error=error)
+    at = {"TOOLKIT_SWEEP_STORAGE": "memory"}
+    assert [noted.tell_failed(sweep.attempt(task), at) for task in (0, 1, 2)] == [
+        False,
+        True,
+        False,
+    ]
+    assert sweep.states() == ["complete", "failed"]
+    assert trials.states(sweep.study)[1].why.startswith(type(error).__name__)
+
+
+@pytest.mark.parametrize("error", [None, SystemExit(0)])
+def test_a_trial_without_a_value_fails_whoever_judges_its_task(sweep, error):
+    """The job is over, and well: nobody will be asked again."""
+    sweep.judged = True
+    with suppress(SystemExit), sweep.task(0):
+        if error:
+            raise error
+    assert trials.states(sweep.study)[0].why == "the script gave no value"
 
 
 def test_a_failed_task_that_slurm_brings_back_tries_the_same_parameters_again(sweep):

@@ -2,13 +2,16 @@
 
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from types import ModuleType
 
 import pytest
 
+from tests.fakes import checkpoint_disk as disk
 from toolkit.training.files import read_json, write_json
 from toolkit.training.mlflow_server import MlflowServer, end_run, tracker_for
+from toolkit.training.owner import Owner
 from toolkit.training.run import RunDir
 from toolkit.training.tracking import NoTracker, Record, Rejected, Tracker, numbers
 
@@ -48,8 +51,10 @@ class Server:
 def tracker(tmp_path):
     warnings = []
 
-    def make(server):
-        made = Tracker(lambda: server, tmp_path, warnings.append, pauses=(0.001,), linger=0)
+    def make(server, **options):
+        made = Tracker(
+            lambda: server, tmp_path, warnings.append, pauses=(0.001,), linger=0, **options
+        )
         made.warnings = warnings
         return made
 
@@ -103,6 +108,64 @@ def test_what_could_not_be_sent_is_sent_first_by_the_next_attempt(tracker, tmp_p
     assert made.close(30)
     assert [step for _, step in server.got] == [0, 1]
     assert not (tmp_path / "tracking-backlog.json").exists()
+
+
+@pytest.fixture
+def place(tmp_path):
+    """The run's owner's."""
+    made = tmp_path / "checkpoints" / "owner" / "12.0.first.ab"
+    made.mkdir(parents=True)
+    return made
+
+
+def test_an_attempt_whose_run_was_taken_over_sends_no_backlog_and_leaves_it_to_its_successor(
+    tracker, tmp_path, place
+):
+    server = Server(away=True)
+    before = tracker(server, owner=Owner(place))
+    before.add(metric(0))
+    assert not before.close(30)
+    place.rmdir()
+    server.away, server.tried = False, threading.Event()
+    kept = (tmp_path / "tracking-backlog.json").read_bytes()
+    late = tracker(server, owner=Owner(place))
+    late.add(metric(1))
+    assert not late.close(30)
+    assert (server.got, server.runs, server.tried.is_set()) == ([], 0, False)
+    assert (tmp_path / "tracking-backlog.json").read_bytes() == kept
+    assert not (tmp_path / "mlflow.json").exists()
+
+
+def test_nor_does_one_whose_run_is_taken_over_while_it_trains_or_waits_for_the_server(
+    tracker, tmp_path, place
+):
+    server = Server()
+    made = tracker(server, owner=Owner(place))
+    made.add(metric(0))
+    while not server.got:
+        time.sleep(0.001)
+    server.away = True
+    made.add(metric(1))
+    place.rmdir()
+    server.away = False
+    made.add(Record(at=2.0, status="FAILED"))
+    assert not made.close(30)
+    assert "FAILED" not in server.states
+    assert not (tmp_path / "tracking-backlog.json").exists()
+
+
+def test_where_it_can_not_be_told_whose_the_run_is_records_wait(tracker, place, monkeypatch):
+    server = Server()
+    with monkeypatch.context() as patch:
+        patch.setattr("toolkit.training.owner.os.utime", disk.fail)
+        made = tracker(server, owner=Owner(place))
+        made.add(metric(0))
+        while not made.warnings:
+            time.sleep(0.001)
+        assert server.got == []
+    assert made.close(30)
+    assert server.got == [("run-1", 0)]
+    assert list(place.iterdir()) == []
 
 
 def test_the_state_that_an_earlier_attempt_ended_in_is_not_sent_after_the_next_has_begun(tracker):

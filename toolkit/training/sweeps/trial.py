@@ -5,7 +5,6 @@ others. A storage that is away costs the sweep some pruning, and never a trial.
 """
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -15,8 +14,9 @@ from typing import Any, Self
 
 from toolkit.training import faults
 from toolkit.training.attempt import Attempt, current
-from toolkit.training.files import read_json, write_json
-from toolkit.training.sweeps import queue, store, trials
+from toolkit.training.job_log import say
+from toolkit.training.stop import Stopped
+from toolkit.training.sweeps import noted, queue, store, trials
 from toolkit.training.world import World, join
 
 Space = Callable[[Any], Mapping[str, Any]]
@@ -64,7 +64,7 @@ class SweepTrial:
     def complete(self, value: float) -> None:
         """The trial is over, with this value; one that was pruned is over as pruned."""
         if self.world.rank == 0:
-            write_json(self._file, {**self._known(), "value": float(value), "pruned": self._pruned})
+            noted.add(self._attempt.run_dir, value=float(value), pruned=self._pruned)
             self._tell(value=float(value))
         self._told = True
 
@@ -95,16 +95,18 @@ class SweepTrial:
         self._quiet.set()
         if self.world.rank != 0 or self._told:
             return
-        if error is None:
+        left = faults.on_purpose(error) and not isinstance(error, Stopped)
+        if error is None or left:
             self._fail("the script gave no value")
         elif not _comes_back(error):
-            self._fail(f"{type(error).__name__}: {error}"[:500])
+            why = f"{type(error).__name__}: {error}"[:500]
+            if not self._attempt.judged:
+                self._fail(why)
+                return
+            with suppress(OSError):  # the batch script may bring it back, and tells if not
+                noted.add(self._attempt.run_dir, failed=why)
 
     # -- rank 0 -----------------------------------------------------------------------------------
-
-    @property
-    def _file(self) -> Any:
-        return self._attempt.run_dir / "trial.json"
 
     @property
     def task(self) -> str:
@@ -118,9 +120,6 @@ class SweepTrial:
         """The study's name: TOOLKIT_SWEEP, or after the job array."""
         array = self._environment.get("SLURM_ARRAY_JOB_ID") or self._attempt.job_id
         return self._environment.get("TOOLKIT_SWEEP") or f"sweep-{array}"
-
-    def _known(self) -> dict[str, Any]:
-        return read_json(self._file) or {}
 
     def _take_up(self) -> tuple[int, Mapping[str, Any], bool]:
         self._study = store.study(
@@ -138,10 +137,10 @@ class SweepTrial:
         self._trial = trial
         self._reported = set(self._frozen().intermediate_values)
         params = dict(self._space(trial))
-        known = self._known()
+        known = noted.read(self._attempt.run_dir)
         self._attempt.run_dir.mkdir(parents=True, exist_ok=True)
-        write_json(self._file, {**known, "sweep": self.sweep, "task": self.task,
-                                "trial": trial.number, "params": params})  # fmt: skip
+        mine = {"sweep": self.sweep, "task": self.task, "trial": trial.number, "params": params}
+        noted.add(self._attempt.run_dir, **mine, failed="")
         if "value" in known:  # it was done, and killed before it could say so
             self._pruned = bool(known.get("pruned"))
             self._tell(value=known["value"])
@@ -179,11 +178,8 @@ class SweepTrial:
                 return
 
     def _fail(self, why: str) -> None:
-        from optuna.trial import TrialState
-
         with suppress(Exception):  # nothing may hide the script's own error
-            self._trial.set_user_attr(trials.WHY, why)
-            self._study.tell(self._trial, state=TrialState.FAIL, skip_if_finished=True)
+            trials.fail(self._study, self.number, why)
 
     def _frozen(self) -> Any:
         return self._study._storage.get_trial(self._trial._trial_id)  # noqa: SLF001  # Optuna has no other
@@ -202,9 +198,3 @@ class SweepTrial:
 def _comes_back(error: BaseException) -> bool:
     """Whether Slurm will start this task again, so that its trial goes on."""
     return faults.verdict_of(error, 0).verdict == "resume" or isinstance(error, KeyboardInterrupt)
-
-
-def say(message: str) -> None:
-    """A line in the job's log."""
-    sys.stdout.write(f"[toolkit] {message}\n")
-    sys.stdout.flush()

@@ -80,19 +80,25 @@ def gone(states: Iterable[TrialState], live: frozenset[str], now: float) -> list
 def give_up(study: Any, lost: Sequence[TrialState]) -> list[TrialState]:
     """Fail trials that are gone; those that it failed (another task may have been first)."""
     from optuna.exceptions import UpdateFinishedTrialError
-    from optuna.trial import TrialState as State
 
-    by_number = {trial.number: trial for trial in study.get_trials(deepcopy=False)}
     done = []
     for one in lost:
-        trial_id = by_number[one.number]._trial_id  # noqa: SLF001  # as above
         try:
-            study._storage.set_trial_user_attr(trial_id, WHY, GONE)  # noqa: SLF001  # as above
-            study.tell(one.number, state=State.FAIL)
+            fail(study, one.number, GONE)
         except (UpdateFinishedTrialError, ValueError, RuntimeError):
             continue
         done.append(one)
     return done
+
+
+def fail(study: Any, number: int, why: str) -> None:
+    """End a trial as failed. Raises one of Optuna's errors where it is over already."""
+    from optuna.trial import TrialState as State
+
+    storage, identity = study._storage, study._study_id  # noqa: SLF001  # as above
+    trial_id = storage.get_trial_id_from_study_id_trial_number(identity, number)
+    storage.set_trial_user_attr(trial_id, WHY, why)
+    study.tell(number, state=State.FAIL)
 
 
 def states(study: Any) -> list[TrialState]:

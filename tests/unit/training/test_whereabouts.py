@@ -1,0 +1,137 @@
+"""Ranks that wait for one that does not come are told which one, and where it is."""
+
+import sys
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+
+from toolkit.training import faults
+from toolkit.training.session import Run
+from toolkit.training.whereabouts import Watch, Whereabouts, absence, place_of
+from toolkit.training.world import Solo
+
+
+def rank(number, met, waits=0.0, place="train.py:7", *, own=False):
+    return Whereabouts(number, met, waits, place, own)
+
+
+def test_nobody_is_missing_where_nobody_waits_for_long_or_all_have_come():
+    assert absence([rank(0, 4, 59), rank(1, 3)], 60) is None
+    assert absence([rank(0, 4, 90), rank(1, 4, 90), rank(2, 5)], 60) is None
+
+
+def test_those_that_did_not_come_are_named_with_where_they_are():
+    found = absence([rank(0, 3, place="eval.py:9"), *(rank(n, 4, 60 + n) for n in (1, 2))], 60)
+    assert found.text == (
+        "2 of 3 ranks wait for 62 s (rank 1 at train.py:7); not come: rank 0 at eval.py:9"
+    )
+    many = absence([rank(0, 9, 60), *(rank(n, 1) for n in range(1, 9))], 60)
+    assert many.text.endswith("rank 4 at train.py:7 and 4 more")
+
+
+@dataclass
+class Store:
+    """The process group's: what one rank sets, all can get."""
+
+    found: dict = field(default_factory=dict)
+
+    def set(self, key, value):
+        self.found[key] = value.encode()
+
+    def get(self, key):
+        return self.found[key]
+
+    def multi_get(self, keys):
+        return [self.found[key] for key in keys]
+
+    def check(self, keys):
+        return all(key in self.found for key in keys)
+
+
+class Ranks:
+    """Two of them, by a clock that is set; both are on the main thread, so at one place."""
+
+    def __init__(self) -> None:
+        self.now, self.said, store = 1000.0, [], Store()
+        self.both = [
+            Watch(store, number, 2, timeout=600, say=self.said.append, clock=lambda: self.now)
+            for number in (0, 1)
+        ]
+
+    def look(self):
+        for watch in (*self.both[::-1], self.both[1]):
+            looking = threading.Thread(target=watch.look)
+            looking.start()
+            looking.join()
+
+
+def late(ranks, seconds, *, missing):
+    """The other one waits for so long, and then the collective fails."""
+    for watch in ranks.both:
+        watch.come()
+    waiting = ranks.both[1 - missing]
+    waiting.come()
+    with waiting.waiting():
+        ranks.now += seconds
+        ranks.look()
+        ranks.now += 10
+        ranks.look()
+        raise RuntimeError("Timed out waiting 600000ms for recv operation to complete")
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_wait_that_takes_a_minute_is_said_once_and_its_error_says_for_whom(missing):
+    ranks = Ranks()
+    with pytest.raises(RuntimeError, match=f"; 1 of 2 ranks .* not come: rank {missing} at") as end:
+        late(ranks, 60, missing=missing)
+    (said,) = ranks.said
+    assert f"not come: rank {missing} at" in said
+    assert "test_whereabouts.py" in said
+    word = faults.verdict_of(end.value, 3)
+    assert (word.verdict, word.cause) == ("resume", "peer-lost")
+    assert f"rank {missing} at" in word.detail
+
+
+def test_an_error_that_comes_at_once_is_left_as_it_is():
+    ranks = Ranks()
+    with pytest.raises(RuntimeError, match=r"complete$"):
+        late(ranks, 1, missing=0)
+    assert ranks.said == []
+
+
+def test_what_was_said_of_one_wait_is_not_said_of_the_next():
+    ranks = Ranks()
+    with pytest.raises(RuntimeError, match="not come"):
+        late(ranks, 60, missing=0)
+    ranks.both[1].come()
+    with pytest.raises(RuntimeError, match=r"^reset$"), ranks.both[1].waiting():
+        raise RuntimeError("reset")
+
+
+def test_a_rank_inside_the_toolkit_is_at_the_line_that_called_it_and_is_expected(
+    attempt_of, json_codec, part, memory_tracker, monkeypatch
+):
+    """A save that takes minutes is no reason to say anything."""
+    seen = []
+
+    def stage(parts, world, *, copy):
+        seen.append(place_of(sys._getframe()))
+        return {}
+
+    monkeypatch.setattr(json_codec, "stage", stage)
+    run = Run(
+        params={}, seed=0, attempt=attempt_of(), world=Solo(), codec=json_codec,
+        tracker=memory_tracker,
+    )  # fmt: skip
+    with run:
+        run.resume(model=part())
+        run.finish()
+    ((place, own),) = seen
+    assert own
+    assert "training/test_whereabouts.py:" in place
+    assert place.endswith(
+        "(test_a_rank_inside_the_toolkit_is_at_the_line_that_called_it_and_is_expected)"
+    )
+    assert place_of(sys._getframe())[1] is False
+    assert absence([rank(0, 3, own=True), rank(1, 4, 60)], 60).expected

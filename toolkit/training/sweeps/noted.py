@@ -1,0 +1,46 @@
+"""What a task keeps of its trial in its run's folder, beside what the sweep's storage has.
+
+Whether a trial that failed is over is said by who judges its task. One that its batch script brings
+back goes on with its trial, so the script inside only notes why it failed; the batch script tells
+the sweep where the task does not come back.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from toolkit.training.attempt import Attempt
+from toolkit.training.files import read_json, write_json
+from toolkit.training.sweeps import store, trials
+
+FILE = "trial.json"
+
+
+def read(run_dir: Path) -> dict[str, Any]:
+    """What is noted; empty where there is no trial."""
+    return read_json(run_dir / FILE) or {}
+
+
+def add(run_dir: Path, **facts: Any) -> None:
+    """Note more of it."""
+    write_json(run_dir / FILE, read(run_dir) | facts)
+
+
+def tell_failed(attempt: Attempt, environment: Mapping[str, str] = os.environ) -> bool:
+    """The attempt's task does not come back: its trial, if it has one that is not over, failed.
+
+    Whether the sweep heard it; a trial that it did not hear of is given up by a later task.
+    """
+    found = read(attempt.run_dir)
+    if not found:
+        return False
+    try:
+        import optuna
+
+        storage = store.connect(store.address(environment))
+        study = optuna.load_study(study_name=found["sweep"], storage=storage)
+        trials.fail(study, found["trial"], found.get("failed") or "its task failed")
+    except Exception:  # noqa: BLE001  # no failure of the record may change the job's end
+        return False
+    return True

@@ -1,0 +1,173 @@
+"""Where every rank is, for those that wait for it: which one is missing, and at which line.
+
+Ranks that wait for one that never comes know only that time went by, and end ten minutes later with
+an error that could be any network's. So each leaves in the process group's store how often it has
+met the others and where in the script it is; rank 0 puts together who keeps whom waiting.
+"""
+
+import json
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+_PATIENCE, _LOOKS = 60.0, 4  # seconds until it is said, and how often in these is looked
+_NAMED = 4
+_OWN = Path(__file__).parent
+_LIBRARY = re.escape(str(Path(re.__file__).parents[1]))
+_INSTALLED = re.compile(rf"/(?:site|dist)-packages/|^<frozen|^{_LIBRARY}/")
+_TRAINERS = _OWN / "adapters"  # whose callers are other people's loops
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """One rank, as it says itself."""
+
+    rank: int
+    met: int  # how many meetings of the ranks it has come to
+    waits: float  # seconds so far in the last of them; 0: it does not wait
+    place: str
+    own: bool  # it is inside the toolkit, at work for all (a save): it will come
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """Some ranks wait for others. `expected`: for their work, as far as can be told."""
+
+    met: int
+    text: str
+    expected: bool
+
+
+def absence(ranks: Sequence[Whereabouts], patience: float) -> Absence | None:
+    """Who keeps others waiting for longer than `patience`; None where nobody does. Pure."""
+    waiting = [one for one in ranks if one.waits >= patience]
+    if not waiting:
+        return None
+    met = max(one.met for one in waiting)
+    missing = [one for one in ranks if one.met < met]
+    if not missing:
+        return None
+    first, last = waiting[0], max(waiting, key=lambda one: one.waits)
+    named = ", ".join(f"rank {one.rank} at {one.place}" for one in missing[:_NAMED])
+    more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+    return Absence(
+        met,
+        f"{len(waiting)} of {len(ranks)} ranks wait for {last.waits:.0f} s"
+        f" (rank {first.rank} at {first.place}); not come: {named}{more}",
+        all(one.own for one in missing),
+    )
+
+
+class Watch:
+    """One rank's part. `store`: torch's, or None for none; `start` has it looked at on and on."""
+
+    def __init__(
+        self,
+        store: Any,
+        rank: int,
+        size: int,
+        *,
+        timeout: float,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store, self._rank, self._size = store, rank, size
+        self._say, self._clock = say, clock
+        self._patience = min(_PATIENCE, timeout / 4)
+        self._met, self._since = 0, 0.0
+        self._waits = False
+        self._told, self._said = (0, ""), 0
+        self._over = threading.Event()
+
+    def start(self) -> None:
+        if self._store is not None:
+            threading.Thread(target=self._run, name="whereabouts", daemon=True).start()
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def come(self) -> None:
+        """This rank has come to a meeting."""
+        self._met += 1
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While it waits there for the others. An error of that says who was missing."""
+        self._since, self._waits = self._clock(), True
+        try:
+            yield
+        except RuntimeError as error:
+            met, text = self._told
+            if met != self._met:
+                raise
+            raise RuntimeError(f"{error}; {text}") from error
+        finally:
+            self._waits = False
+
+    def look(self) -> None:
+        """Say where this rank is; rank 0 says who is missing, the others hear it."""
+        waits = self._clock() - self._since if self._waits else 0.0
+        place, own = place_of(sys._current_frames().get(threading.main_thread().ident or 0))  # noqa: SLF001  # the only way
+        mine = Whereabouts(self._rank, self._met, waits, place, own)
+        self._store.set(str(self._rank), json.dumps(asdict(mine)))
+        if self._rank == 0:
+            keys = [str(rank) for rank in range(self._size)]
+            every = [Whereabouts(**json.loads(found)) for found in self._store.multi_get(keys)]
+            if found := absence(every, self._patience):
+                self._tell(found)
+        elif waits >= self._patience and self._store.check(["absence"]):
+            met, text = json.loads(self._store.get("absence"))
+            self._told = (met, text)
+
+    def _tell(self, found: Absence) -> None:
+        self._told = (found.met, found.text)
+        self._store.set("absence", json.dumps(self._told))
+        if not found.expected and self._said != found.met:
+            self._said = found.met
+            self._say(found.text)
+
+    def _run(self) -> None:
+        while not self._over.wait(self._patience / _LOOKS):
+            with suppress(Exception):  # nobody is worse off than without it
+                self.look()
+
+
+def place_of(frame: FrameType | None) -> tuple[str, bool]:
+    """The user's own line that a thread is at, and the innermost; whether it is in the toolkit.
+
+    Of somebody who is inside the toolkit, the lines that called it.
+    """
+    stack: list[tuple[str, int, str]] = []
+    while frame:
+        stack.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        frame = frame.f_back
+    stack.reverse()  # the script first
+    own = next((at for at, (path, *_) in enumerate(stack) if _is_own(path)), None)
+    outside = stack[:own]
+    if not outside:
+        return "an unknown place", own is not None
+    lines = [each for each in outside if not _is_installed(each[0])][-1:]
+    if outside[-1] not in lines:
+        lines.append(outside[-1])
+    named = [f"{_short(path)}:{line} ({name})" for path, line, name in lines]
+    return ", ".join(named), own is not None
+
+
+def _is_installed(path: str) -> bool:
+    return bool(_INSTALLED.search(path)) or Path(path).is_relative_to(_OWN)
+
+
+def _is_own(path: str) -> bool:
+    found = Path(path)
+    return found.is_relative_to(_OWN) and not found.is_relative_to(_TRAINERS)
+
+
+def _short(path: str) -> str:
+    return "/".join(Path(path).parts[-2:])
