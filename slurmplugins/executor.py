@@ -18,13 +18,19 @@ from slurmplugins.actions import (
     Terminate,
 )
 from slurmplugins.ends import Ends
-from slurmplugins.errors import EngineError, SlurmError, StateError
+from slurmplugins.errors import (
+    EngineError,
+    SlurmError,
+    SlurmRefused,
+    SlurmUnreachable,
+    StateError,
+)
 from slurmplugins.interruption import NOTICE_SECONDS, Kind, Notice
 from slurmplugins.model import REASON_PREFIX
 from slurmplugins.slurm import awaited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from slurmplugins.actions import Action
@@ -125,9 +131,7 @@ class Executor:
                 hold=failure.hold,
             )
         self.run(actions)
-        for failure in told:
-            if failure.job is not None:
-                self._tell(failure.job, failure)
+        self._tell_all({item.job: item for item in told if item.job is not None})
 
     def _gone(self, failures: Sequence[Failure]) -> frozenset[NodeName] | None:
         """Their nodes whose machine Slurm waits for, or had and has no more; None when it can't be
@@ -151,21 +155,35 @@ class Executor:
             self._log.problem("journal", message=error.message)
             return frozenset()
 
+    def _tell_all(self, failures: Mapping[int, Failure]) -> None:
+        """Up to the first that slurmctld does not answer: hundreds may be left."""
+        told = 0
+        try:
+            for job, failure in failures.items():
+                self._tell(job, failure)
+                told += 1
+        except SlurmUnreachable as error:
+            left = list(failures)[told:]
+            self._log.warning("jobs not told", jobs=left, message=error.message)
+
     def _tell(self, job: int, failure: Failure) -> None:
-        """After its nodes are down, so that the job is back in the queue, where it can be held."""
+        """After its nodes are down, so that the job is back in the queue, where it can be held.
+        Raises SlurmUnreachable.
+        """
         text = f"{failure.reason} {failure.message}"
         if failure.hold:
             try:
                 self._slurm.hold(job)
                 text = f"{failure.reason} held, release when mended: {failure.message}"
-            except SlurmError as error:  # not a batch job: it has ended with its nodes
+            except SlurmRefused as error:  # not a batch job: it has ended with its nodes
                 self._log.warning("hold failed", job=job, message=error.message)
         self._comment(job, text)
 
     def _comment(self, job: int, text: str) -> None:
+        """Raises SlurmUnreachable."""
         try:
             self._slurm.comment(job, text)
-        except SlurmError as error:
+        except SlurmRefused as error:
             self._log.warning("comment failed", job=job, message=error.message)
 
     def _ask_jobs(self, nodes: Sequence[NodeName], reason: str) -> None:
@@ -196,19 +214,27 @@ class Executor:
         call: Callable[[Sequence[NodeName]], None],
         fit: Callable[[Sequence[NodeName]], Collection[NodeName]],
     ) -> list[Outcome]:
-        """All nodes in one call; node by node when that is refused, so that one can't spoil it."""
+        """All nodes in one call; by halves where that is refused, so that one can't spoil it. Where
+        it gets no answer, neither would they, each after as long.
+        """
         fitting = fit([item.node for item in actions]) if actions else ()
         told = [item for item in actions if item.node in fitting]
         if not told:
             return []
         for action in told:
             self._log.info("node", action=type(action).__name__, node=action.node, why=_why(action))
-        error = _attempt(partial(call, [item.node for item in told]))
-        if not error:
+        try:
+            call([item.node for item in told])
+        except SlurmRefused as error:
+            if len(told) == 1:
+                return self._logged([Outcome(told[0], error.message)])
+        except EngineError as error:
+            return self._logged([Outcome(item, error.message) for item in told])
+        else:
             return [Outcome(item) for item in told]
-        if len(told) == 1:
-            return self._logged([Outcome(told[0], error)])
-        return [outcome for item in told for outcome in self._slurm_call([item], call, fit)]
+        middle = len(told) // 2
+        halves = (told[:middle], told[middle:])
+        return [outcome for half in halves for outcome in self._slurm_call(half, call, fit)]
 
     def _logged(self, outcomes: list[Outcome]) -> list[Outcome]:
         for outcome in outcomes:
@@ -228,11 +254,3 @@ def _by_reason(actions: Sequence[Action], kind: type[_Reasoned]) -> dict[str, li
 
 def _why(action: _OnNode) -> str:
     return action.reason if isinstance(action, MarkDown | Drain | AskJobs) else action.why
-
-
-def _attempt(call: Callable[[], None]) -> str:
-    try:
-        call()
-    except EngineError as error:
-        return error.message
-    return ""
