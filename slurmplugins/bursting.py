@@ -16,9 +16,10 @@ from slurmplugins.policy import Preference
 from slurmplugins.slurm import awaited, known
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from slurmplugins.claims import Claims
+    from slurmplugins.launcher import Results
     from slurmplugins.model import Assignment, JobAsk
     from slurmplugins.names import NodeName
     from slurmplugins.planner import ResumePlan
@@ -210,25 +211,35 @@ def _screened(engine: Engine, plan: ResumePlan) -> ResumePlan:
 def _carry_out(
     engine: Engine, run: str, plan: ResumePlan, decided: set[NodeName], until: float
 ) -> None:
-    """`decided` gets the nodes that have a machine, are another run's or were given back."""
+    """`decided` gets the nodes that have a machine, are another run's or were given back. Nothing
+    that is launched waits for what Slurm is told of other jobs.
+    """
+    crew = engine.crew
+    with crew.aside(urgent=False) as of_jobs, crew.aside(urgent=True) as of_nodes:
+
+        def tell_slurm(results: Results) -> None:
+            decided.update(results.served)
+            _assign(engine, results.assignments)
+            told = engine.executor.give_back(results.failures, run)
+            given_back = [node for failure in results.failures for node in failure.nodes]
+            decided.update(given_back)
+            _release(engine, run, [*results.served, *given_back])
+            of_jobs(lambda: engine.executor.tell(told))
+
+        decided.update(plan.busy)
+        _launch(engine, run, plan, lambda found: of_nodes(lambda: tell_slurm(found)), until)
+
+
+def _launch(
+    engine: Engine, run: str, plan: ResumePlan, settled: Callable[[Results], None], until: float
+) -> None:
     from random import random
 
     from slurmplugins.actions import Terminate
     from slurmplugins.launcher import Launcher, Results
 
-    executor = engine.executor
-
-    def settled(results: Results) -> None:
-        decided.update(results.served)
-        _assign(engine, results.assignments)
-        executor.give_back(results.failures, run)
-        given_back = [node for failure in results.failures for node in failure.nodes]
-        decided.update(given_back)
-        _release(engine, run, [*results.served, *given_back])
-
     settled(Results(failures=plan.failures))
-    decided.update(plan.busy)
-    executor.run(
+    engine.executor.run(
         [Terminate(item, EndCause.ORPHAN, "left over from before") for item in plan.replace]
     )
     launcher = Launcher(
@@ -245,9 +256,8 @@ def _carry_out(
     )
     launcher.end(plan.surplus, run)
     undecided = {node for job in plan.launches for node in job.nodes}
-    _assign(engine, plan.adopt)
     served = tuple(item.node for item in plan.adopt if item.node not in undecided)
-    settled(Results(served=served))
+    settled(Results(assignments=plan.adopt, served=served))
     launcher.launch(plan.launches, run, settled)
 
 
@@ -274,4 +284,5 @@ def _assign(engine: Engine, pending: Sequence[Assignment]) -> None:
 
 def _give_back_all(engine: Engine, asks: Sequence[JobAsk], failure: Failure) -> None:
     """When nothing can be launched at all, jobs learn it now and not at ResumeTimeout."""
-    engine.executor.give_back([replace(failure, job=ask.job, nodes=ask.nodes) for ask in asks])
+    failures = [replace(failure, job=ask.job, nodes=ask.nodes) for ask in asks]
+    engine.executor.tell(engine.executor.give_back(failures))

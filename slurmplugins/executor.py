@@ -30,7 +30,7 @@ from slurmplugins.model import REASON_PREFIX
 from slurmplugins.slurm import awaited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from slurmplugins.actions import Action
@@ -104,13 +104,13 @@ class Executor:
         outcomes += self._logged(self._ends.run(ends))
         return tuple(outcomes)
 
-    def give_back(self, failures: Sequence[Failure], run: str = "") -> None:
-        """Return nodes that can't be had to Slurm at once, tell the jobs why, and hold those that
-        would only fail again. What came up meanwhile on a machine that stays, or is at work for a
-        run other than `run`, is nobody's failure.
+    def give_back(self, failures: Sequence[Failure], run: str = "") -> Sequence[Failure]:
+        """Return nodes that can't be had to Slurm at once. What came up meanwhile on a machine that
+        stays, or is at work for a run other than `run`, is nobody's failure; the others are
+        returned: their jobs are to be told.
         """
         if not failures:
-            return
+            return ()
         waiting = self._gone(failures)
         unread = waiting is None
         waiting = (waiting or frozenset()) - self._others(run)
@@ -131,7 +131,7 @@ class Executor:
                 hold=failure.hold,
             )
         self.run(actions)
-        self._tell_all({item.job: item for item in told if item.job is not None})
+        return told
 
     def _gone(self, failures: Sequence[Failure]) -> frozenset[NodeName] | None:
         """Their nodes whose machine Slurm waits for, or had and has no more; None when it can't be
@@ -155,15 +155,19 @@ class Executor:
             self._log.problem("journal", message=error.message)
             return frozenset()
 
-    def _tell_all(self, failures: Mapping[int, Failure]) -> None:
-        """Up to the first that slurmctld does not answer: hundreds may be left."""
+    def tell(self, failures: Sequence[Failure]) -> None:
+        """Tell jobs whose nodes were given back why, and hold those that would only fail again. It
+        takes long, a job at a time, and ends with the first call that slurmctld does not answer:
+        hundreds may be left.
+        """
+        about = {item.job: item for item in failures if item.job is not None}
         told = 0
         try:
-            for job, failure in failures.items():
+            for job, failure in about.items():
                 self._tell(job, failure)
                 told += 1
         except SlurmUnreachable as error:
-            left = list(failures)[told:]
+            left = list(about)[told:]
             self._log.warning("jobs not told", jobs=left, message=error.message)
 
     def _tell(self, job: int, failure: Failure) -> None:
