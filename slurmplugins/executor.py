@@ -30,7 +30,7 @@ from slurmplugins.model import REASON_PREFIX
 from slurmplugins.slurm import awaited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from slurmplugins.actions import Action
@@ -87,6 +87,7 @@ class Executor:
         each call to Slurm, says of which nodes the actions still hold; the others are left alone.
         """
         outcomes: list[Outcome] = []
+        asked: dict[int, list[NodeName]] = {}
 
         def tell(group: Sequence[_OnNode], call: Callable[[Sequence[NodeName]], None]) -> None:
             outcomes.extend(self._slurm_call(group, call, fit))
@@ -96,10 +97,20 @@ class Executor:
         for reason, drains in _by_reason(actions, Drain).items():
             tell(drains, partial(self._slurm.drain, reason=reason))
         for reason, asks in _by_reason(actions, AskJobs).items():
-            tell(asks, partial(self._ask_jobs, reason=reason))
+            tell(asks, partial(self._ask_jobs, asked, reason=reason))
         tell([item for item in actions if isinstance(item, PowerDown)], self._slurm.power_down)
         tell([item for item in actions if isinstance(item, Reopen)], self._slurm.resume)
         tell([item for item in actions if isinstance(item, PowerUp)], self._slurm.power_up)
+        self._say(
+            {
+                job: partial(
+                    self._comment,
+                    job,
+                    f"{REASON_PREFIX} asked to save and stop: {names.compress(nodes)} goes",
+                )
+                for job, nodes in asked.items()
+            }
+        )
         ends = [item for item in actions if isinstance(item, Terminate)]
         outcomes += self._logged(self._ends.run(ends))
         return tuple(outcomes)
@@ -160,14 +171,21 @@ class Executor:
         takes long, a job at a time, and ends with the first call that slurmctld does not answer:
         hundreds may be left.
         """
-        about = {item.job: item for item in failures if item.job is not None}
-        told = 0
+        self._say(
+            {
+                item.job: partial(self._tell, item.job, item)
+                for item in failures
+                if item.job is not None
+            }
+        )
+
+    def _say(self, errands: Mapping[int, Callable[[], None]]) -> None:
+        left = list(errands)
         try:
-            for job, failure in about.items():
-                self._tell(job, failure)
-                told += 1
+            for job, errand in errands.items():
+                errand()
+                left.remove(job)
         except SlurmUnreachable as error:
-            left = list(about)[told:]
             self._log.warning("jobs not told", jobs=left, message=error.message)
 
     def _tell(self, job: int, failure: Failure) -> None:
@@ -190,18 +208,23 @@ class Executor:
         except SlurmRefused as error:
             self._log.warning("comment failed", job=job, message=error.message)
 
-    def _ask_jobs(self, nodes: Sequence[NodeName], reason: str) -> None:
+    def _ask_jobs(
+        self, asked: dict[int, list[NodeName]], nodes: Sequence[NodeName], reason: str
+    ) -> None:
         """As the nodes' agents would: by a file, which harms no job that doesn't look for it. The
-        nodes' reason changes only when all was said, so that the rest is tried again.
+        nodes' reason changes only when all files are there, so that the rest is tried again. Adds
+        to `asked` the jobs with their nodes among these.
         """
         now = self._clock.now()
         notice = Notice(Kind.SPOT, "terminate", now + NOTICE_SECONDS - HEARD_AFTER)
-        for node in nodes:
-            for job in self._slurm.jobs(node):
-                if job.running:
-                    self._request_stop((job.id, job.restarts), notice, node, now)
-                    self._comment(job.id, f"{REASON_PREFIX} asked to save and stop: {node} goes")
+        found: dict[int, list[NodeName]] = {}
+        for job in self._slurm.jobs():
+            going = set(nodes).intersection(names.expand(job.nodes, odd=[])) if job.running else ()
+            if going:
+                found[job.id] = list(names.order(going))
+                self._request_stop((job.id, job.restarts), notice, found[job.id][0], now)
         self._slurm.drain(nodes, reason)
+        asked.update(found)
 
     def _request_stop(
         self, attempt: node_jobs.JobAttempt, notice: Notice, node: NodeName, now: float
