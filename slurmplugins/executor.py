@@ -6,7 +6,7 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from slurmplugins import names, node_jobs
+from slurmplugins import decisions, names, node_jobs
 from slurmplugins.actions import (
     AskJobs,
     Drain,
@@ -132,8 +132,9 @@ class Executor:
             actions += [MarkDown(node, failure.reason) for node in nodes]
             actions += [PowerDown(node, failure.reason) for node in nodes]
             told += [failure] if nodes or unread else []
+            left = decisions.NOT_GIVEN_BACK if unread else "no longer waited for"
             self._log.warning(
-                "nodes given back" if nodes else "no longer waited for",
+                decisions.GIVEN_BACK if nodes else left,
                 job=failure.job,
                 nodes=names.compress(nodes or failure.nodes),
                 slug=failure.slug,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from slurmplugins import bursting, names
+from slurmplugins import bursting, decisions, names
 from slurmplugins.crew import Crew
 from slurmplugins.errors import SlurmUnreachable
 from tests.fakes.boundaries import watch
@@ -163,3 +163,20 @@ def test_what_goes_wrong_while_slurm_is_told_is_not_lost(bench: Bench, workers: 
     bench.slurm.assign = broken  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="our own mistake"):
         bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+
+
+def test_of_nodes_that_slurm_does_not_speak_of_nobody_says_that_it_waits_for_them_no_more(
+    bench: Bench,
+):
+    bench.cloud.refusals = NOWHERE
+    ask = bench.slurm.start(7, G[:2])
+
+    def deaf(_names: object = None) -> NoReturn:
+        raise SlurmUnreachable("socket timed out")
+
+    bench.slurm.nodes = deaf  # type: ignore[method-assign]
+    bursting.resume(bench.engine, [ask])
+    assert bench.events("no longer waited for") == []
+    (said,) = bench.events("nodes not given back")
+    assert (said["job"], said["nodes"], said["slug"]) == (7, "gpu-[001-002]", "no-capacity")
+    assert said["event"] in decisions.EVENTS
