@@ -6,7 +6,6 @@ What is needed only once the cloud has been read is imported then, so that it is
 from __future__ import annotations
 
 import os
-import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -119,30 +118,24 @@ def _screened(engine: Engine, plan: ResumePlan) -> ResumePlan:
 def _carry_out(
     engine: Engine, run: str, plan: ResumePlan, decided: set[NodeName], deadline: float
 ) -> None:
-    """`decided` gets the nodes that have a machine, are another run's or were given back."""
-    from slurmplugins.launcher import Results
+    """`decided` gets the nodes that have a machine, are another run's or were given back. Nothing
+    that is launched waits for what Slurm is told of other jobs.
+    """
+    crew = engine.crew
+    with crew.aside(urgent=False) as of_jobs, crew.aside(urgent=True) as of_nodes:
 
-    executor = engine.executor
-    one_at_a_time = threading.Lock()
-
-    def settled(results: Results) -> None:
-        with one_at_a_time:
+        def tell_slurm(results: Results) -> None:
             decided.update(results.served)
             _assign(engine, results.assignments)
-            executor.give_back(results.failures, run)
+            told = engine.executor.give_back(results.failures, run)
             given_back = [node for failure in results.failures for node in failure.nodes]
             decided.update(given_back)
             plans.release(engine, run, [*results.served, *given_back])
+            of_jobs(lambda: engine.executor.tell(told))
 
-    settled(Results(failures=plan.failures))
-    decided.update(plan.busy)
-    launcher = _launcher(engine, run, deadline)
-    launcher.end(plan.surplus, run)
-    undecided = {node for job in plan.launches for node in job.nodes}
-    _assign(engine, plan.adopt)
-    served = tuple(item.node for item in plan.adopt if item.node not in undecided)
-    settled(Results(served=served))
-    _launch(engine, run, plan, launcher, settled)
+        decided.update(plan.busy)
+        launcher = _launcher(engine, run, deadline)
+        _launch(engine, run, plan, launcher, lambda found: of_nodes(lambda: tell_slurm(found)))
 
 
 def _launch(
@@ -154,7 +147,13 @@ def _launch(
 ) -> None:
     """The plan's launches, each behind the machines that it replaces and behind no others."""
     from slurmplugins.actions import Terminate
+    from slurmplugins.launcher import Results
 
+    settled(Results(failures=plan.failures))
+    launcher.end(plan.surplus, run)
+    undecided = {node for job in plan.launches for node in job.nodes}
+    served = tuple(item.node for item in plan.adopt if item.node not in undecided)
+    settled(Results(assignments=plan.adopt, served=served))
     stale = {item.node for item in plan.replace}
 
     def ahead() -> None:
@@ -204,4 +203,5 @@ def _assign(engine: Engine, pending: Sequence[Assignment]) -> None:
 
 def _give_back_all(engine: Engine, asks: Sequence[JobAsk], failure: Failure) -> None:
     """When nothing can be launched at all, jobs learn it now and not at ResumeTimeout."""
-    engine.executor.give_back([replace(failure, job=ask.job, nodes=ask.nodes) for ask in asks])
+    failures = [replace(failure, job=ask.job, nodes=ask.nodes) for ask in asks]
+    engine.executor.tell(engine.executor.give_back(failures))

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+GIVEN_BACK: Final = "nodes given back"
+NOT_GIVEN_BACK: Final = "nodes not given back"
+"""Slurm did not say which of them it still waits for; reconcile gives them back."""
+
 EVENTS: Final = frozenset(
     {
         "action failed",
@@ -31,7 +35,8 @@ EVENTS: Final = frozenset(
         "left to the next pass",
         "machines left to reconcile",
         "node",
-        "nodes given back",
+        GIVEN_BACK,
+        NOT_GIVEN_BACK,
         "not brought back",
         "not remembered",
         "nothing is ended",

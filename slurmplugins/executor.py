@@ -6,7 +6,7 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from slurmplugins import names, node_jobs
+from slurmplugins import decisions, names, node_jobs
 from slurmplugins.actions import (
     AskJobs,
     Drain,
@@ -18,13 +18,19 @@ from slurmplugins.actions import (
     Terminate,
 )
 from slurmplugins.ends import Ends
-from slurmplugins.errors import EngineError, SlurmError, StateError
+from slurmplugins.errors import (
+    EngineError,
+    SlurmError,
+    SlurmRefused,
+    SlurmUnreachable,
+    StateError,
+)
 from slurmplugins.interruption import NOTICE_SECONDS, Kind, Notice
 from slurmplugins.model import REASON_PREFIX
 from slurmplugins.slurm import awaited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from slurmplugins.actions import Action
@@ -81,6 +87,7 @@ class Executor:
         each call to Slurm, says of which nodes the actions still hold; the others are left alone.
         """
         outcomes: list[Outcome] = []
+        asked: dict[int, list[NodeName]] = {}
 
         def tell(group: Sequence[_OnNode], call: Callable[[Sequence[NodeName]], None]) -> None:
             outcomes.extend(self._slurm_call(group, call, fit))
@@ -90,21 +97,31 @@ class Executor:
         for reason, drains in _by_reason(actions, Drain).items():
             tell(drains, partial(self._slurm.drain, reason=reason))
         for reason, asks in _by_reason(actions, AskJobs).items():
-            tell(asks, partial(self._ask_jobs, reason=reason))
+            tell(asks, partial(self._ask_jobs, asked, reason=reason))
         tell([item for item in actions if isinstance(item, PowerDown)], self._slurm.power_down)
         tell([item for item in actions if isinstance(item, Reopen)], self._slurm.resume)
         tell([item for item in actions if isinstance(item, PowerUp)], self._slurm.power_up)
+        self._say(
+            {
+                job: partial(
+                    self._comment,
+                    job,
+                    f"{REASON_PREFIX} asked to save and stop: {names.compress(nodes)} goes",
+                )
+                for job, nodes in asked.items()
+            }
+        )
         ends = [item for item in actions if isinstance(item, Terminate)]
         outcomes += self._logged(self._ends.run(ends))
         return tuple(outcomes)
 
-    def give_back(self, failures: Sequence[Failure], run: str = "") -> None:
-        """Return nodes that can't be had to Slurm at once, tell the jobs why, and hold those that
-        would only fail again. What came up meanwhile on a machine that stays, or is at work for a
-        run other than `run`, is nobody's failure.
+    def give_back(self, failures: Sequence[Failure], run: str = "") -> Sequence[Failure]:
+        """Return nodes that can't be had to Slurm at once. What came up meanwhile on a machine that
+        stays, or is at work for a run other than `run`, is nobody's failure; the others are
+        returned: their jobs are to be told.
         """
         if not failures:
-            return
+            return ()
         waiting = self._gone(failures)
         unread = waiting is None
         waiting = (waiting or frozenset()) - self._others(run)
@@ -115,8 +132,9 @@ class Executor:
             actions += [MarkDown(node, failure.reason) for node in nodes]
             actions += [PowerDown(node, failure.reason) for node in nodes]
             told += [failure] if nodes or unread else []
+            left = decisions.NOT_GIVEN_BACK if unread else "no longer waited for"
             self._log.warning(
-                "nodes given back" if nodes else "no longer waited for",
+                decisions.GIVEN_BACK if nodes else left,
                 job=failure.job,
                 nodes=names.compress(nodes or failure.nodes),
                 slug=failure.slug,
@@ -125,9 +143,7 @@ class Executor:
                 hold=failure.hold,
             )
         self.run(actions)
-        for failure in told:
-            if failure.job is not None:
-                self._tell(failure.job, failure)
+        return told
 
     def _gone(self, failures: Sequence[Failure]) -> frozenset[NodeName] | None:
         """Their nodes whose machine Slurm waits for, or had and has no more; None when it can't be
@@ -151,35 +167,65 @@ class Executor:
             self._log.problem("journal", message=error.message)
             return frozenset()
 
+    def tell(self, failures: Sequence[Failure]) -> None:
+        """Tell jobs whose nodes were given back why, and hold those that would only fail again. It
+        takes long, a job at a time, and ends with the first call that slurmctld does not answer:
+        hundreds may be left.
+        """
+        self._say(
+            {
+                item.job: partial(self._tell, item.job, item)
+                for item in failures
+                if item.job is not None
+            }
+        )
+
+    def _say(self, errands: Mapping[int, Callable[[], None]]) -> None:
+        left = list(errands)
+        try:
+            for job, errand in errands.items():
+                errand()
+                left.remove(job)
+        except SlurmUnreachable as error:
+            self._log.warning("jobs not told", jobs=left, message=error.message)
+
     def _tell(self, job: int, failure: Failure) -> None:
-        """After its nodes are down, so that the job is back in the queue, where it can be held."""
+        """After its nodes are down, so that the job is back in the queue, where it can be held.
+        Raises SlurmUnreachable.
+        """
         text = f"{failure.reason} {failure.message}"
         if failure.hold:
             try:
                 self._slurm.hold(job)
                 text = f"{failure.reason} held, release when mended: {failure.message}"
-            except SlurmError as error:  # not a batch job: it has ended with its nodes
+            except SlurmRefused as error:  # not a batch job: it has ended with its nodes
                 self._log.warning("hold failed", job=job, message=error.message)
         self._comment(job, text)
 
     def _comment(self, job: int, text: str) -> None:
+        """Raises SlurmUnreachable."""
         try:
             self._slurm.comment(job, text)
-        except SlurmError as error:
+        except SlurmRefused as error:
             self._log.warning("comment failed", job=job, message=error.message)
 
-    def _ask_jobs(self, nodes: Sequence[NodeName], reason: str) -> None:
+    def _ask_jobs(
+        self, asked: dict[int, list[NodeName]], nodes: Sequence[NodeName], reason: str
+    ) -> None:
         """As the nodes' agents would: by a file, which harms no job that doesn't look for it. The
-        nodes' reason changes only when all was said, so that the rest is tried again.
+        nodes' reason changes only when all files are there, so that the rest is tried again. Adds
+        to `asked` the jobs with their nodes among these.
         """
         now = self._clock.now()
         notice = Notice(Kind.SPOT, "terminate", now + NOTICE_SECONDS - HEARD_AFTER)
-        for node in nodes:
-            for job in self._slurm.jobs(node):
-                if job.running:
-                    self._request_stop((job.id, job.restarts), notice, node, now)
-                    self._comment(job.id, f"{REASON_PREFIX} asked to save and stop: {node} goes")
+        found: dict[int, list[NodeName]] = {}
+        for job in self._slurm.jobs():
+            going = set(nodes).intersection(names.expand(job.nodes, odd=[])) if job.running else ()
+            if going:
+                found[job.id] = list(names.order(going))
+                self._request_stop((job.id, job.restarts), notice, found[job.id][0], now)
         self._slurm.drain(nodes, reason)
+        asked.update(found)
 
     def _request_stop(
         self, attempt: node_jobs.JobAttempt, notice: Notice, node: NodeName, now: float
@@ -196,19 +242,27 @@ class Executor:
         call: Callable[[Sequence[NodeName]], None],
         fit: Callable[[Sequence[NodeName]], Collection[NodeName]],
     ) -> list[Outcome]:
-        """All nodes in one call; node by node when that is refused, so that one can't spoil it."""
+        """All nodes in one call; by halves where that is refused, so that one can't spoil it. Where
+        it gets no answer, neither would they, each after as long.
+        """
         fitting = fit([item.node for item in actions]) if actions else ()
         told = [item for item in actions if item.node in fitting]
         if not told:
             return []
         for action in told:
             self._log.info("node", action=type(action).__name__, node=action.node, why=_why(action))
-        error = _attempt(partial(call, [item.node for item in told]))
-        if not error:
+        try:
+            call([item.node for item in told])
+        except SlurmRefused as error:
+            if len(told) == 1:
+                return self._logged([Outcome(told[0], error.message)])
+        except EngineError as error:
+            return self._logged([Outcome(item, error.message) for item in told])
+        else:
             return [Outcome(item) for item in told]
-        if len(told) == 1:
-            return self._logged([Outcome(told[0], error)])
-        return [outcome for item in told for outcome in self._slurm_call([item], call, fit)]
+        middle = len(told) // 2
+        halves = (told[:middle], told[middle:])
+        return [outcome for half in halves for outcome in self._slurm_call(half, call, fit)]
 
     def _logged(self, outcomes: list[Outcome]) -> list[Outcome]:
         for outcome in outcomes:
@@ -228,11 +282,3 @@ def _by_reason(actions: Sequence[Action], kind: type[_Reasoned]) -> dict[str, li
 
 def _why(action: _OnNode) -> str:
     return action.reason if isinstance(action, MarkDown | Drain | AskJobs) else action.why
-
-
-def _attempt(call: Callable[[], None]) -> str:
-    try:
-        call()
-    except EngineError as error:
-        return error.message
-    return ""

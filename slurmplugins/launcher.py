@@ -89,8 +89,8 @@ class Launcher:
     ) -> None:
         """Machines for every node of each job, or the reason why it has none.
 
-        `settled` hears of every job exactly once, of many at a time, never from two threads at
-        once. Nothing that was started for a job that fails is kept.
+        `settled` hears of every job exactly once, of many at a time, from any thread: each lane
+        goes on when it returns. Nothing that was started for a job that fails is kept.
         """
         calls = self._calls(run)
         board = _Board(jobs, calls, settled)
@@ -146,28 +146,35 @@ class _Board:
         self._lock = threading.Lock()
 
     def decided(self, decisions: Sequence[Decision]) -> None:
-        with self._lock:
-            assignments: list[Assignment] = []
-            failures: list[Failure] = []
-            served: list[NodeName] = []
-            for decision in decisions:
-                told = self._told[decision.want.turn]
-                told.append(decision)
-                job = self._jobs[decision.want.turn]
-                if len(told) < len(job.asks):
-                    continue
-                failed = [item for item in told if not item.machines]
-                mine = [machine for item in told for machine in item.machines]
-                if failed:
-                    ended = [*job.adopted, *mine]
-                    self._calls.end([machine.instance_id for machine in ended])
-                    nodes = tuple(machine.node for machine in ended)
-                    failures.append(replace(_failure(job, failed), ended=nodes))
-                else:
-                    assignments += mine
-                    served += job.nodes
-            if served or failures:
-                self._settled(Results(tuple(assignments), tuple(failures), tuple(served)))
+        with self._lock:  # all lanes wait for it: what takes time comes after
+            added = [self._add(decision) for decision in decisions]
+        done = [told for told in added if told]
+        if done:
+            self._settled(self._results(done))
+
+    def _add(self, decision: Decision) -> Sequence[Decision]:
+        """All there is about the decision's job, once this is the last of it."""
+        told = self._told[decision.want.turn]
+        told.append(decision)
+        return told if len(told) == len(self._jobs[decision.want.turn].asks) else ()
+
+    def _results(self, done: Sequence[Sequence[Decision]]) -> Results:
+        assignments: list[Assignment] = []
+        failures: list[Failure] = []
+        served: list[NodeName] = []
+        for told in done:
+            job = self._jobs[told[0].want.turn]
+            failed = [item for item in told if not item.machines]
+            mine = [machine for item in told for machine in item.machines]
+            if failed:
+                ended = [*job.adopted, *mine]
+                self._calls.end([machine.instance_id for machine in ended])
+                nodes = tuple(machine.node for machine in ended)
+                failures.append(replace(_failure(job, failed), ended=nodes))
+            else:
+                assignments += mine
+                served += job.nodes
+        return Results(tuple(assignments), tuple(failures), tuple(served))
 
 
 def _failure(job: JobLaunch, failed: Sequence[Decision]) -> Failure:

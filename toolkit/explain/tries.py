@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmplugins.decisions import GIVEN_BACK, NOT_GIVEN_BACK
 from toolkit.explain.answer import Try
 
 if TYPE_CHECKING:
@@ -19,10 +20,10 @@ def tries(decisions: Iterable[Mapping[str, Any]]) -> tuple[Try, ...]:
 
 
 def last_refusal(decisions: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The latest time that nodes were given back, unless something was launched since."""
+    """The latest time that nodes could not be had, unless something was launched since."""
     refusal: Mapping[str, Any] | None = None
     for item in decisions:
-        if item.get("event") == "nodes given back":
+        if item.get("event") in {GIVEN_BACK, NOT_GIVEN_BACK}:
             refusal = item
         elif item.get("event") in {"launched", "given"}:
             refusal = None

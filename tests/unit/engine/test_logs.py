@@ -49,10 +49,11 @@ LEVELS = {"info", "warning", "problem"}
 def said() -> Iterator[str]:
     """Every event that a program of the engine may log."""
     for path in Path(decisions.__file__).parent.rglob("*.py"):
-        calls = (
-            node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)
-        )
-        for call in calls:
+        nodes = tuple(ast.walk(ast.parse(path.read_text())))
+        for named in (node for node in nodes if isinstance(node, ast.Attribute)):
+            if isinstance(named.value, ast.Name) and named.value.id == "decisions":
+                yield str(getattr(decisions, named.attr))
+        for call in (node for node in nodes if isinstance(node, ast.Call)):
             name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
             parts = ast.walk(call.args[0]) if name in LEVELS and call.args else ()
             yield from (str(part.value) for part in parts if isinstance(part, ast.Constant))

@@ -14,7 +14,7 @@ from slurmplugins.cloud import codes
 from slurmplugins.errors import CloudUnreachable, SlurmUnreachable, StateError
 from slurmplugins.memory import LastPass, Memory
 from slurmplugins.model import EndCause, Instance, InstanceState, JobAsk, Lifecycle
-from tests.fakes.boundaries import Killed
+from tests.fakes.boundaries import Killed, watch
 from tests.fakes.cloud import FakeStore
 from tests.fakes.engine import Bench, burst
 
@@ -428,6 +428,42 @@ def test_a_full_shared_filesystem_leaves_the_job_to_be_asked_at_the_next_pass(be
     place.mkdir()
     passes(bench, 15)
     assert list(asked(bench)) == ["7.0.json"]
+
+
+def test_jobs_are_asked_in_as_many_calls_as_there_are_jobs_however_many_their_nodes(bench: Bench):
+    up(bench, 7, G[:6])
+    up(bench, 8, G[6:])
+    for machine in bench.cloud.live():
+        bench.cloud.give_notice(machine.id)
+    passes(bench, 15)
+    places: list[str] = []
+    bench.engine = watch(bench.engine, places.append)
+    passes(bench, 15)
+    assert set(asked(bench)) == {"7.0.json", "8.0.json"}
+    assert places.count("slurm.jobs: done") == 1
+    assert places.count("slurm.comment: done") == 2
+    assert all("DRAIN" in bench.slurm.flags(node) for node in G)
+    assert bench.slurm.queue[7].comment.endswith("asked to save and stop: gpu-[001-006] goes")
+
+
+def test_nothing_of_a_pass_waits_until_the_jobs_that_are_asked_have_a_comment(bench: Bench):
+    up(bench)
+    up(bench, 8, G[2:3])
+    bench.cloud.give_notice(bench.cloud.live()[0].id)
+    passes(bench, 15)
+    bench.cloud.interrupt(bench.slurm.state[G[2]].instance_id)
+    places: list[str] = []
+
+    def deaf(place: str) -> None:
+        places.append(place)
+        if place == "slurm.comment: about to":
+            raise SlurmUnreachable("socket timed out")
+
+    reconcile.run(watch(bench.engine, deaf))
+    assert list(asked(bench)) == ["7.0.json"]
+    assert bench.slurm.queue[8].state == "PENDING"
+    before = places[: places.index("slurm.comment: about to")]
+    assert {"slurm.drain: done", "slurm.down: done", "slurm.power_down: done"} <= set(before)
 
 
 def test_a_notice_that_the_node_agent_has_heard_is_left_to_it(bench: Bench):

@@ -75,6 +75,12 @@ def test_a_job_without_capacity_says_what_was_tried_what_ec2_said_and_when_it_is
     assert f"{SPOT} ({ICE}) is asked for again" in found.next
 
 
+def test_a_job_knows_why_it_got_no_nodes_also_where_they_could_not_be_given_back():
+    unread = {**BACK, "event": "nodes not given back"}
+    found = job.explain(sheet(pending("BeginTime"), decisions=(FAILED, unread)), 7)
+    assert found.verdict == "pending for 5 m: EC2 had no capacity in any of its offerings"
+
+
 def test_a_job_with_an_offering_left_that_is_not_set_back_is_promised_no_other():
     found = job.explain(sheet(pending("Resources"), decisions=(FAILED, BACK)), 7)
     assert found.next == "at the scheduler's next pass, within seconds of its turn"
