@@ -30,7 +30,7 @@ from slurmplugins.model import REASON_PREFIX
 from slurmplugins.slurm import awaited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
     from pathlib import Path
 
     from slurmplugins.actions import Action
@@ -52,8 +52,8 @@ _OnNode = MarkDown | Drain | AskJobs | PowerDown | Reopen | PowerUp
 _Reasoned = TypeVar("_Reasoned", MarkDown, Drain, AskJobs)
 
 
-def _all(nodes: Sequence[NodeName]) -> Collection[NodeName]:
-    return nodes
+def _all(nodes: Sequence[NodeName]) -> AbstractSet[NodeName]:
+    return frozenset(nodes)
 
 
 class Executor:
@@ -77,7 +77,7 @@ class Executor:
     def run(
         self,
         actions: Sequence[Action],
-        fit: Callable[[Sequence[NodeName]], Collection[NodeName]] = _all,
+        fit: Callable[[Sequence[NodeName]], AbstractSet[NodeName]] = _all,
     ) -> tuple[Outcome, ...]:
         """Do them all, grouped into few calls: nodes down, power down, reopen; then end machines.
 
@@ -240,7 +240,7 @@ class Executor:
         self,
         actions: Sequence[_OnNode],
         call: Callable[[Sequence[NodeName]], None],
-        fit: Callable[[Sequence[NodeName]], Collection[NodeName]],
+        fit: Callable[[Sequence[NodeName]], AbstractSet[NodeName]],
     ) -> list[Outcome]:
         """All nodes in one call; by halves where that is refused, so that one can't spoil it. Where
         it gets no answer, neither would they, each after as long.
