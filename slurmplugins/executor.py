@@ -122,7 +122,9 @@ class Executor:
         """
         if not failures:
             return ()
-        waiting = self._gone(failures)
+        ended = {node for failure in failures for node in failure.ended}
+        nodes = [node for failure in failures for node in failure.nodes]
+        waiting = waited_for(self._slurm, self._clock, self._log, nodes, ended)
         unread = waiting is None
         waiting = (waiting or frozenset()) - self._others(run)
         actions: list[Action] = []
@@ -144,21 +146,6 @@ class Executor:
             )
         self.run(actions)
         return told
-
-    def _gone(self, failures: Sequence[Failure]) -> frozenset[NodeName] | None:
-        """Their nodes whose machine Slurm waits for, or had and has no more; None when it can't be
-        asked, again and again.
-        """
-        nodes = [node for failure in failures for node in failure.nodes]
-        ended = {node for failure in failures for node in failure.ended}
-        for again in range(READ_TRIES):
-            if again:
-                self._clock.sleep(READ_PAUSE)
-            try:
-                return awaited(self._slurm, nodes, ended)
-            except SlurmError as error:
-                self._log.warning("nodes unread", message=error.message)
-        return None
 
     def _others(self, run: str) -> frozenset[NodeName]:
         try:
@@ -270,6 +257,26 @@ class Executor:
                 kind = type(outcome.action).__name__
                 self._log.problem("action failed", action=kind, error=outcome.error)
         return outcomes
+
+
+def waited_for(
+    slurm: Slurm,
+    clock: Clock,
+    log: Log,
+    nodes: Sequence[NodeName],
+    ended: AbstractSet[NodeName] = frozenset(),
+) -> frozenset[NodeName] | None:
+    """Those whose machine Slurm waits for, or had and has no more as it `ended`; None when it can't
+    be asked, again and again.
+    """
+    for again in range(READ_TRIES):
+        if again:
+            clock.sleep(READ_PAUSE)
+        try:
+            return awaited(slurm, nodes, ended)
+        except SlurmError as error:
+            log.warning("nodes unread", message=error.message)
+    return None
 
 
 def _by_reason(actions: Sequence[Action], kind: type[_Reasoned]) -> dict[str, list[_Reasoned]]:
