@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins import identity, names, tags
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 
     from slurmplugins.model import Instance
     from slurmplugins.names import NodeName
@@ -76,8 +77,8 @@ def batches(wants: Sequence[Want], *, fleet: bool) -> tuple[Batch, ...]:
 def settle(
     wants: Sequence[Want],
     machines: Mapping[NodeName, Instance],
-    young: Collection[str],
-    lost: Collection[Want] = (),
+    young: AbstractSet[str],
+    lost: AbstractSet[Want] = frozenset(),
 ) -> Settlement:
     """Give machines to whole jobs in queue order.
 
@@ -95,15 +96,17 @@ def settle(
             short.append(want)
     left = {node: machines[node] for want in short for node in want.nodes if node in machines}
     given: dict[str, NodeName] = {}
+    spare = dict.fromkeys(node for node, item in left.items() if item.id in young)
     for want in short:
         if want in lost:
             continue
         missing = [node for node in want.nodes if node not in left]
-        others = [node for node in left if node not in want.nodes and left[node].id in young][
-            : len(missing)
-        ]
+        own = set(want.nodes)
+        others = list(islice((node for node in spare if node not in own), len(missing)))
         if len(others) < len(missing):
             continue
+        for node in (*want.nodes, *others):
+            spare.pop(node, None)
         filled[want] = {node: left.pop(node) for node in want.nodes if node in left}
         for node, other in zip(missing, others, strict=True):
             filled[want][node] = left.pop(other)

@@ -30,7 +30,7 @@ from slurmplugins.model import REASON_PREFIX
 from slurmplugins.slurm import awaited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
     from pathlib import Path
 
     from slurmplugins.actions import Action
@@ -52,8 +52,8 @@ _OnNode = MarkDown | Drain | AskJobs | PowerDown | Reopen | PowerUp
 _Reasoned = TypeVar("_Reasoned", MarkDown, Drain, AskJobs)
 
 
-def _all(nodes: Sequence[NodeName]) -> Collection[NodeName]:
-    return nodes
+def _all(nodes: Sequence[NodeName]) -> AbstractSet[NodeName]:
+    return frozenset(nodes)
 
 
 class Executor:
@@ -77,7 +77,7 @@ class Executor:
     def run(
         self,
         actions: Sequence[Action],
-        fit: Callable[[Sequence[NodeName]], Collection[NodeName]] = _all,
+        fit: Callable[[Sequence[NodeName]], AbstractSet[NodeName]] = _all,
     ) -> tuple[Outcome, ...]:
         """Do them all, grouped into few calls: nodes down, power down, reopen; then end machines.
 
@@ -122,7 +122,9 @@ class Executor:
         """
         if not failures:
             return ()
-        waiting = self._gone(failures)
+        ended = {node for failure in failures for node in failure.ended}
+        nodes = [node for failure in failures for node in failure.nodes]
+        waiting = waited_for(self._slurm, self._clock, self._log, nodes, ended)
         unread = waiting is None
         waiting = (waiting or frozenset()) - self._others(run)
         actions: list[Action] = []
@@ -144,21 +146,6 @@ class Executor:
             )
         self.run(actions)
         return told
-
-    def _gone(self, failures: Sequence[Failure]) -> frozenset[NodeName] | None:
-        """Their nodes whose machine Slurm waits for, or had and has no more; None when it can't be
-        asked, again and again.
-        """
-        nodes = [node for failure in failures for node in failure.nodes]
-        ended = {node for failure in failures for node in failure.ended}
-        for again in range(READ_TRIES):
-            if again:
-                self._clock.sleep(READ_PAUSE)
-            try:
-                return awaited(self._slurm, nodes, ended)
-            except SlurmError as error:
-                self._log.warning("nodes unread", message=error.message)
-        return None
 
     def _others(self, run: str) -> frozenset[NodeName]:
         try:
@@ -240,7 +227,7 @@ class Executor:
         self,
         actions: Sequence[_OnNode],
         call: Callable[[Sequence[NodeName]], None],
-        fit: Callable[[Sequence[NodeName]], Collection[NodeName]],
+        fit: Callable[[Sequence[NodeName]], AbstractSet[NodeName]],
     ) -> list[Outcome]:
         """All nodes in one call; by halves where that is refused, so that one can't spoil it. Where
         it gets no answer, neither would they, each after as long.
@@ -270,6 +257,26 @@ class Executor:
                 kind = type(outcome.action).__name__
                 self._log.problem("action failed", action=kind, error=outcome.error)
         return outcomes
+
+
+def waited_for(
+    slurm: Slurm,
+    clock: Clock,
+    log: Log,
+    nodes: Sequence[NodeName],
+    ended: AbstractSet[NodeName] = frozenset(),
+) -> frozenset[NodeName] | None:
+    """Those whose machine Slurm waits for, or had and has no more as it `ended`; None when it can't
+    be asked, again and again.
+    """
+    for again in range(READ_TRIES):
+        if again:
+            clock.sleep(READ_PAUSE)
+        try:
+            return awaited(slurm, nodes, ended)
+        except SlurmError as error:
+            log.warning("nodes unread", message=error.message)
+    return None
 
 
 def _by_reason(actions: Sequence[Action], kind: type[_Reasoned]) -> dict[str, list[_Reasoned]]:

@@ -188,7 +188,7 @@ class Lane:
         def young(instance_id: str) -> bool:
             return self._clock.monotonic() - began[instance_id] <= YOUNG_SECONDS
 
-        settled = batches.settle(list(self._open), machines, set(filter(young, began)), lost)
+        settled = batches.settle(list(self._open), machines, set(filter(young, began)), set(lost))
         filled, spare = self._given(settled, young)
         stuck = self._calls.end(item.id for item in spare)
         nodes = {item.node for item in spare if item.id in stuck}

@@ -38,10 +38,12 @@ def main() -> None:
             engine = runtime.assemble(log)
         except ConfigError as error:
             from slurmplugins import paths
+            from slurmplugins.clock import SystemClock
             from slurmplugins.runner import SystemRunner
             from slurmplugins.slurm import ScontrolSlurm
 
-            runtime.refuse(ScontrolSlurm(SystemRunner(), paths.SLURM_BIN), log, asks, error)
+            slurm = ScontrolSlurm(SystemRunner(), paths.SLURM_BIN)
+            runtime.refuse(slurm, SystemClock(), log, asks, error)
             raise
         from slurmplugins import bursting
 

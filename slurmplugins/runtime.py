@@ -113,18 +113,20 @@ def check_cluster(cluster: str, slurm_conf: Path) -> None:
         raise ConfigError((f"burst.json is of cluster {cluster}, slurm.conf of {named[1][:80]}",))
 
 
-def refuse(slurm: Slurm, logger: Log, asks: Sequence[JobAsk], error: EngineError) -> None:
+def refuse(
+    slurm: Slurm, clock: Clock, logger: Log, asks: Sequence[JobAsk], error: EngineError
+) -> None:
     """Give the nodes back with the reason why there is no engine to launch them, and hold the jobs:
     the file is as wrong at their next try.
     """
+    from slurmplugins.executor import waited_for
     from slurmplugins.model import REASON_PREFIX
-    from slurmplugins.slurm import awaited
 
-    try:
-        waiting = awaited(slurm, [node for ask in asks for node in ask.nodes])
-    except SlurmError as unread:
-        logger.problem("not given back", error=unread.message)
-        return
+    waiting = waited_for(slurm, clock, logger, [node for ask in asks for node in ask.nodes])
+    if waiting is None:
+        jobs = [ask.job for ask in asks if ask.job is not None]
+        unread = decisions.NOT_GIVEN_BACK
+        logger.problem(unread, jobs=jobs, slug=error.slug, message=error.message)
     if not waiting:
         return
     nodes = sorted(waiting)

@@ -22,12 +22,12 @@ from slurmplugins import (
     runtime,
 )
 from slurmplugins.cloud import codes, spec
-from slurmplugins.errors import BadName, ConfigError, StateError
-from slurmplugins.model import JobAsk, Launched, LaunchRequest
+from slurmplugins.errors import BadName, ConfigError, SlurmUnreachable, StateError
+from slurmplugins.model import JobAsk, Launched, LaunchRequest, Node
 from tests.fakes.engine import Bench, burst
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 G = names.expand("gpu-[001-008]")
@@ -253,18 +253,36 @@ def test_a_slurm_conf_of_another_cluster_is_noticed(tmp_path: Path):
 def test_without_an_engine_the_nodes_are_given_back_with_the_reason(bench: Bench):
     error = ConfigError(("burst.json is of cluster demo, slurm.conf of other",))
     asks = [bench.slurm.start(7, G[:2])]
-    runtime.refuse(bench.slurm, bench.engine.log, asks, error)
+    runtime.refuse(bench.slurm, bench.clock, bench.engine.log, asks, error)
     assert reasons(bench) == {"toolkit: config"}
     assert bench.slurm.queue[7].state == "PENDING"
     assert bench.slurm.queue[7].held, "or it would be back, and refused, every few seconds"
     assert "slurm.conf of other" in bench.slurm.queue[7].comment
 
 
+def test_without_an_engine_the_nodes_are_given_back_also_where_slurm_answers_the_second_time(
+    bench: Bench,
+):
+    asks = [bench.slurm.start(7, G[:2])]
+    nodes, silent = bench.slurm.nodes, [1]
+
+    def deaf_once(wanted: Sequence[str] | None = None) -> tuple[Node, ...]:
+        if silent:
+            silent.pop()
+            raise SlurmUnreachable("socket timed out")
+        return nodes(wanted)
+
+    bench.slurm.nodes = deaf_once  # type: ignore[method-assign]
+    runtime.refuse(bench.slurm, bench.clock, bench.engine.log, asks, ConfigError(("no",)))
+    assert reasons(bench) == {"toolkit: config"}
+    assert bench.slurm.queue[7].held
+
+
 def test_without_an_engine_a_node_that_is_up_and_its_job_are_left_alone(bench: Bench):
     asks = [bench.slurm.start(7, G[:2])]
     for node in G[:2]:
         bench.slurm.register(node, f"i-{node}")
-    runtime.refuse(bench.slurm, bench.engine.log, asks, ConfigError(("no",)))
+    runtime.refuse(bench.slurm, bench.clock, bench.engine.log, asks, ConfigError(("no",)))
     assert bench.slurm.writes == []
     assert bench.slurm.queue[7].comment == ""
 

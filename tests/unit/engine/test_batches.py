@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ def machine(node: names.NodeName) -> Instance:
 def settled(jobs: list[Want], got: int, *, old: bool = False) -> batches.Settlement:
     nodes = [node for want in jobs for node in want.nodes][:got]
     machines = {node: machine(node) for node in nodes}
-    return batches.settle(jobs, machines, [] if old else [item.id for item in machines.values()])
+    return batches.settle(jobs, machines, set() if old else {item.id for item in machines.values()})
 
 
 def test_five_hundred_jobs_of_eight_nodes_are_nine_calls():
@@ -106,7 +107,7 @@ def test_what_one_job_leaves_over_goes_to_the_next_that_fits():
 def test_a_job_keeps_its_own_machines_and_takes_only_what_it_lacks():
     jobs = wants(3, 2)
     machines = {node: machine(node) for node in (*jobs[0].nodes[:2], *jobs[1].nodes[:1])}
-    found = batches.settle(jobs, machines, [item.id for item in machines.values()])
+    found = batches.settle(jobs, machines, {item.id for item in machines.values()})
     assert list(found.filled) == [jobs[0]]
     assert found.given == {f"i-{jobs[1].nodes[0]}": jobs[0].nodes[2]}
 
@@ -121,10 +122,37 @@ def test_a_machine_that_may_have_read_its_name_is_not_given_away():
 def test_nothing_is_given_to_nodes_that_are_in_doubt_and_what_their_job_has_goes_on():
     jobs = wants(2, 2, 1)
     machines = {node: machine(node) for node in (jobs[0].nodes[0], jobs[1].nodes[0])}
-    young = [item.id for item in machines.values()]
+    young = {item.id for item in machines.values()}
     assert set(batches.settle(jobs, machines, young).filled) == {jobs[0]}
-    found = batches.settle(jobs, machines, young, [jobs[0]])
+    found = batches.settle(jobs, machines, young, {jobs[0]})
     assert found.given == {f"i-{jobs[0].nodes[0]}": jobs[1].nodes[1]}
+
+
+class Looked:
+    """A machine that counts how often its id is looked at."""
+
+    looks = 0
+
+    def __init__(self, node: names.NodeName) -> None:
+        self._id = f"i-{node}"
+
+    @property
+    def id(self) -> str:
+        type(self).looks += 1
+        return self._id
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_machine_is_looked_at_a_few_times_however_many_jobs_there_are(
+    monkeypatch: pytest.MonkeyPatch, *, old: bool
+):
+    monkeypatch.setattr(Looked, "looks", 0)
+    jobs = wants(*[8] * 400)
+    machines: dict[names.NodeName, Any] = {n: Looked(n) for job in jobs for n in job.nodes[:4]}
+    young = set() if old else {f"i-{node}" for node in machines}
+    found = batches.settle(jobs, machines, young)
+    assert len(found.filled) == (0 if old else 200)
+    assert Looked.looks <= 3 * len(machines)
 
 
 def test_a_fleets_machines_are_told_apart_by_the_ends_of_their_ids():
