@@ -6,7 +6,7 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from slurmplugins import decisions, names, node_jobs
+from slurmplugins import awaiting, decisions, names, node_jobs
 from slurmplugins.actions import (
     AskJobs,
     Drain,
@@ -27,7 +27,6 @@ from slurmplugins.errors import (
 )
 from slurmplugins.interruption import NOTICE_SECONDS, Kind, Notice
 from slurmplugins.model import REASON_PREFIX
-from slurmplugins.slurm import awaited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
@@ -41,9 +40,6 @@ if TYPE_CHECKING:
     from slurmplugins.model import Failure
     from slurmplugins.names import NodeName
     from slurmplugins.slurm import Slurm
-
-READ_TRIES: Final = 3
-READ_PAUSE: Final = 1.0
 
 HEARD_AFTER: Final = 30.0
 """Seconds of a notice that are gone when the head, which sees it a pass late, asks for the node."""
@@ -112,8 +108,11 @@ class Executor:
             }
         )
         ends = [item for item in actions if isinstance(item, Terminate)]
-        outcomes += self._logged(self._ends.run(ends))
-        return tuple(outcomes)
+        ended = self._ends.run(ends)
+        for outcome in ended:
+            if outcome.error:
+                self._log.problem("action failed", action="Terminate", error=outcome.error)
+        return (*outcomes, *ended)
 
     def give_back(self, failures: Sequence[Failure], run: str = "") -> Sequence[Failure]:
         """Return nodes that can't be had to Slurm at once. What came up meanwhile on a machine that
@@ -124,7 +123,7 @@ class Executor:
             return ()
         ended = {node for failure in failures for node in failure.ended}
         nodes = [node for failure in failures for node in failure.nodes]
-        waiting = waited_for(self._slurm, self._clock, self._log, nodes, ended)
+        waiting = awaiting.read(self._slurm, self._clock, self._log, nodes, ended)
         unread = waiting is None
         waiting = (waiting or frozenset()) - self._others(run)
         actions: list[Action] = []
@@ -229,54 +228,49 @@ class Executor:
         call: Callable[[Sequence[NodeName]], None],
         fit: Callable[[Sequence[NodeName]], AbstractSet[NodeName]],
     ) -> list[Outcome]:
-        """All nodes in one call; by halves where that is refused, so that one can't spoil it. Where
-        it gets no answer, neither would they, each after as long.
+        """All nodes in one call. A line of the log for many: of thousands, each its own would leave
+        the decision log no past.
         """
-        fitting = fit([item.node for item in actions]) if actions else ()
-        told = [item for item in actions if item.node in fitting]
+        told = _fitting(actions, fit)
+        whys: dict[str, list[NodeName]] = defaultdict(list)
+        for action in told:
+            whys[_why(action)].append(action.node)
+        for why, nodes in whys.items():
+            kind = type(told[0]).__name__
+            self._log.info("node", action=kind, nodes=names.compress(nodes), why=why)
+        return self._by_halves(told, call, fit)
+
+    def _by_halves(
+        self,
+        told: Sequence[_OnNode],
+        call: Callable[[Sequence[NodeName]], None],
+        fit: Callable[[Sequence[NodeName]], AbstractSet[NodeName]],
+    ) -> list[Outcome]:
+        """By halves where it is refused, so that one node can't spoil it. Where it gets no answer,
+        neither would they, each after as long.
+        """
         if not told:
             return []
-        for action in told:
-            self._log.info("node", action=type(action).__name__, node=action.node, why=_why(action))
+        nodes = [item.node for item in told]
         try:
-            call([item.node for item in told])
-        except SlurmRefused as error:
-            if len(told) == 1:
-                return self._logged([Outcome(told[0], error.message)])
+            call(nodes)
         except EngineError as error:
-            return self._logged([Outcome(item, error.message) for item in told])
-        else:
-            return [Outcome(item) for item in told]
-        middle = len(told) // 2
-        halves = (told[:middle], told[middle:])
-        return [outcome for half in halves for outcome in self._slurm_call(half, call, fit)]
-
-    def _logged(self, outcomes: list[Outcome]) -> list[Outcome]:
-        for outcome in outcomes:
-            if outcome.error:
-                kind = type(outcome.action).__name__
-                self._log.problem("action failed", action=kind, error=outcome.error)
-        return outcomes
+            if isinstance(error, SlurmRefused) and len(told) > 1:
+                middle = len(told) // 2
+                halves = [_fitting(half, fit) for half in (told[:middle], told[middle:])]
+                return [item for half in halves for item in self._by_halves(half, call, fit)]
+            kind = type(told[0]).__name__
+            said = error.message
+            self._log.problem("action failed", action=kind, nodes=names.compress(nodes), error=said)
+            return [Outcome(item, said) for item in told]
+        return [Outcome(item) for item in told]
 
 
-def waited_for(
-    slurm: Slurm,
-    clock: Clock,
-    log: Log,
-    nodes: Sequence[NodeName],
-    ended: AbstractSet[NodeName] = frozenset(),
-) -> frozenset[NodeName] | None:
-    """Those whose machine Slurm waits for, or had and has no more as it `ended`; None when it can't
-    be asked, again and again.
-    """
-    for again in range(READ_TRIES):
-        if again:
-            clock.sleep(READ_PAUSE)
-        try:
-            return awaited(slurm, nodes, ended)
-        except SlurmError as error:
-            log.warning("nodes unread", message=error.message)
-    return None
+def _fitting(
+    actions: Sequence[_OnNode], fit: Callable[[Sequence[NodeName]], AbstractSet[NodeName]]
+) -> list[_OnNode]:
+    fitting = fit([item.node for item in actions]) if actions else frozenset()
+    return [item for item in actions if item.node in fitting]
 
 
 def _by_reason(actions: Sequence[Action], kind: type[_Reasoned]) -> dict[str, list[_Reasoned]]:

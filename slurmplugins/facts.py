@@ -150,7 +150,13 @@ def _decided(
         subject = Subject(job=number)
     if subject.job is None and not subject.node:
         return ()
-    return decisions.about(log, lambda item: concerns(item, subject) or befell(item, attempts))
+    found = decisions.about(
+        log, lambda item: concerns(item, subject) or bool(befell(item, attempts))
+    )
+    return tuple(
+        {**item, "node": names.compress(lost)} if (lost := befell(item, attempts)) else item
+        for item in found
+    )
 
 
 def concerns(decision: Mapping[str, Any], subject: Subject) -> bool:
@@ -166,20 +172,26 @@ def concerns(decision: Mapping[str, Any], subject: Subject) -> bool:
         return False
 
 
-def befell(decision: Mapping[str, Any], attempts: Sequence[AttemptFact]) -> bool:
-    """Whether the decision set a node down while one of the attempts was on it."""
+def befell(
+    decision: Mapping[str, Any], attempts: Sequence[AttemptFact]
+) -> frozenset[names.NodeName]:
+    """The nodes that the decision set down while one of the attempts was on them."""
     at = decision.get("at")
     if decision.get("action") != "MarkDown" or not isinstance(at, int | float):
-        return False
-    return any(
-        run.started_at - AROUND <= at <= (run.ended_at or math.inf) + AROUND
-        and decision.get("node") in _expanded(run.nodes)
-        for run in attempts
-        if run.started_at is not None
+        return frozenset()
+    down = frozenset(_expanded(str(decision.get("nodes") or decision.get("node") or "")))
+    none: frozenset[names.NodeName] = frozenset()
+    return none.union(
+        *(
+            down.intersection(_expanded(run.nodes))
+            for run in attempts
+            if run.started_at is not None
+            and run.started_at - AROUND <= at <= (run.ended_at or math.inf) + AROUND
+        )
     )
 
 
-def _expanded(hostlist: str) -> tuple[str, ...]:
+def _expanded(hostlist: str) -> tuple[names.NodeName, ...]:
     try:
         return names.expand(hostlist) if hostlist else ()
     except BadName:

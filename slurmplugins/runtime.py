@@ -119,10 +119,10 @@ def refuse(
     """Give the nodes back with the reason why there is no engine to launch them, and hold the jobs:
     the file is as wrong at their next try.
     """
-    from slurmplugins.executor import waited_for
+    from slurmplugins import awaiting
     from slurmplugins.model import REASON_PREFIX
 
-    waiting = waited_for(slurm, clock, logger, [node for ask in asks for node in ask.nodes])
+    waiting = awaiting.read(slurm, clock, logger, [node for ask in asks for node in ask.nodes])
     if waiting is None:
         jobs = [ask.job for ask in asks if ask.job is not None]
         unread = decisions.NOT_GIVEN_BACK

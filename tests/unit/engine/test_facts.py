@@ -165,6 +165,13 @@ def test_what_befell_a_jobs_nodes_while_it_was_there_is_told(bench: Bench, runne
     assert [item["at"] for item in gathered(bench, runner, "job", "7").decisions] == [times[1]]
 
 
+def test_of_many_nodes_set_down_at_once_a_job_is_told_of_its_own(bench: Bench, runner: FakeRunner):
+    down = {"event": "node", "action": "MarkDown", "nodes": "gpu-[001-064]", "why": "toolkit: x"}
+    bench.lines.append(json.dumps({**down, "at": 1_794_990_300.0}) + "\n")
+    (found,) = gathered(bench, runner, "job", "7").decisions
+    assert found["node"] == "gpu-001"
+
+
 def test_what_can_not_be_read_is_named_and_the_rest_told(bench: Bench, runner: FakeRunner):
     bench.cloud.unreadable = True
     sheet = gathered(bench, runner)

@@ -180,3 +180,15 @@ def test_of_nodes_that_slurm_does_not_speak_of_nobody_says_that_it_waits_for_the
     (said,) = bench.events("nodes not given back")
     assert (said["job"], said["nodes"], said["slug"]) == (7, "gpu-[001-002]", "no-capacity")
     assert said["event"] in decisions.EVENTS
+
+
+def test_what_is_done_to_many_nodes_is_a_line_of_the_decision_log_for_each_thing_done(
+    bench: Bench,
+):
+    bench.cloud.refusals = NOWHERE
+    ask = bench.slurm.start(7, G)
+    bench.slurm.refuse = {G[3]}
+    bursting.resume(bench.engine, [ask])
+    done = [(item["action"], item["nodes"]) for item in bench.events("node")]
+    assert done == [("MarkDown", "gpu-[001-064]"), ("PowerDown", "gpu-[001-064]")]
+    assert {item["nodes"] for item in bench.events("action failed")} == {G[3]}
