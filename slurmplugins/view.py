@@ -48,7 +48,7 @@ def agreed(engine: Engine, world: World, actions: Sequence[Action]) -> list[Term
 
 def holding(engine: Engine, world: World, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
     """The nodes of which the view still holds: no person has given them a reason since, none came
-    up or is asked for again, no run has claimed them, and it is young. What a person said would be
+    up, went off or is asked for again, no run has claimed them, and it is young. What a person said would be
     cleared, or be taken for ours.
     """
     if old(engine, world):
@@ -68,8 +68,7 @@ def _holds(before: Node, now: Node) -> bool:
     if not now.ours and now.reason != before.reason:
         return False
     came_up = now.up and not before.up
-    asked_for_again = before.off and not now.off
-    return not (came_up or asked_for_again)
+    return now.off == before.off and not came_up
 
 
 def old(engine: Engine, world: World) -> bool:

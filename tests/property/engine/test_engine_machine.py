@@ -276,8 +276,8 @@ class Trouble(RuleBasedStateMachine):
 
         A machine that a run of resume has in between for a node that Slurm waits for is kept. After
         a long stand since Slurm answered the program speaks of no node any more, but for the call
-        that it was at, or looked once more for. What a person does to a node between a look and a
-        call it can't see.
+        that it was at, or looked once more for. What a person or slurmctld itself does to a node
+        between a look and a call it can't see.
         """
         passed: list[str] = []
         writes: list[int] = []
@@ -290,7 +290,10 @@ class Trouble(RuleBasedStateMachine):
             about_to = place.startswith("slurm.") and place.endswith("about to")
             under_way = about_to or place.startswith(ASKING)
             looks_again = place in LOOKED and passed.count(ANSWERED) > 1
-            if what == "drain" and (under_way or (place in LOOKED and seconds < HELD_UP)):
+            unseen = under_way or looks_again
+            if what == "suspend" and unseen:
+                return
+            if what == "drain" and (unseen or (place in LOOKED and seconds < HELD_UP)):
                 return
             self.bench.clock.advance(seconds)
             self._acts(what)
