@@ -83,7 +83,7 @@ class Executor:
         each call to Slurm, says of which nodes the actions still hold; the others are left alone.
         """
         outcomes: list[Outcome] = []
-        asked: dict[int, list[NodeName]] = {}
+        comments: dict[int, Callable[[], None]] = {}
 
         def tell(group: Sequence[_OnNode], call: Callable[[Sequence[NodeName]], None]) -> None:
             outcomes.extend(self._slurm_call(group, call, fit))
@@ -93,20 +93,11 @@ class Executor:
         for reason, drains in _by_reason(actions, Drain).items():
             tell(drains, partial(self._slurm.drain, reason=reason))
         for reason, asks in _by_reason(actions, AskJobs).items():
-            tell(asks, partial(self._ask_jobs, asked, reason=reason))
+            tell(asks, partial(self._ask_jobs, comments, reason=reason))
         tell([item for item in actions if isinstance(item, PowerDown)], self._slurm.power_down)
         tell([item for item in actions if isinstance(item, Reopen)], self._slurm.resume)
         tell([item for item in actions if isinstance(item, PowerUp)], self._slurm.power_up)
-        self._say(
-            {
-                job: partial(
-                    self._comment,
-                    job,
-                    f"{REASON_PREFIX} asked to save and stop: {names.compress(nodes)} goes",
-                )
-                for job, nodes in asked.items()
-            }
-        )
+        self._say(comments)
         ends = [item for item in actions if isinstance(item, Terminate)]
         ended = self._ends.run(ends)
         for outcome in ended:
@@ -196,22 +187,23 @@ class Executor:
             self._log.warning("comment failed", job=job, message=error.message)
 
     def _ask_jobs(
-        self, asked: dict[int, list[NodeName]], nodes: Sequence[NodeName], reason: str
+        self, comments: dict[int, Callable[[], None]], nodes: Sequence[NodeName], reason: str
     ) -> None:
         """As the nodes' agents would: by a file, which harms no job that doesn't look for it. The
         nodes' reason changes only when all files are there, so that the rest is tried again. Adds
-        to `asked` the jobs with their nodes among these.
+        to `comments` what then remains to be said to the jobs.
         """
         now = self._clock.now()
         notice = Notice(Kind.SPOT, "terminate", now + NOTICE_SECONDS - HEARD_AFTER)
-        found: dict[int, list[NodeName]] = {}
+        asked: dict[int, Callable[[], None]] = {}
         for job in self._slurm.jobs():
             going = set(nodes).intersection(names.expand(job.nodes, odd=[])) if job.running else ()
             if going:
-                found[job.id] = list(names.order(going))
-                self._request_stop((job.id, job.restarts), notice, found[job.id][0], now)
+                self._request_stop((job.id, job.restarts), notice, names.order(going)[0], now)
+                text = f"{REASON_PREFIX} asked to save and stop: {names.compress(going)} goes"
+                asked[job.id] = partial(self._comment, job.id, text)
         self._slurm.drain(nodes, reason)
-        asked.update(found)
+        comments.update(asked)
 
     def _request_stop(
         self, attempt: node_jobs.JobAttempt, notice: Notice, node: NodeName, now: float
