@@ -48,8 +48,8 @@ def agreed(engine: Engine, world: World, actions: Sequence[Action]) -> list[Term
 
 def holding(engine: Engine, world: World, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
     """The nodes of which the view still holds: no person has given them a reason since, none came
-    up, went off or is asked for again, no run has claimed them, and it is young. What a person said would be
-    cleared, or be taken for ours.
+    up, went off or is asked for again, no run has claimed them, and it is young. What a person said
+    would be cleared, or be taken for ours.
     """
     if old(engine, world):
         return frozenset()
