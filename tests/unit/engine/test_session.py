@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import http.server
-import json
-import threading
-import time
-from typing import TYPE_CHECKING
-
 import pytest
 from botocore.credentials import DeferredRefreshableCredentials
 from botocore.loaders import Loader
 from botocore.session import Session
 
-from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.cloud.session import client
-from slurmplugins.errors import CloudUnreachable, NoCredentials
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HERE = "http://127.0.0.1:1"
 ROLE = {
@@ -45,66 +34,6 @@ def test_a_clients_credentials_are_there_before_its_first_call(monkeypatch: pyte
     monkeypatch.setattr(Session, "get_credentials", lambda _: role)
     client("ec2", "eu-central-1", HERE)
     assert fetched == ["role"]
-
-
-class SlowMetadata(http.server.BaseHTTPRequestHandler):
-    """An instance's metadata service, whose token takes longer than botocore would wait."""
-
-    def do_PUT(self) -> None:
-        time.sleep(1.2)
-        self._say("token")
-
-    def do_GET(self) -> None:
-        if self.headers["X-aws-ec2-metadata-token"] != "token":
-            self.send_error(401)
-        elif self.path.endswith("/"):
-            self._say("role")
-        else:
-            keys = {"AccessKeyId": "x", "SecretAccessKey": "x", "Token": "x"}
-            self._say(json.dumps({**keys, "Expiration": ROLE["expiry_time"]}))
-
-    def _say(self, text: str) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def log_message(self, *_: object) -> None: ...
-
-
-@pytest.fixture
-def nothing_at_hand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No credentials but those of the machine's role, if any."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
-        monkeypatch.setenv(name, str(tmp_path / "none"))
-
-
-@pytest.mark.usefixtures("nothing_at_hand")
-def test_a_metadata_service_that_takes_more_than_a_second_has_credentials(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), SlowMetadata) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}"
-        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", url)
-        made = client("ec2", "eu-central-1", HERE)
-        server.shutdown()
-    assert made.meta.region_name == "eu-central-1"
-
-
-@pytest.mark.usefixtures("nothing_at_hand")
-def test_credentials_that_were_not_found_are_looked_for_again_at_the_next_call(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    cloud = Ec2("demo", lambda: client("ec2", "eu-central-1", HERE))
-    with pytest.raises(NoCredentials):
-        cloud.instances()
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
-    with pytest.raises(CloudUnreachable):
-        cloud.instances()
 
 
 @pytest.mark.parametrize("service", ["ec2", "s3", "secretsmanager"])
