@@ -32,10 +32,10 @@ class Book:
         self.compacted = 0.0
         self._claimed: dict[str, set[NodeName]] = {}
         self._settling: dict[str, set[NodeName]] = {}
-        self._claimed_in: dict[NodeName, Record] = {}
+        self._taken: list[tuple[Record, list[NodeName]]] = []
         self._open: dict[str, list[tuple[Record, LaunchRequest]]] = {}
         """By attempt, its calls that have no answer, and the one request of them all."""
-        self._launched: dict[str, tuple[Record, Assignment]] = {}
+        self._launches: list[tuple[Record, list[Assignment]]] = []
         self._ended: dict[str, EndCause] = {}
         self._node: dict[str, NodeName] = {}
         self._former: dict[str, set[NodeName]] = defaultdict(set)
@@ -74,9 +74,14 @@ class Book:
             if held.get(str(record.get("run")), frozenset()).issuperset(request.nodes)
         }
         doubts = tuple(request for _, request in last if request.attempt not in known)
-        self._launched = {k: at for k, at in self._launched.items() if self._recent(at[0])}
-        self._claimed_in = {k: at for k, at in self._claimed_in.items() if self._recent(at)}
-        launched = {k: item for k, (_, item) in self._launched.items() if k not in self._ended}
+        self._launches = [item for item in self._launches if self._recent(item[0])]
+        self._taken = [item for item in self._taken if self._recent(item[0])]
+        launched = {
+            one.instance_id: one
+            for _, told in self._launches
+            for one in told
+            if one.instance_id not in self._ended
+        }
         return Claims(
             busy=frozenset().union(*held.values()),
             settling=frozenset().union(*(self._settling.get(run, ()) for run in held)),
@@ -87,7 +92,7 @@ class Book:
             ended=dict(self._ended),
             let_go=frozenset(self._let_go),
             former={key: frozenset(self._former[key]) for key in self._former.keys() & launched},
-            claimed={node: number(at, "up") for node, at in self._claimed_in.items()},
+            claimed={node: number(at, "up") for at, nodes in self._taken for node in nodes},
         )
 
     def _claim(self, record: Record) -> None:
@@ -95,7 +100,7 @@ class Book:
         of = self._settling if record.get("settling") else self._claimed
         of.setdefault(record["run"], set()).update(nodes)
         if self._recent(record) and record.get("boot") == self._boot:
-            self._claimed_in |= dict.fromkeys(nodes, record)
+            self._taken.append((record, nodes))
 
     def _release(self, record: Record) -> None:
         for of in (self._claimed, self._settling):
@@ -113,15 +118,16 @@ class Book:
 
     def _launch(self, record: Record) -> None:
         self._open.pop(record["attempt"], None)
-        recent, at = self._recent(record), _moment(record)
+        told, at = [], _moment(record)
         for node, instance_id, address, type_ in record["machines"]:
             if (former := self._node.get(instance_id, node)) != node:
                 self._former[instance_id].add(former)
                 self._machines[former].pop(instance_id, None)
             self._machines[node][instance_id] = at
             self._node[instance_id] = node
-            if recent:
-                self._launched[instance_id] = record, Assignment(node, instance_id, address, type_)
+            told.append(Assignment(node, instance_id, address, type_))
+        if self._recent(record):
+            self._launches.append((record, told))
 
     def _let_go_of(self, record: Record) -> None:
         for node in record["nodes"]:

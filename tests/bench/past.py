@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BEFORE = 3
 EACH = 8
 _HOURS = 5.0
-_BETWEEN = 3.0 / 3600
+_BETWEEN = 12.0 / 3600
 _OFFERING = Offering("g5.xlarge", Lifecycle.ON_DEMAND, "us-east-1a", "1.0")
 _REFUSED = codes.error("InsufficientInstanceCapacity", "We currently do not have sufficient ...")
 
