@@ -59,7 +59,6 @@ class JobFact:
     reason: str = ""
     nodes: tuple[str, ...] = ()
     node_count: int = 0
-    most_nodes: int = 0
     restarts: int = 0
     submitted_at: float | None = None
     eligible_at: float | None = None
@@ -70,6 +69,7 @@ class JobFact:
     array: int = 0
     task: int | None = None
     waiting: str = ""
+    most_nodes: int = 0
 
     @property
     def label(self) -> str:
