@@ -10,6 +10,9 @@ from typing import Any, Literal
 from toolkit.training.files import read_json
 from toolkit.training.owner import UNCLAIMED, Owner
 
+PATIENCE = (1, 1, 3, 5, 10, 20, 20)
+"""Seconds between tries of what may be away for a minute, as jobscripts/lib/attempt.sh has them."""
+
 STOP_DIR = "/shared/.toolkit/stop"
 SITE_FILE = "/shared/.toolkit/training.json"
 INSTANCE_FILE = "/run/slurm-toolkit/instance.json"

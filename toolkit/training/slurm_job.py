@@ -14,15 +14,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from toolkit.training.attempt import Attempt
+from toolkit.training.attempt import PATIENCE, Attempt
 from toolkit.training.job_name import own_record, task_name
 from toolkit.training.job_remark import noted
 from toolkit.training.owner import UNCLAIMED, Owner
 
 TIMEOUT = 5.0
 """A spot notice gives 120 s for everything: what slurmctld can't say by then is done without."""
-
-_PAUSES = (1, 1, 3, 5, 10, 20, 20)  # as the batch script's own (jobscripts/lib/attempt.sh)
 
 Call = Callable[[Sequence[str]], str]
 _ACCOUNTING = ("env", "TZ=UTC", "SLURM_TIME_FORMAT=%s")  # times in seconds
@@ -164,7 +162,7 @@ class SlurmJob:
         for a minute.
         """
         release = f"scontrol release {self.name}"
-        for pause in (*_PAUSES, 0):
+        for pause in (*PATIENCE, 0):
             self._deaf = False
             if facts.comment is None:
                 facts = self.facts()

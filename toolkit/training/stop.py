@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.training import verdict
-from toolkit.training.files import ABSENT, read_json
+from toolkit.training.files import read_json, there
 from toolkit.training.verdict import Verdict
 
 _EARLIER = 300.0
@@ -85,16 +85,15 @@ class StopFiles:
 
     def _there(self, path: Path) -> bool:
         try:
-            path.stat()
-        except ABSENT:
-            self._unseen.discard(path)
-            return False
+            found = there(path)
         except OSError as error:
             if path not in self._unseen:
                 _say(f"can't look for a stop request, and go on looking: {error}")
             self._unseen.add(path)
             return False
-        return True
+        if not found:
+            self._unseen.discard(path)
+        return found
 
     def word(self, step: int, detail: str) -> Verdict:
         """The verdict of an attempt that ends because of the request, with so many steps saved."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.training import verdict
-from toolkit.training.attempt import Attempt, current
+from toolkit.training.attempt import PATIENCE, Attempt, current
 from toolkit.training.datasets.add import add
 from toolkit.training.datasets.cache import Held
 from toolkit.training.datasets.catalog import Catalog
@@ -52,7 +52,6 @@ _HOPELESS = (
 )
 # What may be over in a minute, or when the job is back.
 _PASSING = (StoreFailed, StoreBusy, OSError)
-_PAUSES = (1, 1, 3, 5, 10, 20, 20)
 _COMEBACKS = 5
 
 
@@ -108,7 +107,7 @@ def warm(
     try:
         for reference in references:
             began = time.monotonic()
-            one = _take(reference, where, stop, _PAUSES if _in_job(attempt) else (), sleep)
+            one = _take(reference, where, stop, PATIENCE if _in_job(attempt) else (), sleep)
             held.callback(one.release)
             how = "filled" if one.filled else "was there"
             _say(f"{reference}: {how}, {one.path} ({time.monotonic() - began:.1f} s)")
