@@ -7,6 +7,7 @@ from toolkit.training import gpus, job_log, ledger, stop, verdict
 from toolkit.training.attempt import Attempt
 from toolkit.training.cause import Cause, Evidence, tail
 from toolkit.training.cause_rules import PEER_LOST, classify
+from toolkit.training.files import there
 from toolkit.training.ledger import AttemptRecord, Ledger
 from toolkit.training.slurm_job import Accounted, SlurmJob
 from toolkit.training.steplog import History
@@ -30,7 +31,7 @@ def close(books: Ledger, history: History, attempt: Attempt) -> AttemptRecord | 
     seen = [*(step.at for step in history.steps), *(mark.at for mark in history.resumptions)]
     theirs = _of(every[-1], attempt)
     left = (*theirs.stop_files, theirs.verdict_file, *gpus.files(theirs.run_dir, theirs.key))
-    seen += [path.stat().st_mtime for path in left if path.exists()]
+    seen += [path.stat().st_mtime for path in left if there(path)]
     return books.close_lost(last_seen=max(seen, default=0.0), step_end=len(history.steps))
 
 
@@ -38,7 +39,8 @@ def tell(books: Ledger, attempt: Attempt, job: SlurmJob, environment: Mapping[st
     """Find causes for the attempts before `attempt` that nobody has judged.
 
     What accounting says of their time counts, too: machines cost until Slurm gave them up. While it
-    says nothing, or not yet that an attempt is over, the attempt has no rule, so it is asked again.
+    says nothing, or not yet that an attempt is over, or what the attempt left can't be read, the
+    attempt has no rule, so it is asked again.
     """
     untold = [
         record
@@ -51,7 +53,10 @@ def tell(books: Ledger, attempt: Attempt, job: SlurmJob, environment: Mapping[st
     accounted = job.accounted() if untold else ()
     for record in untold:
         row = _row(record, accounted or ()) if record.job_id == attempt.job_id else None
-        found = classify(_left_by(record, attempt, text, row.state if row else ""))
+        try:
+            found = classify(_left_by(record, attempt, text, row.state if row else ""))
+        except OSError:
+            continue
         known = record.until(row.end) if row and row.end else record
         if found.cause is not Cause.ERROR:
             known = replace(known, cause=str(found.cause))
@@ -88,7 +93,7 @@ def tell_again(books: Ledger, attempt: Attempt, job: SlurmJob) -> None:
 
 
 def asked(attempt: Attempt) -> str:
-    """The causes that its stop requests name."""
+    """The causes that its stop requests name. OSError where one can't be read."""
     stops = [stop.read(path, attempt.started_at) for path in attempt.stop_files]
     return " ".join(str(found.get("cause") or "") for found in stops if found)
 

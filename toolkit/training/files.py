@@ -85,6 +85,14 @@ def encode(value: Mapping[str, Any]) -> bytes:
 
 def read_json(path: Path, *, limit: int = 1 << 20) -> dict[str, Any] | None:
     """The object in `path`; None when there is none that can be read as one, asked for twice."""
+    try:
+        return find_json(path, limit=limit)
+    except OSError:
+        return None
+
+
+def find_json(path: Path, *, limit: int = 1 << 20) -> dict[str, Any] | None:
+    """As `read_json`, but OSError where it can't be found out what is there."""
 
     def content(path: Path) -> bytes:
         with path.open("rb") as stream:
@@ -92,7 +100,7 @@ def read_json(path: Path, *, limit: int = 1 << 20) -> dict[str, Any] | None:
 
     try:
         return _object(read_twice(path, content))
-    except OSError:
+    except ABSENT:
         return None
 
 

@@ -1,6 +1,7 @@
 """The job's log: every attempt appends to it, and says first which one it is."""
 
 import os
+import stat
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -58,9 +59,14 @@ def since(text: str, job_id: str, restart_count: int) -> str:
 
 
 def _own() -> str:
-    """The file that the batch script's errors go to, and its steps' with them."""
+    """The file that the batch script's errors go to, and its steps' with them; "" where that is
+    none. OSError where it can't be looked at.
+    """
     try:
         path = Path("/proc/self/fd/2").readlink()
     except OSError:
         return ""
-    return str(path) if path.is_file() else ""
+    try:
+        return str(path) if stat.S_ISREG(path.stat().st_mode) else ""
+    except ABSENT:
+        return ""

@@ -282,8 +282,11 @@ class Books:
 
 
 def read_verdict(attempt: Attempt) -> Verdict | None:
-    """What another rank has already said about this attempt."""
-    return verdict.read(attempt.verdict_file)
+    """What another rank has already said about this attempt, as far as it can be read."""
+    try:
+        return verdict.read(attempt.verdict_file)
+    except OSError:
+        return None
 
 
 def _facts(attempt: Attempt, hosts: Sequence[Host], world_size: int) -> dict[str, str]:

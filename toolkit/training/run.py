@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.training.data import SampleOrder
-from toolkit.training.files import encode, read_json, read_twice, there, write_atomic, write_first
+from toolkit.training.files import encode, find_json, read_twice, there, write_atomic, write_first
 from toolkit.training.tiers import last_step
 
 
@@ -38,7 +38,8 @@ class RunDir:
         return str(self.facts()["key"])
 
     def facts(self) -> Mapping[str, Any]:
-        return read_json(self._facts) or {}
+        """What is noted of the run, nothing where there was none. OSError where it can't be read."""
+        return find_json(self._facts) or {}
 
     @property
     def counts_steps(self) -> bool:

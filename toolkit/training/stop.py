@@ -7,14 +7,14 @@ ranks stop, and at which step, is agreed in `session` by the all-reduce that end
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from toolkit.training import verdict
-from toolkit.training.files import read_json, there
+from toolkit.training.files import find_json, there
 from toolkit.training.verdict import Verdict
 
 _EARLIER = 300.0
@@ -78,10 +78,16 @@ class StopFiles:
             return False
         self._next_look = now + self._every
         for path in self._paths:
-            if self._there(path) and (found := read(path, self._began)) is not None:
+            if self._there(path) and (found := self._read(path)) is not None:
                 self.request = _parse(found)
                 return True
         return False
+
+    def _read(self, path: Path) -> Mapping[str, Any] | None:
+        try:
+            return read(path, self._began)
+        except OSError:
+            return {}  # a file that is there asks for a stop
 
     def _there(self, path: Path) -> bool:
         try:
@@ -100,14 +106,14 @@ class StopFiles:
         return verdict.resume(step, self.request.cause if self.request else "stopped", detail)
 
 
-def read(path: Path, began: float | None) -> dict[str, Any] | None:
-    """What a request says to the attempt that began then, empty where it can't be read; None where
-    it was for another.
+def read(path: Path, began: float | None) -> Mapping[str, Any] | None:
+    """What a request says to the attempt that began then, nothing where there is none; None where
+    it was for another. OSError where it can't be read.
 
     A cluster that is built anew counts its jobs from 1, and the shared folder may have outlived the
     one before: its requests are named as this one's are.
     """
-    found = read_json(path, limit=65536) or {}
+    found = find_json(path, limit=65536) or {}
     at = found.get("at")
     if began is None or not isinstance(at, int | float):
         return found
@@ -120,7 +126,7 @@ def _say(text: str) -> None:
         sys.stderr.flush()
 
 
-def _parse(found: dict[str, Any]) -> StopRequest:
+def _parse(found: Mapping[str, Any]) -> StopRequest:
     """A file that is there asks for a stop, even when what it says can't be read."""
     deadline = found.get("deadline")
     return StopRequest(

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from toolkit.training.files import encode, read_json, write_atomic, write_first
+from toolkit.training.files import encode, find_json, write_atomic, write_first
 
 Outcome = Literal["done", "resume", "hold", "failed"]
 
@@ -54,8 +54,10 @@ def failed(step: int, detail: str, exit_code: int = 1) -> Verdict:
 
 
 def read(path: Path) -> Verdict | None:
-    """The verdict in `path`; None when the attempt ended without a word."""
-    found = read_json(path)
+    """The verdict in `path`; None when the attempt ended without a word. OSError where that can't
+    be found out.
+    """
+    found = find_json(path)
     try:
         return Verdict(**found) if found else None
     except TypeError:

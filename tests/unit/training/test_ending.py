@@ -1,6 +1,7 @@
 """The end of an attempt: what the ledger, Slurm and the batch script are told."""
 
 import errno
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -378,6 +379,41 @@ def test_an_error_of_any_one_operation_keeps_no_transient_failure_from_coming_ba
         if len(met) < number:
             break
     assert number > 10
+
+
+def unreadable(monkeypatch, file):
+    """One file's server is away; the others answer."""
+    original = type(file).open
+
+    def opened(self, *given, **named):
+        if self == file:
+            raise OSError(errno.EIO, "Input/output error")
+        return original(self, *given, **named)
+
+    monkeypatch.setattr(type(file), "open", opened)
+
+
+@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize("word", [verdict.resume(9, "spot-interruption"), verdict.hold(9, "x", "y")])
+@pytest.mark.parametrize("hidden", ["verdict", "stop", "run"])
+def test_an_attempt_that_said_that_it_is_not_done_is_no_success_while_a_file_cant_be_read(
+    attempt_of, monkeypatch, word, counted, hidden
+):
+    """Workers that stop together leave with 0."""
+    attempt = attempt_of()
+    attempt.run_dir.mkdir()
+    attempt.stop_dir.mkdir()
+    if counted:
+        RunDir(attempt.run_dir).create()
+    write_json(attempt.stop_files[0], {"cause": "spot-interruption", "at": NOW})
+    word.write(attempt.verdict_file)
+    files = {"verdict": attempt.verdict_file, "stop": attempt.stop_files[0]}
+    ending = Ending(attempt, SlurmJob("12", FakeScontrol(), sleep=lambda _: None), {})
+    with monkeypatch.context() as patch:
+        unreadable(patch, files.get(hidden, attempt.run_dir / "run.json"))
+        with suppress(OSError):  # and so the script asks again
+            assert ending.settle(0).code == word.exit_code
+    assert ending.settle(0).code == word.exit_code
 
 
 def test_a_filesystem_that_goes_away_for_long_at_any_operation_ends_no_job(owned, monkeypatch):

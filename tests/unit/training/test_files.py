@@ -15,10 +15,11 @@ from toolkit.training.data import SampleOrder
 from toolkit.training.files import inside, there
 from toolkit.training.run import RunDir
 
-# Whose no means to begin anew, or to delete.
+# Whose no means to begin anew, to delete, or to end the job.
 _DECIDING = (
-    *("agreement", "checkpoint", "checkpoint_folders", "copies", "dcp", "flight", "local_disk"),
-    *("manifest", "owner", "run", "s3", "saver", "shard", "state", "tiers"),
+    *("agreement", "beginning", "checkpoint", "checkpoint_folders", "copies", "dcp", "earlier"),
+    *("ending", "flight", "job_log", "ledger", "local_disk", "manifest", "owner", "run", "s3"),
+    *("saver", "shard", "state", "stop", "tiers", "verdict"),
 )
 # From Python 3.14 these take every error for a no; a glob did so before.
 _GULLIBLE = re.compile(
@@ -48,7 +49,7 @@ def test_what_is_absent_is_a_no(tmp_path):
 
 
 @pytest.mark.parametrize("name", _DECIDING)
-def test_no_module_of_checkpoints_asks_in_a_way_that_takes_an_error_for_a_no(name):
+def test_no_module_that_decides_asks_in_a_way_that_takes_an_error_for_a_no(name):
     text = Path(training.__file__).with_name(f"{name}.py").read_text()
     assert _GULLIBLE.findall(text) == []
 

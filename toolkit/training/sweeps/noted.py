@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.training.attempt import Attempt
-from toolkit.training.files import read_json, write_json
+from toolkit.training.files import find_json, write_json
 from toolkit.training.sweeps import store, trials
 
 FILE = "trial.json"
 
 
 def read(run_dir: Path) -> dict[str, Any]:
-    """What is noted; empty where there is no trial."""
-    return read_json(run_dir / FILE) or {}
+    """What is noted; empty where there is no trial. OSError where that can't be found out."""
+    return find_json(run_dir / FILE) or {}
 
 
 def add(run_dir: Path, **facts: Any) -> None:
-    """Note more of it."""
+    """Note more of it. OSError where what is noted can't be read: it would be lost."""
     write_json(run_dir / FILE, read(run_dir) | facts)
 
 
@@ -33,10 +33,10 @@ def tell_over(attempt: Attempt, environment: Mapping[str, str] = os.environ) -> 
 
     Whether the sweep heard it; a trial that it did not hear of is given up by a later task.
     """
-    found = read(attempt.run_dir)
-    if not found:
-        return False
     try:
+        found = read(attempt.run_dir)
+        if not found:
+            return False
         import optuna
 
         storage = store.connect(store.address(environment))

@@ -15,6 +15,7 @@ from typing import Any, Self
 from toolkit.training import faults, verdict
 from toolkit.training.attempt import Attempt, current
 from toolkit.training.job_log import say
+from toolkit.training.record import read_verdict
 from toolkit.training.stop import Stopped
 from toolkit.training.sweeps import noted, queue, store, trials
 from toolkit.training.world import World, join
@@ -70,15 +71,15 @@ class SweepTrial:
         """The trial is over, with this value; one that was pruned is over as pruned.
 
         Raises NoStorage where the sweep can't be told: the value is kept, and whoever starts the
-        task again tells it. A batch script does.
+        task again tells it. A batch script does; also after an OSError, which kept nothing.
         """
         if self.world.rank == 0:
-            noted.add(self._attempt.run_dir, value=float(value), pruned=self._pruned)
-            self._told = True
             try:
+                noted.add(self._attempt.run_dir, value=float(value), pruned=self._pruned)
+                self._told = True
                 self._tell(value=float(value))
-            except store.NoStorage as error:
-                self._come_back(str(error))
+            except (store.NoStorage, OSError) as error:
+                self._come_back(error)
                 raise
         self._told = True
 
@@ -194,12 +195,12 @@ class SweepTrial:
             else:
                 return
 
-    def _come_back(self, why: str) -> None:
+    def _come_back(self, error: Exception) -> None:
         """Have the batch script judge the attempt by this, although its training is done."""
         if self._attempt.judged:
-            file = self._attempt.verdict_file
-            word = verdict.read(file)
-            verdict.failed(word.step if word else 0, f"NoStorage: {why}").write(file)
+            word = read_verdict(self._attempt)
+            why = f"{type(error).__name__}: {error}"
+            verdict.failed(word.step if word else 0, why).write(self._attempt.verdict_file)
 
     def _fail(self, why: str) -> None:
         with suppress(Exception):  # nothing may hide the script's own error
