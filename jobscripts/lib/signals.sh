@@ -135,15 +135,27 @@ _time_for() { ((${SLURM_JOB_END_TIME:-0} == 0 || $(date +%s) + $1 < SLURM_JOB_EN
 
 # Where nothing could be put together: as the workers said, if that is more than that they failed. Else
 # the next attempt's beginning looks back at this one; it is the last where that could not be told either.
+# Workers that stop together leave with 0, as those that are done: without a verdict, 0 says nothing.
 _exit_untold() {
   local code
   code=$(_code_of_verdict)
   if [[ ! $code =~ ^(0|85|93)$ ]]; then
     code=$step_code
-    ((code == 0)) || [[ -n $untold ]] || code=85
+    if ((code == 0)); then
+      _without_verdict || code=85
+    elif [[ -z $untold ]]; then
+      code=85
+    fi
   fi
   echo "[toolkit] why this attempt ended can't be told; its job ends with $code" >&2
   exit "$code"
+}
+
+# Whether the run folder answers, and has none.
+_without_verdict() {
+  local names
+  names=$(ls -- "$TOOLKIT_RUN_DIR" 2>/dev/null) || return 1
+  [[ $'\n'$names$'\n' != *$'\n'"verdict.$(_attempt_key).json"$'\n'* ]]
 }
 
 _code_of_verdict() {
