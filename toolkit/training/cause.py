@@ -92,11 +92,17 @@ def _line(text: str, at: int) -> str:
     return " ".join(line.split())[:200]
 
 
+LINE = r"^(?:[^\S\n]*(?:\[[^\]\n]{1,60}\]|\d{1,4}|[\w.-]{1,60}\d)[^\S\n]*:)*[^\S\n]*"
+"""Where a line begins, after the rank or node that torchrun --tee, srun --label and logging put."""
+
+_OURS = re.compile(LINE + r"\[toolkit\] (?!cannot start: ).*\n?", re.MULTILINE)
 _IGNORED = re.compile(
     r"^.*Exception ignored in.*$(?:\n(?!\S*(?:Error|Exception)\b).*$)*\n?.*$", re.MULTILINE
 )
 
 
 def tail(text: str) -> str:
-    """The part of a log to look at: its end, without what Python says while it is ending."""
-    return _IGNORED.sub("", text[-LOG_BYTES:])
+    """The part of a log to look at: its end, without what Python says while it is ending, and what
+    the toolkit says: of trouble that was overcome, and of earlier attempts.
+    """
+    return _OURS.sub("", _IGNORED.sub("", text[-LOG_BYTES:]))

@@ -9,17 +9,16 @@ Raise VERSION with every change that may change an answer; the ledger keeps it b
 
 import re
 
-from toolkit.training.cause import Cause, Diagnosis, Evidence, Rule, Source, diagnose
+from toolkit.training.cause import LINE, Cause, Diagnosis, Evidence, Rule, Source, diagnose
 
-VERSION = 8
+VERSION = 9
 
 
 def _rule(slug: str, cause: Cause, source: Source, pattern: str) -> Rule:
     return Rule(slug, cause, source, re.compile(pattern, re.MULTILINE))
 
 
-# A rank's or a node's prefix, as torchrun --tee, srun --label and logging put it.
-_AT = r"^(?:\s*(?:\[[^\]\n]{1,60}\]|\d{1,4}|[\w.-]{1,60}\d)\s*:)*\s*(?:\w+\.)*"
+_AT = LINE + r"(?:\w+\.)*"  # an exception that ends its process, by its class
 
 _STATED = (
     _rule("verdict-done", Cause.FINISHED, "verdict", r"^done\b"),

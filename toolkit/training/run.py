@@ -38,7 +38,7 @@ class RunDir:
         return str(self.facts()["key"])
 
     def facts(self) -> Mapping[str, Any]:
-        """What is noted of the run, nothing where there was none. OSError where it can't be read."""
+        """What is noted of the run; nothing where none was here. OSError where it can't be read."""
         return find_json(self._facts) or {}
 
     @property

@@ -9,6 +9,7 @@ from tests.corpus import accuracy
 from toolkit.training import ending
 from toolkit.training.cause import Cause, Evidence, tail
 from toolkit.training.cause_rules import RULES, classify
+from toolkit.training.job_log import say
 
 CORPUS = Path(__file__).resolve().parents[2] / "corpus"
 LOGS = sorted(CORPUS.glob("*/*/*.log"))
@@ -87,6 +88,24 @@ def test_what_python_says_while_it_ends_is_no_evidence():
         "torch.distributed.DistNetworkError: Connection reset by peer\n"
     )
     assert classify(Evidence(code=1, log=tail(log))).cause is Cause.TRANSIENT
+
+
+def test_trouble_that_the_toolkit_overcame_is_no_evidence(capsys):
+    """As a head that restarts has a sweep's trial say, and a full disk a run."""
+    say(
+        "not reported at step 3: _InactiveRpcError: <_InactiveRpcError of RPC that ended with:\n"
+        '\tstatus = StatusCode.UNAVAILABLE\n\tdetails = "connect: Connection refused (111)"\n>'
+    )
+    say("not recorded what saving step 9 took: [Errno 28] No space left on device")
+    overcome = "".join(f"[default0]: {line}\n" for line in capsys.readouterr().out.splitlines())
+    for log, cause in (("ValueError: bad shape\n", Cause.ERROR), (f"{OOM}\n", Cause.MEMORY)):
+        assert classify(Evidence(code=1, log=tail(overcome + log))).cause is cause
+    assert classify(Evidence(code=1, log=tail(overcome))).rule == "unexplained"
+
+
+def test_why_the_toolkit_could_not_start_is_evidence():
+    log = "gpu-1: [toolkit] cannot start: [Errno 5] Input/output error: '/shared/images/x'\n"
+    assert classify(Evidence(code=1, log=tail(log))).rule == "filesystem"
 
 
 def test_an_answer_names_its_rule_its_edition_and_the_line_it_saw():

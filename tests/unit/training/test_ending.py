@@ -394,7 +394,7 @@ def unreadable(monkeypatch, file):
 
 
 @pytest.mark.parametrize("counted", [True, False])
-@pytest.mark.parametrize("word", [verdict.resume(9, "spot-interruption"), verdict.hold(9, "x", "y")])
+@pytest.mark.parametrize("word", [verdict.resume(9, "maintenance"), verdict.hold(9, "x", "y")])
 @pytest.mark.parametrize("hidden", ["verdict", "stop", "run"])
 def test_an_attempt_that_said_that_it_is_not_done_is_no_success_while_a_file_cant_be_read(
     attempt_of, monkeypatch, word, counted, hidden
