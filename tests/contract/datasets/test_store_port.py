@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 import time
+from pathlib import Path
 
 import pytest
+from botocore.stub import Stubber
 
 from tests.fakes import s3_server
 from tests.fakes.datasets import described, tree, write_tree
@@ -238,6 +242,38 @@ def test_trouble_with_s3_is_told_in_our_words(aws, monkeypatch):
     with pytest.raises(StoreUnreachable):
         S3Store("any", "", client=nobody).read("names/x")
     nobody.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind"),
+    [
+        ("SlowDown", 503, StoreUnreachable),
+        ("InternalError", 500, StoreUnreachable),
+        ("RequestTimeout", 400, StoreUnreachable),
+        ("AccessDenied", 403, StoreFailed),
+    ],
+)
+def test_s3_that_can_not_now_is_told_apart_from_s3_that_refuses(aws, code, status, kind):
+    with Stubber(aws) as asked:
+        asked.add_client_error("get_object", code, http_status_code=status)
+        with pytest.raises(StoreFailed, match=code) as told:
+            S3Store("any", "", client=aws).read("names/x")
+    assert type(told.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.EIO, StoreUnreachable), (errno.EACCES, StoreFailed)]
+)
+def test_a_folder_that_can_not_now_is_told_apart_from_one_that_refuses(
+    tmp_path, monkeypatch, number, kind
+):
+    def fails(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "read_bytes", fails)
+    with pytest.raises(StoreFailed) as told:
+        FolderStore(tmp_path).read("names/x")
+    assert type(told.value) is kind
 
 
 def test_a_url_says_which_store(aws, tmp_path):

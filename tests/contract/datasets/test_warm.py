@@ -18,7 +18,13 @@ from toolkit.training.datasets.__main__ import main, warm
 from toolkit.training.datasets.add import add
 from toolkit.training.datasets.catalog import Catalog
 from toolkit.training.datasets.disk import Disk
-from toolkit.training.datasets.errors import CacheUnusable, StoreBusy, StoreUnreachable, StoreUnset
+from toolkit.training.datasets.errors import (
+    CacheUnusable,
+    StoreBusy,
+    StoreFailed,
+    StoreUnreachable,
+    StoreUnset,
+)
 from toolkit.training.datasets.folder_store import FolderStore
 from toolkit.training.datasets.places import Places, places
 
@@ -123,6 +129,14 @@ def test_one_that_is_away_for_longer_brings_the_job_back_five_times(
     assert warm(["one"], where, restarted, as_json=False, sleep=slept.append) == code
     assert sum(slept) == 60
     assert verdict.read(restarted.verdict_file).exit_code == code
+
+
+@pytest.mark.parametrize("restart", [0, 4])
+def test_a_store_that_refuses_is_asked_once(where, attempt, store_away, restart):
+    slept = store_away(9, StoreFailed("s3://anothers/data: AccessDenied: Access Denied"))
+    restarted = replace(attempt, restart_count=restart)
+    assert warm(["one"], where, restarted, as_json=False, sleep=slept.append) == 1
+    assert slept == []
 
 
 def test_outside_a_job_nobody_waits(where, attempt, store_away):

@@ -29,7 +29,7 @@ from toolkit.training.datasets.errors import (
     NameRefused,
     Stopped,
     StoreBusy,
-    StoreFailed,
+    StoreUnreachable,
     StoreUnset,
 )
 from toolkit.training.datasets.leaving import leave
@@ -51,7 +51,7 @@ _HOPELESS = (
     StoreUnset,
 )
 # What may be over in a minute, or when the job is back.
-_PASSING = (StoreFailed, StoreBusy, OSError)
+_PASSING = (StoreUnreachable, StoreBusy, OSError)
 _COMEBACKS = 5
 
 
@@ -115,7 +115,7 @@ def warm(
     except DataError as error:
         return _end(error, stop, attempt, done)
     except OSError as error:
-        return _end(StoreFailed(f"the store or the cache: {error}"), stop, attempt, done)
+        return _end(StoreUnreachable(f"the store or the cache: {error}"), stop, attempt, done)
     finally:
         held.close()
     counted = where.node_cache().stats()

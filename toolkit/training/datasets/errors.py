@@ -73,7 +73,7 @@ class StoreFailed(DataError):
 
 
 class StoreUnreachable(StoreFailed):
-    """The store does not answer."""
+    """The store does not answer, or not now: it may later."""
 
     reason = "data-store-unreachable"
 

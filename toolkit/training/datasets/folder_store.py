@@ -9,13 +9,19 @@ from pathlib import Path
 from toolkit.training.datasets import chunks, parallel
 from toolkit.training.datasets.chunks import Bytes, Readable, Span
 from toolkit.training.datasets.disk import Disk
-from toolkit.training.datasets.errors import ContentCorrupt, SourceChanged, StoreFailed
+from toolkit.training.datasets.errors import (
+    ContentCorrupt,
+    SourceChanged,
+    StoreFailed,
+    StoreUnreachable,
+)
 from toolkit.training.datasets.locks import Lock
 from toolkit.training.datasets.manifest import File
 from toolkit.training.datasets.store import Item, Store, Upload, object_key
 from toolkit.training.datasets.transfer import LocalFile, place
 
 _INCOMING = "incoming"
+_REFUSED = (PermissionError, FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
 class FolderStore(Store):
@@ -176,7 +182,7 @@ class _Object(Readable):
                 next_step="add the dataset again",
             ) from error
         except OSError as error:
-            raise StoreFailed(f"the store's {self._path}: {error.strerror}") from error
+            raise _failed(error)(f"the store's {self._path}: {error.strerror}") from error
 
 
 def _anothers(path: Path) -> bool:
@@ -217,4 +223,9 @@ def _told(root: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreFailed(f"the store {root}: {error.strerror}: {error.filename}") from error
+        told = f"the store {root}: {error.strerror}: {error.filename}"
+        raise _failed(error)(told) from error
+
+
+def _failed(error: OSError) -> type[StoreFailed]:
+    return StoreFailed if isinstance(error, _REFUSED) else StoreUnreachable

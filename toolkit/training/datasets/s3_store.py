@@ -22,6 +22,8 @@ from toolkit.training.s3_client import s3_client
 MOST_PARTS = 10_000  # S3's own limit
 _DELETE_AT_ONCE = 1000
 _ABSENT = ("NoSuchKey", "404", "NotFound")
+_LATER_STATUS = (429, *range(500, 600))
+_LATER = ("RequestTimeout", "ExpiredToken")  # both are 400
 _TAKEN = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 
 
@@ -265,6 +267,9 @@ def _told(where: str) -> Iterator[None]:
         yield
     except ClientError as error:
         said = error.response.get("Error", {})
-        raise StoreFailed(f"{where}: {said.get('Code')}: {said.get('Message')}") from error
+        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        later = status in _LATER_STATUS or said.get("Code") in _LATER
+        failed = StoreUnreachable if later else StoreFailed
+        raise failed(f"{where}: {said.get('Code')}: {said.get('Message')}") from error
     except (BotoCoreError, OSError) as error:
         raise StoreUnreachable(f"{where}: {error}") from error
