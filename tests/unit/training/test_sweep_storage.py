@@ -1,6 +1,8 @@
 """A sweep's storage that is away costs no trial, whenever in a trial's life it goes."""
 
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import optuna
@@ -17,7 +19,6 @@ from toolkit.training.world import Solo
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 URL = "grpc://10.0.0.5:13000"
-AT = {"TOOLKIT_SWEEP": "digits", "TOOLKIT_SWEEP_STORAGE": URL}
 ORDER = SampleOrder(size=16, global_batch=8, seed=1)
 
 
@@ -65,9 +66,17 @@ def study(proxy):
 
 
 @pytest.fixture
-def task(attempt_of, json_codec, part, memory_tracker, tmp_path):
+def at(tmp_path):
+    """On a cluster whose head has a storage."""
+    site = tmp_path / "site.json"
+    site.write_text(json.dumps({"sweep_storage": URL}))
+    return {"TOOLKIT_SWEEP": "digits", "TOOLKIT_SITE_FILE": str(site)}
+
+
+@pytest.fixture
+def task(at, attempt_of, json_codec, part, memory_tracker):
     """An attempt of the one task, to the exit code of its job. `judged`: by a batch script."""
-    log = tmp_path / "job.log"
+    log = Path(at["TOOLKIT_SITE_FILE"]).with_name("job.log")
 
     def script(attempt):
         trial = SweepTrial(
@@ -75,7 +84,7 @@ def task(attempt_of, json_codec, part, memory_tracker, tmp_path):
             direction="maximize",
             world=Solo(),
             attempt=attempt,
-            environment=AT,
+            environment=at,
             pauses=(0,),
         )
         run = Run(
@@ -153,14 +162,14 @@ def test_a_value_that_the_sweep_has_not_heard_is_told_by_the_next_start_whoever_
 
 @pytest.mark.parametrize("state", ["complete", "pruned"])
 def test_a_trial_with_a_value_has_not_failed_though_its_task_does_not_come_back(
-    study, task, attempt_of, monkeypatch, state
+    at, study, task, attempt_of, *, monkeypatch, state
 ):
     with monkeypatch.context() as patched:
         patched.setattr(trials, "tell", no_answer)
         assert task(0) == 85
     attempt = attempt_of(0)
     noted.add(attempt.run_dir, pruned=state == "pruned")
-    assert noted.tell_over(attempt, AT)
+    assert noted.tell_over(attempt, at)
     assert [one.state for one in trials.states(study())] == [state]
 
 
@@ -175,6 +184,39 @@ def test_a_head_that_restarts_as_a_task_begins_is_waited_for(proxy, task, monkey
     monkeypatch.setattr(store, "connect", connect)
     assert task(0) == 0
     assert capsys.readouterr().out.count(f"{URL} does not answer: trying again") == TRIES - 1
+
+
+def test_a_name_at_which_nobody_was_ever_met_is_tried_once_and_brings_no_task_back(
+    at, task, monkeypatch
+):
+    asked = []
+
+    def connect(url):
+        asked.append(url)
+        raise store.NoStorage(f"{url} does not answer")
+
+    monkeypatch.setattr(store, "connect", connect)
+    at["TOOLKIT_SWEEP_STORAGE"] = "grpc://haed:5100"
+    assert task(0) == 1
+    assert asked == ["grpc://haed:5100"]
+
+
+def test_another_storage_that_a_task_has_met_is_waited_for_as_the_heads_is(
+    at, proxy, task, monkeypatch
+):
+    at["TOOLKIT_SWEEP_STORAGE"] = "grpc://other:5100"
+    with monkeypatch.context() as patched:
+        patched.setattr(trials, "tell", no_answer)
+        assert task(0) == 85
+    away = iter(range(TRIES - 1))
+
+    def connect(url):
+        for _ in away:
+            raise store.NoStorage(f"{url} does not answer")
+        return proxy
+
+    monkeypatch.setattr(store, "connect", connect)
+    assert task(1) == 0
 
 
 def test_where_no_storage_is_named_nobody_waits(attempt_of, monkeypatch, tmp_path):

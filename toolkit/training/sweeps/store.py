@@ -24,10 +24,15 @@ class NoStorage(Exception):  # noqa: N818  # says what is the case
 
 def address(environment: Mapping[str, str] = os.environ) -> str:
     """The URL of the storage. Raises NoStorage where the cluster has none."""
-    named = environment.get("TOOLKIT_SWEEP_STORAGE") or site_facts(environment).get("sweep_storage")
+    named = environment.get("TOOLKIT_SWEEP_STORAGE") or clusters(environment)
     if not named:
         raise NoStorage("no storage for sweeps: set TOOLKIT_SWEEP_STORAGE, or enable mlflow")
-    return str(named)
+    return named
+
+
+def clusters(environment: Mapping[str, str] = os.environ) -> str:
+    """The URL of the storage on the head node; "" where there is none."""
+    return str(site_facts(environment).get("sweep_storage") or "")
 
 
 def connect(url: str) -> Any:

@@ -164,12 +164,22 @@ class SweepTrial:
 
     def _storage(self) -> Any:
         url = store.address(self._environment)
+        if url != store.clusters(self._environment) and not noted.read(self._attempt.run_dir):
+            return self._never_met(url)
         for _ in range(TRIES - 1):
             try:
                 return store.connect(url)
             except store.NoStorage as error:
                 say(f"{error}: trying again")
         return store.connect(url)
+
+    def _never_met(self, url: str) -> Any:
+        try:
+            return store.connect(url)
+        except store.NoStorage:
+            # By no words that bring a job back, not even as a cause: the name may be a mistake.
+            why = f"nobody answers at {url}: is TOOLKIT_SWEEP_STORAGE right?"
+            raise store.NoStorage(why) from None
 
     def _report(self, value: float, step: int) -> bool:
         try:
