@@ -36,7 +36,11 @@ _drop_anothers() {
   local name
   [[ -n ${TOOLKIT_OF_JOB:-} && ${TOOLKIT_OF_JOB%%|*} != "$SLURM_JOB_ID" ]] || return 0
   for name in "${_OF_ONE_JOB[@]}"; do
-    [[ $TOOLKIT_OF_JOB\| != *"|$name=${!name:-}|"* ]] || unset "$name"
+    [[ $TOOLKIT_OF_JOB\| == *"|$name=${!name:-}|"* ]] || continue
+    # Somebody may have meant it, unless it is a sweep's default name.
+    [[ $name != TOOLKIT_SWEEP || ${!name:-} =~ ^(sweep-.*)?$ ]] ||
+      echo "[toolkit] sweep ${!name} is of job ${TOOLKIT_OF_JOB%%|*}, which submitted this one, and left out" >&2
+    unset "$name"
   done
 }
 

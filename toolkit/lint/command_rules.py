@@ -34,7 +34,7 @@ _KEPT_HERE: Final = re.compile(
     r"(?P<path>/(?:tmp|scratch/local|local_scratch|dev/shm|mnt/nvme|local_?disk|opt/dlami/nvme)"
     r"[^\s\"']*)"
 )
-_LOOP: Final = re.compile(r"\|\|\s*(?:\(|\{)?\s*scontrol\s+requeue")
+_LOOP: Final = re.compile(r"\|\|\s*(?:\(|\{)?\s*scontrol\s+requeue\b")
 _BARE_WAIT: Final = re.compile(r"^\s*wait\s*;?\s*$")
 _KEEPS_CODE: Final = re.compile(r"\$\?|PIPESTATUS|\bexit\b|\bwait\s+[\"$%-]|\bexit_with_verdict\b")
 _PIPE: Final = re.compile(r"(?<!\|)\|(?!\|)\s*(?:tee|grep|cat|sed|awk)\b")

@@ -177,6 +177,9 @@ OTHERS = {
 }
 
 
+LEFT_OUT = "[toolkit] sweep {} is of job {}, which submitted this one, and left out\n"
+
+
 @pytest.mark.parametrize("restart", [0, 1])
 def test_an_attempt_is_the_same_with_another_jobs_environment_beneath_its_own(cluster, restart):
     """It was submitted from within that one."""
@@ -186,7 +189,8 @@ def test_an_attempt_is_the_same_with_another_jobs_environment_beneath_its_own(cl
         (cluster.root / "facts").write_text(f"90 4 4\n9 N/A {restart}\n")
         own = {"SLURM_RESTART_COUNT": str(restart)} if restart else {}
         job = cluster.start(9, 0, "bash", "attempt.sh", run="", **{**beneath, **own})
-        told.append(job.communicate(timeout=60)[0])
+        said = job.communicate(timeout=60)[0]
+        told.append(said.replace(LEFT_OUT.format("digits", 34), ""))
         shutil.rmtree(cluster.root / "runs")
     assert told[0] == told[1]
     assert f"\n9.{restart} {cluster.root}/9.{restart}.json " in told[0]
@@ -206,7 +210,7 @@ if [[ $# -gt 0 ]]; then SLURM_JOB_ID=$1 exec env "${@:2}" bash sweep.sh; fi
     ("outer", "inner", "sweeps"),
     [
         ({}, (), "7: sweep-7\n8: sweep-8\n"),
-        ({"TOOLKIT_SWEEP": "a b"}, (), "7: a b\n8: sweep-8\n"),
+        ({"TOOLKIT_SWEEP": "a b"}, (), f"7: a b\n{LEFT_OUT.format('a b', 7)}8: sweep-8\n"),
         ({"TOOLKIT_SWEEP": "a b"}, ("TOOLKIT_SWEEP=a",), "7: a b\n8: a\n"),
     ],
 )
@@ -256,21 +260,22 @@ echo "$1" >>{root}/slept
 """
 
 
-def started(cluster, script, restart):
+def started(cluster, script, restart, **array):
     """A job script whose helpers are in a folder that is away: its code, and what it said."""
     away = {"TOOLKIT_JOBSCRIPTS": str(cluster.root / "away")}
-    job = cluster.start(9, restart, "bash", str(script), run="", **away)
+    job = cluster.start(9, restart, "bash", str(script), run="", **away, **array)
     said, _ = job.communicate(timeout=60)
     return job.returncode, said
 
 
 @pytest.mark.parametrize("script", JOBSCRIPTS, ids=lambda script: script.stem)
-def test_a_job_whose_helpers_are_away_waits_a_minute_and_a_restart_comes_back_after_it(
+def test_a_job_whose_helpers_are_away_waits_a_minute_and_a_restart_is_held_after_it(
     cluster, script
 ):
     assert started(cluster, script, 0)[0] == 93  # which may be a mistake
+    assert cluster.scontrol() == []
     code, said = started(cluster, script, 1)
-    assert code == 85
+    assert (code, cluster.scontrol()) == (93, ["requeuehold 9"])
     assert "away/lib/preflight.sh: No such file or directory" in said
     assert sum(map(int, (cluster.root / "slept").read_text().split())) == 120
 
@@ -289,7 +294,22 @@ def test_helpers_of_which_one_is_missing_are_not_begun_with(cluster):
     lib = cluster.root / "away" / "lib"
     shutil.copytree(REPO / "jobscripts" / "lib", lib)
     (lib / "owner.sh").unlink()
-    assert [started(cluster, JOBSCRIPTS[0], restart)[0] for restart in (0, 1)] == [93, 85]
+    assert [started(cluster, JOBSCRIPTS[0], restart)[0] for restart in (0, 1)] == [93, 93]
+    assert cluster.scontrol() == ["requeuehold 9"]
+
+
+@pytest.mark.parametrize(
+    ("array", "task", "name"), [("9", "3", "9_3"), ("7", "3", "9"), ("", "", "9")]
+)
+def test_no_other_task_is_held_with_one_whose_helpers_are_away(cluster, array, task, name):
+    given = {"SLURM_ARRAY_JOB_ID": array, "SLURM_ARRAY_TASK_ID": task} if array else {}
+    assert started(cluster, JOBSCRIPTS[0], 1, **given)[0] == 93
+    assert cluster.scontrol() == [f"requeuehold {name}"]
+
+
+def test_where_slurmctld_holds_nothing_a_restart_without_helpers_comes_back(cluster):
+    cluster.program("scontrol", "#!/bin/bash\nexit 1\n")
+    assert started(cluster, JOBSCRIPTS[0], 1)[0] == 85
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
