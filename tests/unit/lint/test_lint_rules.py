@@ -104,6 +104,8 @@ def test_a_stop_that_takes_long_needs_more_warning_and_more_patience():
         ("exit-code-lost", HEAD + LAUNCH + "\ncode=$?\necho over\nexit $code\n"),
         ("deepspeed-launcher", HEAD + "pip install deepspeed==0.16\necho deepspeed x\n"),
         ("shutdown-timeout", HEAD + "echo torchrun x\n# torchrun y\n"),
+        # A job that is held goes round no loop.
+        ("requeue-loop", HEAD + "t.py || scontrol requeuehold $SLURM_JOB_ID\n"),
     ],
 )
 def test_what_does_no_harm_is_not(slug, text):

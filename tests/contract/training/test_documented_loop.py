@@ -1,0 +1,64 @@
+"""The loop of docs/training.md that is no `Run`, as it stands there."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import torch
+
+from toolkit.training import Stopped, verdict
+from toolkit.training.attempt import current
+from toolkit.training.files import write_json
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "training.md"
+STEPS = 250
+
+
+@pytest.fixture
+def loop(tmp_path, monkeypatch):
+    """Run an attempt of it; the steps that it trained, and its verdict."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    (text,) = [block for block in blocks if "StopFiles" in block]
+    for name in os.environ:
+        if name.startswith(("SLURM_", "TOOLKIT_")) or name in {"RANK", "WORLD_SIZE"}:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("TOOLKIT_RUN_DIR", str(tmp_path / "run"))
+    monkeypatch.setenv("TOOLKIT_STOP_DIR", str(tmp_path / "stop"))
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    for name in ("run", "stop"):
+        (tmp_path / name).mkdir()
+
+    def run(restart, requested=None, at_step=0):
+        monkeypatch.setenv("SLURM_RESTART_COUNT", str(restart))
+        monkeypatch.setenv("TOOLKIT_ATTEMPT_STARTED", str(time.time()))
+        attempt, trained = current(), []
+
+        def train(step):
+            trained.append(step)
+            if requested and step == at_step:
+                write_json(attempt.stop_files[0], {"cause": "spot-interruption", "at": requested})
+                time.sleep(0.25)  # no oftener is looked for one
+
+        given = {"steps": STEPS, "train": train, "parts": {"model": torch.nn.Linear(2, 2)}}
+        with suppress(Stopped):
+            exec(compile(text, str(PAGE), "exec"), given)  # noqa: S102 - our own page
+        return trained, verdict.read(attempt.verdict_file)
+
+    return run
+
+
+def test_it_stops_when_asked_and_goes_on_where_it_was(loop):
+    trained, word = loop(0, time.time(), at_step=130)
+    assert (trained[-1], word.verdict, word.cause) == (130, "resume", "spot-interruption")
+    again, word = loop(1)
+    assert (trained + again, word.verdict) == (list(range(STEPS)), "done")
+
+
+def test_a_request_of_a_cluster_that_was_here_before_does_not_stop_it(loop):
+    trained, word = loop(0, time.time() - 86_400, at_step=30)
+    assert (trained, word.verdict) == (list(range(STEPS)), "done")
