@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ from tests.slurm.trained import HOME, TORCHRUN, Trained, slow, submit
 from tests.slurm.waiting import until
 from toolkit.local.machines import factory
 from toolkit.local.machines.layout import Layout
+from toolkit.training.cause import Evidence
+from toolkit.training.cause_rules import classify
+from toolkit.training.slurm_job import SlurmJob
 
 if TYPE_CHECKING:
     from toolkit.local.machines.nspawn import NspawnDriver
@@ -28,8 +32,13 @@ if not os.environ.get("SLURM_RESTART_COUNT"):
     print({NETWORK_ERROR!r}, file=sys.stderr)
     sys.exit(1)
 """
-WRONG = "raise ValueError('a mistake in the script')"
+WRONG = """
+from toolkit.training import Run
+with Run(params={}, seed=0):
+    raise ValueError('a mistake in the script')
+"""
 ONE = ("--nodes=1",)
+NODE = "node-failure"
 
 
 def machine_of(cluster, node: str) -> tuple[NspawnDriver, str]:
@@ -88,7 +97,7 @@ def test_a_mistake_in_the_script_fails_at_once_with_its_own_code(jobs):
     assert jobs.wrong.ended() == {"FAILED"}
     assert jobs.wrong.shown()["restart_cnt"] == 0
     assert jobs.wrong.shown()["exit_code"]["return_code"]["number"] == 1
-    until("MLflow's word", lambda: (run := jobs.wrong.run()) is None or run["status"] == "FAILED")
+    until("MLflow's FAILED", lambda: (jobs.wrong.run() or {}).get("status") == "FAILED")
 
 
 def test_a_failure_of_the_network_waits_a_while_and_comes_back(jobs):
@@ -168,17 +177,26 @@ def test_an_urgent_job_takes_the_nodes_of_one_that_saves_and_comes_back(cluster,
     preempt(lost.survivor, "--partition=urgent")
 
 
+def causes_by_accounting(cluster, node: str, since: float) -> set[str]:
+    """What a job can read, as its user, of what became of a node; long after it serves again."""
+    job = SlurmJob("0", lambda argv: cluster.as_user(*argv))
+    said = [event.said for event in job.node_events([node], since)]
+    return {classify(Evidence(nodes=line)).cause for line in said}
+
+
 def test_jobs_whose_machines_are_struck_dead_without_a_word_come_back(cluster, lost):
     """One loses a worker, the other the node that its batch script is on."""
     survivor, headless = lost.survivor, lost.headless
     survivor.trained(survivor.attempt(1)["step_start"] + 40)
-    strike(cluster, survivor.nodes()[-1])
+    struck, at = survivor.nodes()[-1], time.time()
+    strike(cluster, struck)
 
     for job, times in ((survivor, 2), (headless, 1)):
         until("the requeue", lambda job=job, times=times: job.shown()["restart_cnt"] >= times)
+    assert NODE in causes_by_accounting(cluster, struck, at)
     assert 0 < headless.attempt(1)["step_start"] <= lost.reached
     cluster.as_user("scancel", "--signal=USR1", "--batch", headless.number)
-    until("what Slurm said", lambda: headless.causes() == ["node-failure", "preemption"])
+    until("what Slurm said", lambda: headless.causes() == [NODE, "preemption"])
     cluster.as_user("scancel", headless.number)
     assert survivor.ended(300) == {"COMPLETED"}, survivor.output()
 
