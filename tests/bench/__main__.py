@@ -152,7 +152,7 @@ def requeue(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str
         ["notice to stop request (node agent)", f"{found['asked']} s"],
         ["notice to committed checkpoint", f"{found['saved']} s"],
         ["notice to the job's exit", f"{found['ended']} s"],
-        ["exit to the next start (aim: at most 30 s; Slurm alone holds a requeued job 11 s)", f"{found['dead']} s"],
+        ["exit to the next start; aim 30 s, of which Slurm's own hold is 11", f"{found['dead']} s"],
         ["notice to training again", f"{found['trains']} s"],
     ]
     say(report.table(("", "time"), rows))
