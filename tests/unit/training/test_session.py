@@ -610,7 +610,7 @@ def test_a_clock_that_is_set_moves_neither_the_next_save_nor_the_next_look_for_a
             checkpoint_bounds=(4.0, 4.0),
         )
     saved = Checkpointer(attempt_of().run_dir / "checkpoints", Solo()).committed()
-    assert [int(folder.name[5:13]) for folder in saved] == [11, 7, 4]
+    assert [int(folder.name[5:13]) for folder in saved] == [11, 7, 3]
 
 
 def test_no_step_waits_for_a_save_in_the_background(training, attempt_of, capsys):
@@ -785,6 +785,41 @@ def test_all_that_training_stands_still_for_a_save_is_save_and_no_step_is(
     trained = 12 if end is None else found["useful"]
     assert (found["save"], found["useful"]) == (stood[0], trained)
     assert trained <= 12
+
+
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("every", [1, 2, 5])
+def test_what_a_stop_takes_is_reckoned_with_steps_as_they_are_after_the_first(
+    training, attempt_of, capsys, every, background
+):
+    """The first compiles, and saves are no steps; in an attempt that goes on the same."""
+    now = [0.0]
+
+    class Slow(JsonCodec):
+        def stage(self, *args, **how):
+            now[0] += 7
+            return super().stage(*args, **how)
+
+    training.codec = Slow()
+    for restart, events in enumerate(({8: [ask_to_stop]}, {})):
+        training.tracker = MemoryTracker()
+        lasts = itertools.chain([100], itertools.repeat(0.5))
+
+        def passes(_, lasts=lasts):
+            now[0] += next(lasts)
+
+        with pytest.raises(Stopped) if events else nullcontext():
+            training.run(
+                restart,
+                {step: [*events.get(step, ()), passes] for step in range(12)},
+                checkpoint_every=every,
+                background=background,
+                clock=lambda: now[0],
+                timer=lambda: now[0],
+            )
+        assert stops.of(attempt_of().run_dir).forecast.steps == 2 * 0.5
+        said = capsys.readouterr().out
+        assert (said.count("a stop would take"), "WARNING" in said) == (1, False)
 
 
 def test_the_first_save_tells_what_a_stop_takes_and_keeps_it_for_the_next_submission(
