@@ -122,6 +122,17 @@ def test_an_undisturbed_run_finishes_with_its_records(training, attempt_of):
     assert training.tracker.tags["toolkit.attempts"] == "1"
 
 
+def test_no_metric_that_is_not_nought_is_printed_as_nought(
+    attempt_of, json_codec, part, memory_tracker, capsys
+):
+    options = {"codec": json_codec, "tracker": memory_tracker, "world": Solo()}
+    with Run(params={}, seed=1, attempt=attempt_of(), **options) as run:
+        run.resume(model=part())
+        for batch in run.batches(SampleOrder(size=1, global_batch=1, seed=1), 1):
+            run.step(batch, loss=2.30451, lr=3e-5, tokens=65536)
+    assert "step 0 epoch 0 loss 2.3045 lr 3e-05 tokens 65536\n" in capsys.readouterr().out
+
+
 def stop_at(training, boundary, *, saved):
     """A run of the script with a stop at its `boundary`th boundary, and what that run comes to.
 
