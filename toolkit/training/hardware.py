@@ -1,6 +1,7 @@
 """What the ranks run on, in one line, and how fast that could be at best."""
 
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -9,9 +10,11 @@ from typing import Any
 
 # Dense tensor-core TFLOPS in 16 bits, per GPU: bf16, and fp16 for the T4, which has no bf16.
 # NVIDIA's data sheets (without sparsity); A100, H100, H200, B200, L40S also as torchtitan
-# (torchtitan/tools/utils.py) has them. The first name that is part of the GPU's counts.
+# (torchtitan/tools/utils.py) has them. The first whose words are all among those of the GPU's name
+# counts.
 PEAK_TFLOPS: tuple[tuple[str, float], ...] = (
     ("B200", 2250.0),
+    ("H200 NVL", 835.0),
     ("H200", 989.0),
     ("H100 NVL", 835.0),
     ("H100 PCIe", 756.0),
@@ -60,5 +63,8 @@ def gpus_here(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
 
 
 def peak_tflops(gpu: str) -> float | None:
-    """The table's entry for a GPU's full name."""
-    return next((peak for name, peak in PEAK_TFLOPS if name in gpu), None)
+    """The table's entry for a GPU's full name; None for a part of one (MIG)."""
+    words = set(re.findall(r"\w+", gpu))
+    if "MIG" in words:
+        return None
+    return next((peak for name, peak in PEAK_TFLOPS if words.issuperset(name.split())), None)

@@ -40,7 +40,7 @@ class RankBooks:
         found = numbers(metrics)
         self.books.step(batch, told.samples, told.prints, at, found)
         if batch.step % self._print_every == 0:
-            values = " ".join(f"{name} {value:.4f}" for name, value in found.items())
+            values = " ".join(f"{name} {value:.5g}" for name, value in found.items())
             say(f"step {batch.step} epoch {batch.epoch} {values}")
 
     def sync(self) -> None:

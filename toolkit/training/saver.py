@@ -46,8 +46,9 @@ class Saver:
         self._stalled, self._sleep = stalled, sleep
         self._mtti = float("inf")
         self._wait = self._floor  # until a save was measured
-        self._begun_at = self._started_at = clock()
-        self._started_step = 0
+        self._begun_at = clock()
+        self._timed_from: tuple[int, float] | None = None  # the attempt's first step, and its end
+        self._stood = 0.0  # how long saves have kept training since then
         self._in_flight: int | None = None
         self._flown = 0.0  # how long the last save has been seen in flight
         self._forecast_made = False
@@ -56,8 +57,12 @@ class Saver:
     def resumed(self, step: int | None, *, mtti: float) -> None:
         """The run begins at a checkpoint of `step`, or at no checkpoint."""
         self.step, self._mtti = step, mtti
-        self._started_step = step or 0
-        self._begun_at = self._started_at = self._clock()
+        self._begun_at = self._clock()
+
+    def stepped(self, step: int) -> None:
+        """`step` steps are done. Called at the end of every step, before it is saved."""
+        if self._timed_from is None:
+            self._timed_from = step, self._clock()
 
     def reached(self) -> int:
         """The step that the next attempt begins with; before `resumed`, what the folder says."""
@@ -101,7 +106,9 @@ class Saver:
         """
         self._begun_at, self._flown = self._clock(), 0.0
         problem = self._save(parts, step, facts, last=last, urgent=urgent)
-        self._stalled(step, self._clock() - self._begun_at)
+        stall = self._clock() - self._begun_at
+        self._stood += stall
+        self._stalled(step, stall)
         return problem
 
     def _save(
@@ -159,8 +166,7 @@ class Saver:
         self.step = saved.step
         for problem in saved.problems:
             self._say(problem)
-        first, self._forecast_made = not self._forecast_made, True
-        self._done(saved, self._forecast(saved, step) if first else None)
+        self._done(saved, self._forecast(saved, step))
         # The next one must not begin before this one would be done.
         floor = max(self._floor, 2 * saved.whole_seconds)
         work = pace.interval(
@@ -168,11 +174,18 @@ class Saver:
         )
         self._wait = saved.stall_seconds + work
 
-    def _forecast(self, saved: Saved, step: int) -> StopForecast:
-        """What a stop would take, told in the log and for the submission of the next run."""
-        trained = max(0.0, self._clock() - self._started_at - saved.stall_seconds)
+    def _forecast(self, saved: Saved, step: int) -> StopForecast | None:
+        """What a stop would take, told once, in the log and for the submission of the next run.
+
+        None before a second step: the first compiles, and waits for what the others find there.
+        """
+        first, ended = self._timed_from or (step, 0.0)
+        if self._forecast_made or step <= first:
+            return None
+        self._forecast_made = True
+        trained = max(0.0, self._begun_at - ended - self._stood)
         forecast = pace.forecast(
-            step_seconds=trained / max(1, step - self._started_step),
+            step_seconds=trained / (step - first),
             in_flight_seconds=saved.stop_seconds if self._background else saved.whole_seconds,
             save_seconds=saved.stop_seconds,
             saved_bytes=saved.bytes,

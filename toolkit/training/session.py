@@ -176,6 +176,7 @@ class Run:
         """End a step: record it, save when it is time to, leave (by Stopped) when asked to."""
         stop = self._boundaries.settle().stop
         self.step_count, self._position = batch.step + 1, batch.stop
+        self._saver.stepped(self.step_count)
         self._boundaries.start_step(
             batch.mine,
             late=self.world.rank == 0 and self._saver.overdue(),

@@ -29,6 +29,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
+from tests.fakes import generators
 from toolkit.training import Run, SampleOrder, blockwork
 from toolkit.training.attempt import Attempt
 from toolkit.training.dcp import DcpCodec
@@ -177,24 +178,29 @@ def train(
         codec=codec,
         tracker=NoTracker(),
     )
+    generators.seed(world.rank)
+    drawn = {}
     with run:
         run.resume(**parts)
         for batch in run.batches(ORDER, EPOCHS):
             if stop_at and batch.step == stop_at and world.rank == 0:
                 run.attempt.stop_dir.mkdir(exist_ok=True)
                 run.attempt.stop_files[0].write_text('{"cause": "spot-interruption"}')
+                time.sleep(0.2)  # so often it looks
             if kill_at and batch.step == kill_at:
                 killed(folder)
             mine = torch.as_tensor(batch.mine)
+            drawn[batch.step] = generators.draw()
 
             def loss_of(model: nn.Module, mine: Any = mine, weight: float = batch.weight) -> Any:
                 error = mse_loss(model(inputs[mine]), targets[mine], reduction="sum")
                 return error * weight
 
             run.step(batch, loss=step(loss_of))
-    found = weights(kind, parts)
+    found, everywhere = weights(kind, parts), world.gather(drawn)
     if world.rank == 0:
         torch.save(found, folder / "weights.pt")
+        torch.save(everywhere, folder / "drawn.pt")
 
 
 def attempts(folder: Path) -> int:

@@ -22,6 +22,11 @@ def weights(folder):
     return torch.load(folder / "weights.pt", weights_only=True)
 
 
+def drawn(folder):
+    """Of each rank, by step, in the last attempt."""
+    return torch.load(folder / "drawn.pt", weights_only=True)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_from_two_ranks_to_one_to_three_every_sample_is_taken_once_an_epoch(root, kind):
     found = audit(root / kind)
@@ -53,6 +58,18 @@ def test_from_two_ranks_to_one_to_three_the_weights_are_those_of_a_run_undisturb
 def test_stopped_and_resumed_on_the_same_ranks_the_weights_are_the_same_bits(root, kind):
     whole, same = weights(root / f"{kind}.whole"), weights(root / f"{kind}.same")
     assert all(torch.equal(same[name], value) for name, value in whole.items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stopped_and_resumed_on_the_same_ranks_every_rank_draws_the_numbers_it_would_have(
+    root, kind
+):
+    """Of Python's, numpy's and torch's generators; each rank has seeded its own."""
+    whole, same = drawn(root / f"{kind}.whole"), drawn(root / f"{kind}.same")
+    assert [sorted(steps) for steps in same] == [list(range(min(same[0]), 16))] * 2
+    assert min(same[0]) > 4, "it was not resumed"
+    assert whole[0] != whole[1]
+    assert same == [{step: steps[step] for step in same[0]} for steps in whole]
 
 
 def test_the_files_are_an_ordinary_dcp_checkpoint(root):

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from elastic_worker import on, zero  # its folder comes first on the path
 
-from tests.fakes import checkpoint_disk as disk
+from tests.fakes import checkpoint_disk as disk, generators
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
 from toolkit.training.owner import Owner, Superseded
 from toolkit.training.world import World
@@ -26,12 +26,13 @@ NEWER = "step-00000002.000002"
 
 
 def train(step: Any) -> None:
+    generators.draw()
     inputs = torch.randn(4, 8, generator=torch.Generator().manual_seed(7))
     step(lambda model: model(inputs).square().sum())
 
 
-def numbers(parts: dict[str, Any]) -> list[float]:
-    """The weights, the master copies and moments of the optimizer, of this rank."""
+def numbers(parts: dict[str, Any]) -> list[float | str | None]:
+    """The weights, the master copies and moments of the optimizer, the generators, of this rank."""
     import deepspeed
 
     engine = parts["engine"]
@@ -40,7 +41,8 @@ def numbers(parts: dict[str, Any]) -> list[float]:
         found = [value.detach().float().clone() for value in values]
     for state in engine.optimizer.optimizer.state.values():
         found += [value.float().clone() for value in state.values() if torch.is_tensor(value)]
-    return [number for tensor in found for number in tensor.flatten().tolist()]
+    flat = [number for tensor in found for number in tensor.flatten().tolist()]
+    return flat + generators.states()
 
 
 def load(root: Path, world: World, parts: dict[str, Any], codec: Any) -> int:

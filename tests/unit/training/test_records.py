@@ -289,6 +289,15 @@ def test_hardware_is_named_by_machines_and_gpus():
         ("NVIDIA L4", 121),
         ("Tesla T4", 65),
         ("NVIDIA A10G", 70),
+        ("NVIDIA H100 NVL", 835),
+        ("NVIDIA H200", 989),
+        ("NVIDIA H200 NVL", 835),
+        ("NVIDIA B200", 2250),
+        ("NVIDIA L40", None),
+        ("NVIDIA GB200", None),
+        ("NVIDIA GH200 480GB", None),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
+        ("NVIDIA A100-SXM4-40GB MIG 3g.20gb", None),
     ],
 )
 def test_the_peak_is_that_of_the_gpu_and_not_of_one_with_a_like_name(name, tflops):

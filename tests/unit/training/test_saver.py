@@ -98,8 +98,9 @@ def test_a_stop_is_forecast_to_take_the_save_that_has_just_begun_and_another(
 ):
     made = saver(background=background, seconds=600.0, outlives_notice=outlives_notice)
     made.tier.gate.set()
-    made.save(1)
-    made.saver.settle(1)
+    made.saver.stepped(1)
+    made.save(2)
+    made.saver.settle(2)
     [(_, forecast)] = made.told
     assert (forecast.in_flight, forecast.saving) == (in_flight, saving)
 

@@ -122,6 +122,17 @@ def test_an_undisturbed_run_finishes_with_its_records(training, attempt_of):
     assert training.tracker.tags["toolkit.attempts"] == "1"
 
 
+def test_no_metric_that_is_not_nought_is_printed_as_nought(
+    attempt_of, json_codec, part, memory_tracker, capsys
+):
+    options = {"codec": json_codec, "tracker": memory_tracker, "world": Solo()}
+    with Run(params={}, seed=1, attempt=attempt_of(), **options) as run:
+        run.resume(model=part())
+        for batch in run.batches(SampleOrder(size=1, global_batch=1, seed=1), 1):
+            run.step(batch, loss=2.30451, lr=3e-5, tokens=65536)
+    assert "step 0 epoch 0 loss 2.3045 lr 3e-05 tokens 65536\n" in capsys.readouterr().out
+
+
 def stop_at(training, boundary, *, saved):
     """A run of the script with a stop at its `boundary`th boundary, and what that run comes to.
 
@@ -610,7 +621,7 @@ def test_a_clock_that_is_set_moves_neither_the_next_save_nor_the_next_look_for_a
             checkpoint_bounds=(4.0, 4.0),
         )
     saved = Checkpointer(attempt_of().run_dir / "checkpoints", Solo()).committed()
-    assert [int(folder.name[5:13]) for folder in saved] == [11, 7, 4]
+    assert [int(folder.name[5:13]) for folder in saved] == [11, 7, 3]
 
 
 def test_no_step_waits_for_a_save_in_the_background(training, attempt_of, capsys):
@@ -785,6 +796,41 @@ def test_all_that_training_stands_still_for_a_save_is_save_and_no_step_is(
     trained = 12 if end is None else found["useful"]
     assert (found["save"], found["useful"]) == (stood[0], trained)
     assert trained <= 12
+
+
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("every", [1, 2, 5])
+def test_what_a_stop_takes_is_reckoned_with_steps_as_they_are_after_the_first(
+    training, attempt_of, capsys, every, background
+):
+    """The first compiles, and saves are no steps; in an attempt that goes on the same."""
+    now = [0.0]
+
+    class Slow(JsonCodec):
+        def stage(self, *args, **how):
+            now[0] += 7
+            return super().stage(*args, **how)
+
+    training.codec = Slow()
+    for restart, events in enumerate(({8: [ask_to_stop]}, {})):
+        training.tracker = MemoryTracker()
+        lasts = itertools.chain([100], itertools.repeat(0.5))
+
+        def passes(_, lasts=lasts):
+            now[0] += next(lasts)
+
+        with pytest.raises(Stopped) if events else nullcontext():
+            training.run(
+                restart,
+                {step: [*events.get(step, ()), passes] for step in range(12)},
+                checkpoint_every=every,
+                background=background,
+                clock=lambda: now[0],
+                timer=lambda: now[0],
+            )
+        assert stops.of(attempt_of().run_dir).forecast.steps == 2 * 0.5
+        said = capsys.readouterr().out
+        assert (said.count("a stop would take"), "WARNING" in said) == (1, False)
 
 
 def test_the_first_save_tells_what_a_stop_takes_and_keeps_it_for_the_next_submission(
