@@ -15,6 +15,7 @@ from slurmplugins.errors import (
     CloudUnreachable,
     Denied,
     InvalidRequest,
+    NoCredentials,
     NotFound,
     Throttled,
 )
@@ -88,6 +89,8 @@ class Ec2:
             self._tag(ids, identity.order_tags(ids))
         except CloudUnreachable:
             raise  # named or not: the attempt repeated finds the same machines, and names them
+        except NoCredentials as error:  # so does this one, which is as good as no answer
+            raise codes.error("Unreachable", f"started, not named: {error.message}") from error
         except CloudError as error:
             self._end(ids)
             # Their class tells to hold the job; all others would have the ended machines again.

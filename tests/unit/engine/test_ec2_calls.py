@@ -187,6 +187,7 @@ def test_an_answer_with_too_few_machines_is_a_failure_once_they_are_ended(*, kno
         ("TagLimitExceeded", errors.InvalidRequest, False),
         ("RequestLimitExceeded", errors.UnknownCloudError, False),
         ("RequestTimeout", errors.CloudUnreachable, True),
+        ("MissingCredentials", errors.CloudUnreachable, True),
     ],
 )
 def test_a_fleet_that_can_not_be_named_is_ended_unless_nobody_knows(
@@ -196,6 +197,23 @@ def test_a_fleet_that_can_not_be_named_is_ended_unless_nobody_knows(
     no answer finds them, named or not. What only a person can mend must hold the job, or each of
     its returns would start a fleet.
     """
+    error, ended = unnamed(code)
+    assert type(error) is kind
+    assert error.retryable is retryable
+    assert ended == ([] if retryable else ["i-1", "i-2", "i-3"])
+
+
+@pytest.mark.parametrize("code", {kind: code for code, kind in codes.CLASSES.items()}.values())
+def test_no_launch_is_repeated_whose_machines_were_ended(code: str):
+    """Whatever kind of error keeps a fleet from being named: EC2 would answer with what has ended,
+    and its offerings would pass for exhausted.
+    """
+    error, ended = unnamed(code)
+    assert not (ended and error.retryable)
+
+
+def unnamed(code: str) -> tuple[errors.CloudError, list[str]]:
+    """What becomes of a fleet's launch whose CreateTags is refused, and the machines it ended."""
     from botocore.exceptions import ClientError
 
     client = Answers(
@@ -206,10 +224,8 @@ def test_a_fleet_that_can_not_be_named_is_ended_unless_nobody_knows(
     fleet = replace(request(), others=(replace(SPOT, type="g5.2xlarge"),))
     with pytest.raises(errors.CloudError) as caught:
         Ec2("demo", lambda: client, FakeClock()).launch(fleet, lambda: None)
-    assert type(caught.value) is kind
-    assert caught.value.retryable is retryable
     ended = [given for name, given in client.calls if name == "terminate_instances"]
-    assert ended == ([] if retryable else [{"InstanceIds": ["i-1", "i-2", "i-3"]}])
+    return caught.value, [item for given in ended for item in given["InstanceIds"]]
 
 
 def test_a_fleet_asked_for_again_gets_the_same_names_in_whatever_order_ec2_lists_it():
