@@ -196,7 +196,7 @@ class Executor:
         now = self._clock.now()
         notice = Notice(Kind.SPOT, "terminate", now + NOTICE_SECONDS - HEARD_AFTER)
         asked: dict[int, Callable[[], None]] = {}
-        for job in self._slurm.jobs():
+        for job in self._slurm.jobs(nodes):
             going = set(nodes).intersection(names.expand(job.nodes, odd=[])) if job.running else ()
             if going:
                 self._request_stop((job.id, job.restarts), notice, names.order(going)[0], now)

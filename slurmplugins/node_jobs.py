@@ -34,7 +34,7 @@ def attempts(
     Raises SlurmError when neither knows.
     """
     try:
-        return frozenset((job.id, job.restarts) for job in slurm.jobs(node) if job.running)
+        return frozenset((job.id, job.restarts) for job in slurm.jobs([node]) if job.running)
     except SlurmError:
         return _local(runner, bin_dir, proc)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from slurmplugins import job_name, slurm_json
 from slurmplugins.admin_comment import COMMENT_LENGTH, appended, plain
 from slurmplugins.errors import SlurmError, SlurmRefused, SlurmUnreachable
+from slurmplugins.names import expand
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -51,8 +52,8 @@ class Slurm(Protocol):
         """All nodes, or those named; SlurmRefused when one of the names is not a node."""
         ...
 
-    def jobs(self, node: str | None = None) -> tuple[Job, ...]:
-        """Jobs that are pending or running, or only those on one node."""
+    def jobs(self, nodes: Sequence[str] | None = None) -> tuple[Job, ...]:
+        """Jobs that are pending or running, or only those on these nodes."""
         ...
 
     def assign(self, assignments: Sequence[Assignment]) -> None:
@@ -115,11 +116,16 @@ class ScontrolSlurm:
             found += [slurm_json.node(item) for item in _list(self._read(argv), "nodes")]
         return tuple(found)
 
-    def jobs(self, node: str | None = None) -> tuple[Job, ...]:
+    def jobs(self, nodes: Sequence[str] | None = None) -> tuple[Job, ...]:
         argv = [self._squeue, "--json"]
-        if node is not None:
-            argv.append(f"--nodelist={node}")
-        return tuple(slurm_json.job(item) for item in _list(self._read(argv), "jobs"))
+        if nodes is not None:
+            argv.append("--nodelist=" + ",".join(nodes))
+        found = tuple(slurm_json.job(item) for item in _list(self._read(argv), "jobs"))
+        if nodes is None:
+            return found
+        # Before 24.05.1 squeue's JSON is of the whole queue, whichever nodes are asked for.
+        asked = set(nodes)
+        return tuple(job for job in found if not asked.isdisjoint(expand(job.nodes, odd=[])))
 
     def assign(self, assignments: Sequence[Assignment]) -> None:
         for part in _parts(assignments):

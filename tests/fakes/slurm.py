@@ -74,7 +74,7 @@ class FakeSlurm:
             raise SlurmRefused("Invalid node name specified")
         return tuple(self._node(name) for name in self.state if names is None or name in names)
 
-    def jobs(self, node: str | None = None) -> tuple[Job, ...]:
+    def jobs(self, nodes: Sequence[str] | None = None) -> tuple[Job, ...]:
         self._reach()
         return tuple(
             Job(
@@ -86,7 +86,7 @@ class FakeSlurm:
                 job.submitted_at,
             )
             for number, job in self.queue.items()
-            if node is None or node in job.nodes
+            if nodes is None or not set(nodes).isdisjoint(job.nodes)
         )
 
     def assign(self, assignments: Sequence[Assignment]) -> None:

@@ -14,6 +14,7 @@ from slurmplugins.errors import SlurmError
 from slurmplugins.interruption import Kind, Notice
 from slurmplugins.log import Log
 from slurmplugins.node_agent import Agent
+from slurmplugins.slurm import ScontrolSlurm
 from tests.fakes.clock import FakeClock
 from tests.fakes.metadata import FakeMetadata
 from tests.fakes.runner import FakeRunner
@@ -102,6 +103,17 @@ def test_the_job_is_asked_to_stop_although_slurmctld_is_silent(stage: Stage):
     stage.slurm.unreachable = False
     stage.agent.poll()
     assert stage.slurm.writes == ["drain gpu-001"]
+
+
+def test_a_notice_stops_no_job_of_another_node_also_where_squeue_tells_of_all(stage: Stage):
+    """As squeue's JSON does before 24.05.1, whichever node it is asked about."""
+    jobs = [
+        {"job_id": job, "job_state": ["RUNNING"], "restart_cnt": 2, "nodes": nodes}
+        for job, nodes in ((7, "gpu-[001-002]"), (8, "gpu-[002-004]"))
+    ]
+    stage.runner.answer("/usr/bin/squeue", stdout=json.dumps({"jobs": jobs}))
+    slurm = ScontrolSlurm(stage.runner, "/usr/bin")
+    assert node_jobs.attempts(slurm, stage.runner, "/usr/bin", NODE, stage.proc) == {(7, 2)}
 
 
 @pytest.mark.parametrize(("workers", "restart"), [(b"4", 4), (b"0", 0), (b"", 4)])

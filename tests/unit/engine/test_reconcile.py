@@ -19,7 +19,10 @@ from tests.fakes.cloud import FakeStore
 from tests.fakes.engine import Bench, burst
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from slurmplugins.model import Job
 
 G = names.expand("gpu-[001-008]")
 
@@ -403,6 +406,22 @@ def test_a_notice_that_the_node_agent_misses_reaches_the_job_from_the_head_once(
     assert request["at"] < request["deadline"] < request["at"] + 120
     assert "asked to save and stop: gpu-001 goes" in bench.slurm.queue[7].comment
     assert "DRAIN" not in bench.slurm.flags(G[1])
+
+
+def test_to_ask_the_jobs_of_a_node_slurm_is_asked_for_these_alone(bench: Bench):
+    """The whole of a long queue would take longer to read than a notice leaves."""
+    up(bench)
+    bench.cloud.give_notice(bench.slurm.state[G[0]].instance_id)
+    jobs, reads = bench.slurm.jobs, []
+
+    def read(nodes: Sequence[str] | None = None) -> tuple[Job, ...]:
+        reads.append(nodes)
+        return jobs(nodes)
+
+    bench.slurm.jobs = read  # type: ignore[method-assign]
+    passes(bench, 30)
+    assert list(asked(bench)) == ["7.0.json"]
+    assert reads == [[G[0]]]
 
 
 def test_a_job_that_could_not_be_asked_is_asked_at_the_next_pass(bench: Bench):

@@ -32,11 +32,22 @@ def test_nodes_and_jobs_are_read_as_flags():
         "/usr/bin/squeue", stdout=json.dumps({"jobs": [{**job, "restart_cnt": 2}, newer]})
     )
     assert slurm.nodes()[0].off
-    assert [(item.id, item.restarts, item.running) for item in slurm.jobs("gpu-001")] == [
+    assert [(item.id, item.restarts, item.running) for item in slurm.jobs()] == [
         (4, 2, True),
         (5, 3, False),
     ]
-    assert runner.commands[-1] == ["/usr/bin/squeue", "--json", "--nodelist=gpu-001"]
+    assert runner.commands[-1] == ["/usr/bin/squeue", "--json"]
+
+
+def test_jobs_on_nodes_are_no_others_also_where_squeue_tells_of_all():
+    """Before 24.05.1 it leaves nothing out of its JSON; later ones need not write the rest."""
+    slurm, runner = scontrol()
+    placed = {4: "gpu-001", 5: "gpu-[002-004]", 6: "gpu-004", 7: "", 8: "rack1,gpu-[001-002]"}
+    found = [{"job_id": job, "nodes": nodes} for job, nodes in placed.items()]
+    runner.answer("/usr/bin/squeue", stdout=json.dumps({"jobs": found}))
+    assert [item.id for item in slurm.jobs(G[:1])] == [4, 8]
+    assert [item.id for item in slurm.jobs(G[:2])] == [4, 5, 8]
+    assert runner.commands[-1] == ["/usr/bin/squeue", "--json", "--nodelist=gpu-001,gpu-002"]
 
 
 @pytest.mark.parametrize(
