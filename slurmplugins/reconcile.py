@@ -10,7 +10,6 @@ import gc
 import json
 import sys
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import (
@@ -67,14 +66,15 @@ def run(engine: Engine) -> None:
     LastPass(world.now, plan.note, plan.remarks).save(engine.state)
     if plan.note:
         engine.log.warning("held back", note=plan.note)
-    ends = view.agreed(engine, world, plan.actions)
+    agreement = view.Agreement(engine, world, plan.actions)
     said = [item for item in plan.actions if not isinstance(item, Terminate)]
-    outcomes = engine.executor.run(said, partial(view.holding, engine, world))
-    if len(outcomes) + len(ends) < len(plan.actions) and view.old(engine, world):
+    outcomes = engine.executor.run(said, agreement.holding)
+    agreement.at_last()
+    if len(outcomes) + len(agreement.ends) < len(plan.actions) and view.old(engine, world):
         view.tell_late(engine, world, plan)
     if not plan.note:
         _bring_back(engine, world)
-    outcomes += engine.executor.run(ends)
+    outcomes += engine.executor.run(agreement.ends)
     learned = replace(
         memory,
         unbacked=dict(plan.unbacked_since),

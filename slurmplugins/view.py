@@ -28,28 +28,62 @@ SLOW: Final = "slurm-slow"
 """Why a pass leaves something to the next."""
 
 
-def agreed(engine: Engine, world: World, actions: Sequence[Action]) -> list[Terminate]:
-    """The machines that may end: of nodes which no run of resume has claimed since the view.
+class Agreement:
+    """Which machines of a pass may end; each is written down before anything follows from it.
+
+    Of nodes that Slurm has let go of: at once, where no run of resume has claimed them since the
+    view. Of nodes that it wants: where the view still holds right before Slurm is told of the node,
+    or else `at_last`. A node that has come up is not told anything, and must keep its machine.
 
     With a full disk nothing can be agreed on with resume, so nothing is ended; jobs still go back.
     """
-    ends = [item for item in actions if isinstance(item, Terminate)]
-    kept: set[str] = set()
-    if not ends or old(engine, world):
-        return []
-    for cause in {item.cause for item in ends}:
-        wanted = [(e.instance.id, e.instance.node) for e in ends if e.cause is cause]
-        try:
-            kept |= engine.journal.condemn_idle(wanted, cause, world.seen)
-        except StateError as error:
-            engine.log.problem("nothing is ended", machines=len(wanted), message=error.message)
-    return [item for item in ends if item.instance.id in kept]
+
+    def __init__(self, engine: Engine, world: World, actions: Sequence[Action]) -> None:
+        self._engine = engine
+        self._world = world
+        self._spoken_of = {item.node for item in actions if not isinstance(item, Terminate)}
+        self._open = [item for item in actions if isinstance(item, Terminate)]
+        self.ends: list[Terminate] = []
+        sure = [item for item in self._open if not self._wanted(item)]
+        if sure and not old(engine, world):
+            self._agree(sure)
+
+    def holding(self, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
+        """Those of the nodes of which the view still holds; their machines are agreed on."""
+        found = holding(self._engine, self._world, nodes)
+        self._agree([item for item in self._open if self._wanted(item) in found])
+        return found
+
+    def at_last(self) -> None:
+        """Agree on machines of nodes of which Slurm is told nothing."""
+        nodes = {name for item in self._open if (name := self._wanted(item))} - self._spoken_of
+        if nodes:
+            self.holding(names.order(nodes))
+
+    def _wanted(self, item: Terminate) -> NodeName | None:
+        """The machine's node, where the view has it as one that Slurm has not let go of."""
+        name = item.instance.node
+        node = self._world.nodes.get(name or "")
+        decided = item.instance.id in self._world.claims.ended
+        return None if node is None or node.off or decided else name
+
+    def _agree(self, ends: Sequence[Terminate]) -> None:
+        for cause in {item.cause for item in ends}:
+            wanted = [(e.instance.id, e.instance.node) for e in ends if e.cause is cause]
+            try:
+                kept = self._engine.journal.condemn_idle(wanted, cause, self._world.seen)
+            except StateError as error:
+                said = error.message
+                self._engine.log.problem("nothing is ended", machines=len(wanted), message=said)
+            else:
+                self.ends += [item for item in ends if item.instance.id in kept]
+        self._open = [item for item in self._open if item not in ends]
 
 
 def holding(engine: Engine, world: World, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
     """The nodes of which the view still holds: no person has given them a reason since, none came
-    up, went off or is asked for again, no run has claimed them, and it is young. What a person said
-    would be cleared, or be taken for ours.
+    up, is another machine, went off or is asked for again, no run has claimed them, and it is
+    young. What a person said would be cleared, or be taken for ours.
     """
     if old(engine, world):
         return frozenset()
@@ -67,8 +101,12 @@ def _holds(before: Node, now: Node) -> bool:
     """Whether what was decided on a node as it was `before` is still right."""
     if not now.ours and now.reason != before.reason:
         return False
-    came_up = now.up and not before.up
-    return now.off == before.off and not came_up
+    came_up = _works(now) and not _works(before)
+    return now.off == before.off and now.instance_id == before.instance_id and not came_up
+
+
+def _works(node: Node) -> bool:
+    return node.up and not node.invalid
 
 
 def old(engine: Engine, world: World) -> bool:

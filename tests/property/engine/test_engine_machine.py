@@ -22,15 +22,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from slurmplugins import bursting, names, reconcile, resume_file
 from slurmplugins.cloud import codes
 from slurmplugins.errors import EngineError
+from slurmplugins.health import IMPAIRED_SECONDS
 from slurmplugins.journal_file import JournalFile
 from slurmplugins.model import EndCause, Instance, InstanceState, JobAsk, Lifecycle
 from tests.fakes.boundaries import Fuse, Killed, watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence, Set as AbstractSet
 
-    from slurmplugins.model import Launched, LaunchRequest
+    from slurmplugins.model import Launched, LaunchRequest, Node
     from slurmplugins.names import NodeName
     from slurmplugins.runtime import Engine
 
@@ -54,7 +55,11 @@ HELD_UP = 20.0
 """Seconds for which a program may stand still at one of its boundaries: longer than it may act on
 what it saw before."""
 
-LOOKED = {"slurm.nodes: done", "journal.claims: about to", "journal.claims: done"}
+LOOKED = {
+    "slurm.nodes: done",
+    "journal.claims: about to", "journal.claims: done",
+    "journal.condemn_idle: about to", "journal.condemn_idle: done",
+}  # fmt: skip
 ANSWERED = "slurm.nodes: done"
 ASKING = ("slurm.jobs:", "slurm.comment:")  # of the one action that takes several calls
 """Between the last look at nodes and the call that speaks of them."""
@@ -230,7 +235,9 @@ class Trouble(RuleBasedStateMachine):
             bursting.resume(watch(self.bench.engine, interfere), told(self.asked))
 
     @rule(
-        scene=st.sampled_from(["nobody came", "powering down", "powered down", "interrupted"]),
+        scene=st.sampled_from(
+            ["nobody came", "impaired", "powering down", "powered down", "interrupted"]
+        ),
         what=st.sampled_from(["resume", "boot", "drain", "suspend"]),
         **MOMENTS,
     )
@@ -241,6 +248,8 @@ class Trouble(RuleBasedStateMachine):
             self.submit(2, 0)
             self.reconcile(None)
             self.bench.clock.advance(self.bench.config.unbacked_grace)
+        elif scene == "impaired":
+            self._machines_boot_badly()
         elif scene == "interrupted":
             self.interruption(0, 0.0)
         else:
@@ -258,6 +267,15 @@ class Trouble(RuleBasedStateMachine):
         self._interrupted(
             lambda engine: bursting.suspend(engine, nodes, EndCause.SUSPEND), what, at, seconds
         )
+
+    def _machines_boot_badly(self) -> None:
+        """They have failed their checks for so long that a pass gives their nodes up."""
+        self.submit_and_resume(2, 0, None)
+        self.bench.clock.advance(1)
+        for machine in self.bench.cloud.live():
+            if machine.id != STRANGER:
+                self.bench.cloud.impair(machine.id)
+        self.bench.clock.advance(IMPAIRED_SECONDS)
 
     def _a_job_has_left(self, *, late: bool) -> None:
         """Its nodes are powered down; where that is late, its machines have become orphans."""
@@ -304,12 +322,36 @@ class Trouble(RuleBasedStateMachine):
             writes.append(len(self.bench.slurm.writes) + (under_way or looks_again))
 
         with contextlib.suppress(EngineError):
-            program(watch(self.bench.engine, interfere))
+            program(watch(watch(self.bench.engine, self._nothing_of_use_ends()), interfere))
         # To a head whose clock is far ahead of EC2's, whatever boots has been at it for too long.
         if self.bench.clock.now() - self.bench.clock.monotonic() < AHEAD:
             assert given.keys() <= {item.id for item in self._counting()}, given
         if writes and seconds == HELD_UP and ANSWERED in passed[: at - 1]:
             assert self.bench.slurm.writes[writes[0] :] == []
+
+    def _nothing_of_use_ends(self) -> Callable[[str], None]:
+        """A machine whose end a program has decided is, at the last look at Slurm before it is
+        ended, none that its node is up on; and to no node that Slurm wants has a person given a
+        reason since the first look.
+        """
+        looks: list[dict[str, Node]] = []
+        known: list[AbstractSet[str]] = []
+
+        def step(place: str) -> None:
+            if place == ANSWERED:
+                looks.append({node.name: node for node in self.bench.slurm.nodes()})
+            elif place.startswith("journal.condemn_idle:"):
+                known.append(self.bench.engine.journal.claims().ended.keys())
+            elif place == "cloud.terminate: about to":
+                for then, since in zip(known[::2], known[1::2], strict=True):
+                    for instance_id in since - then:
+                        name = self.bench.cloud.machines[instance_id].instance.node or ""
+                        before, now = looks[0][name], looks[-1][name]
+                        assert not (now.up and now.instance_id == instance_id), now
+                        theirs = not now.ours and now.reason != before.reason
+                        assert before.off or now.off or not theirs, now
+
+        return step
 
     def _acts(self, what: str) -> None:
         if what == "resume":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -173,6 +174,84 @@ def test_the_reason_that_a_person_gave_since_the_view_stays(bench: Bench):
 
     reconcile.run(watch(bench.engine, once(SEEN, drained)))
     assert {bench.slurm.state[node].reason for node in G[:2]} == {"bad NIC, ticket 12"}
+
+
+def impaired(bench: Bench) -> str:
+    """The machine that boots for a node has failed its checks for as long as it may."""
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:1])])
+    bench.clock.advance(20)
+    (machine,) = bench.cloud.live()
+    bench.cloud.impair(machine.id)
+    bench.clock.advance(185)
+    return machine.id
+
+
+def registered_wrong(bench: Bench) -> str:
+    up(bench, 7, G[0])
+    bench.slurm.finish(7)
+    bench.slurm.state[G[0]].flags |= {"INVALID_REG", "DRAIN"}
+    bench.slurm.state[G[0]].reason = "Low RealMemory"
+    return bench.cloud.live()[0].id
+
+
+def second(bench: Bench) -> str:
+    """A node has two machines, and neither is up."""
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:1])])
+    (first,) = bench.cloud.live()
+    bench.clock.advance(100)
+    late = replace(first, id="i-0second", launched_at=bench.clock.monotonic())
+    bench.cloud.add(late)
+    return late.id
+
+
+def second_of_one_that_is_up(bench: Bench) -> str:
+    machine = second(bench)
+    bench.boot()
+    bench.slurm.register(G[0], bench.cloud.live()[0].id)
+    return machine
+
+
+def comes_up(bench: Bench, machine: str) -> None:
+    bench.slurm.register(G[0], machine)
+
+
+def is_drained(bench: Bench, _machine: str) -> None:
+    bench.slurm.drain(G[:1], "looking at its console, ticket 12")
+
+
+def registers_right(bench: Bench, _machine: str) -> None:
+    bench.slurm.state[G[0]].flags = {"ALLOCATED", "CLOUD"}
+
+
+@pytest.mark.parametrize(
+    ("scene", "happens"),
+    [
+        (impaired, comes_up),
+        (impaired, is_drained),
+        (registered_wrong, registers_right),
+        (second, comes_up),
+        (second_of_one_that_is_up, comes_up),
+    ],
+)
+def test_a_node_that_is_left_alone_for_what_it_has_become_keeps_its_machine(
+    bench: Bench, scene: Callable[[Bench], str], happens: Callable[[Bench, str], None]
+):
+    """Also in the next pass, and whether Slurm was to be told of the node or not."""
+    machine = scene(bench)
+    before = len(bench.slurm.writes)
+    reconcile.run(watch(bench.engine, once(SEEN, lambda: happens(bench, machine))))
+    assert [line for line in bench.slurm.writes[before:] if not line.startswith("drain")] == []
+    reconcile.run(bench.engine)
+    assert machine in {item.id for item in bench.cloud.live()}
+
+
+def test_a_machine_that_a_pass_ends_is_written_down_before_slurm_is_told_of_its_node(bench: Bench):
+    """SuspendProgram would else be first, and the pool's boot failure count as a suspend."""
+    machine = impaired(bench)
+    places: list[str] = []
+    reconcile.run(watch(bench.engine, places.append))
+    assert places.index("journal.condemn_idle: done") < places.index("slurm.down: about to")
+    assert bench.engine.journal.claims().ended == {machine: EndCause.BOOT_FAILED}
 
 
 def test_a_slurmctld_that_answers_no_second_time_reopens_nothing(bench: Bench):
