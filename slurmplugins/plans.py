@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import inventory
-from slurmplugins.errors import SlurmError, StateError
+from slurmplugins import awaiting, inventory
+from slurmplugins.errors import SlurmUnreachable, StateError
+from slurmplugins.model import Failure
 from slurmplugins.policy import Preference
 from slurmplugins.slurm import known
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from slurmplugins.claims import Claims
-    from slurmplugins.model import Failure, JobAsk, Node
+    from slurmplugins.model import JobAsk, Node
     from slurmplugins.names import NodeName
     from slurmplugins.planner import ResumePlan
     from slurmplugins.runtime import Engine
@@ -69,11 +70,11 @@ def make(
 
     seen: dict[NodeName, Node] = {}
     failures: list[Failure] = []
+    silent = False
     while True:
         plan = _planned(engine, run, asks, waited)
-        if not _looked(engine, plan, seen):
-            break
-        left, lost = planner.awaited(asks, plan, seen)
+        silent = silent or not _looked(engine, plan, seen)
+        left, lost = _sparing(asks, plan) if silent else planner.awaited(asks, plan, seen)
         if left == list(asks):
             break
         kept = {node for ask in left for node in ask.nodes}
@@ -118,16 +119,27 @@ def _looked(engine: Engine, plan: ResumePlan, seen: dict[NodeName, Node]) -> boo
     """Read into `seen` what Slurm has the plan's nodes as. False where it can't be asked and is
     believed: it asked for them a moment ago, and a slurmctld that restarts waits for them still.
 
-    That is not enough to end a machine for: SlurmError.
+    That is not enough to end a machine for: where one is to be replaced, it is asked again.
     """
-    try:
-        seen |= known(engine.slurm, [node for node in plan.named if node not in seen])
-    except SlurmError as error:
-        if plan.replace:
-            raise
-        engine.log.warning("nodes unread", message=error.message)
-        return False
-    return True
+    new = [node for node in plan.named if node not in seen]
+    tries = awaiting.READ_TRIES if plan.replace else 1
+    found = awaiting.patiently(engine.clock, engine.log, lambda: known(engine.slurm, new), tries)
+    seen |= found or {}
+    return found is not None
+
+
+def _sparing(asks: Sequence[JobAsk], plan: ResumePlan) -> tuple[list[JobAsk], list[Failure]]:
+    """The asks for which no machine is to be replaced; the others get nothing."""
+    stale = {item.node for item in plan.replace}
+    left: list[JobAsk] = []
+    lost: list[Failure] = []
+    for ask in asks:
+        if (old := next((node for node in ask.nodes if node in stale), None)) is None:
+            left.append(ask)
+        else:
+            text = f"{old} has a machine from before, and Slurm does not say if that is at work"
+            lost.append(Failure(ask.job, ask.nodes, SlurmUnreachable.slug, message=text))
+    return left, lost
 
 
 def _settle_doubts(engine: Engine, run: str, mine: frozenset[NodeName], deadline: float) -> None:

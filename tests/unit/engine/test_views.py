@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from slurmplugins import bursting, calls, names, reconcile
+from slurmplugins import awaiting, bursting, calls, names, reconcile
 from slurmplugins.cloud import codes
 from slurmplugins.errors import SlurmUnreachable
 from slurmplugins.memory import LastPass
@@ -492,16 +492,57 @@ def test_no_node_is_dropped_from_its_job_because_slurm_could_not_be_read(bench: 
     bench.clock.advance(400)
     bench.slurm.finish(7)
     bench.slurm.state[G[0]].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
-    ask, nodes, left = bench.slurm.start(8, G[:2]), bench.slurm.nodes, [1]
+    ask, nodes, left = bench.slurm.start(8, G[:2]), bench.slurm.nodes, [1] * awaiting.READ_TRIES
 
-    def once_deaf(wanted: Sequence[str] | None = None) -> tuple[Node, ...]:
+    def at_first_deaf(wanted: Sequence[str] | None = None) -> tuple[Node, ...]:
         if left:
             left.pop()
             raise SlurmUnreachable("socket timed out")
         return nodes(wanted)
 
-    bench.slurm.nodes = once_deaf  # type: ignore[method-assign]
+    bench.slurm.nodes = at_first_deaf  # type: ignore[method-assign]
     bursting.resume(bench.engine, [ask])
     assert bench.slurm.queue[8].state == "PENDING"
     assert "slurm-unreachable" in bench.slurm.queue[8].comment
     assert len(bench.cloud.requests) == 1
+
+
+def one_with_a_machine_from_before(bench: Bench) -> list[JobAsk]:
+    """Five jobs of a node; the third has a machine that Slurm let go of."""
+    orphan(bench, 9, G[2])
+    return [bench.slurm.start(11 + turn, [node]) for turn, node in enumerate(G[:5])]
+
+
+def test_an_answer_that_slurmctld_misses_costs_no_job_of_a_run_its_machines(bench: Bench):
+    asks = one_with_a_machine_from_before(bench)
+    (old,) = bench.cloud.live()
+
+    def missed() -> None:
+        raise SlurmUnreachable("took longer than 30 s")
+
+    bursting.resume(watch(bench.engine, once("slurm.nodes: about to", missed)), asks)
+    assert {bench.slurm.queue[ask.job or 0].state for ask in asks} == {"RUNNING"}
+    assert [item.node for item in bench.cloud.live()] == [*G[:2], *G[3:5], G[2]]
+    assert old not in bench.cloud.live()
+
+
+def test_where_slurmctld_is_silent_a_run_sets_down_only_the_jobs_that_need_a_machine_ended(
+    bench: Bench,
+):
+    asks = one_with_a_machine_from_before(bench)
+    (old,) = bench.cloud.live()
+    reads: list[str] = []
+
+    def silent(place: str) -> None:
+        if place == "slurm.nodes: about to":
+            reads.append(place)
+            if len(reads) <= awaiting.READ_TRIES:
+                raise SlurmUnreachable("took longer than 30 s")
+
+    bursting.resume(watch(bench.engine, silent), asks)
+    states = [bench.slurm.queue[ask.job or 0].state for ask in asks]
+    assert states == ["RUNNING", "RUNNING", "PENDING", "RUNNING", "RUNNING"]
+    assert "slurm-unreachable" in bench.slurm.queue[13].comment
+    assert [item.node for item in bench.cloud.live()] == [G[2], *G[:2], *G[3:5]]
+    assert old in bench.cloud.live()
+    assert len(reads) == awaiting.READ_TRIES + 1  # the launches wait for no further one
