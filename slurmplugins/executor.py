@@ -18,18 +18,13 @@ from slurmplugins.actions import (
     Terminate,
 )
 from slurmplugins.ends import Ends
-from slurmplugins.errors import (
-    EngineError,
-    SlurmError,
-    SlurmRefused,
-    SlurmUnreachable,
-    StateError,
-)
+from slurmplugins.errors import EngineError, SlurmError, SlurmRefused, StateError
 from slurmplugins.interruption import NOTICE_SECONDS, Kind, Notice
 from slurmplugins.model import REASON_PREFIX
+from slurmplugins.telling import Teller
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
+    from collections.abc import Callable, Sequence, Set as AbstractSet
     from pathlib import Path
 
     from slurmplugins.actions import Action
@@ -64,6 +59,7 @@ class Executor:
         stop_requests: Path,
     ) -> None:
         self._ends = Ends(cloud, journal, clock, log)
+        self._teller = Teller(slurm, log)
         self._slurm = slurm
         self._journal = journal
         self._clock = clock
@@ -97,7 +93,7 @@ class Executor:
         tell([item for item in actions if isinstance(item, PowerDown)], self._slurm.power_down)
         tell([item for item in actions if isinstance(item, Reopen)], self._slurm.resume)
         tell([item for item in actions if isinstance(item, PowerUp)], self._slurm.power_up)
-        self._say(comments)
+        self._teller.all(comments)
         ends = [item for item in actions if isinstance(item, Terminate)]
         ended = self._ends.run(ends)
         for outcome in ended:
@@ -146,45 +142,9 @@ class Executor:
 
     def tell(self, failures: Sequence[Failure]) -> None:
         """Tell jobs whose nodes were given back why, and hold those that would only fail again. It
-        takes long, a job at a time, and ends with the first call that slurmctld does not answer:
-        hundreds may be left.
+        takes long, a job at a time, and ends with the first call that slurmctld does not answer.
         """
-        self._say(
-            {
-                item.job: partial(self._tell, item.job, item)
-                for item in failures
-                if item.job is not None
-            }
-        )
-
-    def _say(self, errands: Mapping[int, Callable[[], None]]) -> None:
-        left = list(errands)
-        try:
-            for job, errand in errands.items():
-                errand()
-                left.remove(job)
-        except SlurmUnreachable as error:
-            self._log.warning("jobs not told", jobs=left, message=error.message)
-
-    def _tell(self, job: int, failure: Failure) -> None:
-        """After its nodes are down, so that the job is back in the queue, where it can be held.
-        Raises SlurmUnreachable.
-        """
-        text = f"{failure.reason} {failure.message}"
-        if failure.hold:
-            try:
-                self._slurm.hold(job)
-                text = f"{failure.reason} held, release when mended: {failure.message}"
-            except SlurmRefused as error:  # not a batch job: it has ended with its nodes
-                self._log.warning("hold failed", job=job, message=error.message)
-        self._comment(job, text)
-
-    def _comment(self, job: int, text: str) -> None:
-        """Raises SlurmUnreachable."""
-        try:
-            self._slurm.comment(job, text)
-        except SlurmRefused as error:
-            self._log.warning("comment failed", job=job, message=error.message)
+        self._teller.failures(failures)
 
     def _ask_jobs(
         self, comments: dict[int, Callable[[], None]], nodes: Sequence[NodeName], reason: str
@@ -201,7 +161,7 @@ class Executor:
             if going:
                 self._request_stop((job.id, job.restarts), notice, names.order(going)[0], now)
                 text = f"{REASON_PREFIX} asked to save and stop: {names.compress(going)} goes"
-                asked[job.id] = partial(self._comment, job.id, text)
+                asked[job.id] = partial(self._teller.comment, job.id, text)
         self._slurm.drain(nodes, reason)
         comments.update(asked)
 

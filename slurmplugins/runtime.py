@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from slurmplugins import config, decisions, log, paths
 from slurmplugins.clock import SystemClock
 from slurmplugins.crew import Crew
-from slurmplugins.errors import ConfigError, SlurmError
+from slurmplugins.errors import ConfigError, SlurmError, SlurmUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -120,30 +120,31 @@ def refuse(
     the file is as wrong at their next try.
     """
     from slurmplugins import awaiting
-    from slurmplugins.model import REASON_PREFIX
+    from slurmplugins.model import Failure
+    from slurmplugins.telling import Teller
 
     waiting = awaiting.read(slurm, clock, logger, [node for ask in asks for node in ask.nodes])
+    failures = [
+        Failure(ask.job, ask.nodes, error.slug, message=error.message, hold=True)
+        for ask in asks
+        if waiting is None or not waiting.isdisjoint(ask.nodes)
+    ]
+    if not failures:
+        return
+    jobs = [item.job for item in failures if item.job is not None]
+    unread, said = decisions.NOT_GIVEN_BACK, {"slug": error.slug, "message": error.message}
     if waiting is None:
-        jobs = [ask.job for ask in asks if ask.job is not None]
-        unread = decisions.NOT_GIVEN_BACK
-        logger.problem(unread, jobs=jobs, slug=error.slug, message=error.message)
-    if not waiting:
+        logger.problem(unread, jobs=jobs, **said)
         return
     nodes = sorted(waiting)
-    jobs = [ask.job for ask in asks if ask.job is not None and not waiting.isdisjoint(ask.nodes)]
-    reason = f"{REASON_PREFIX} {error.slug}"
-    text = f"{reason} held, release when mended: {error.message}"
-    calls: list[Callable[[], None]] = [
-        partial(slurm.down, nodes, reason),
-        partial(slurm.power_down, nodes),
-        *(partial(slurm.hold, job) for job in jobs),
-        *(partial(slurm.comment, job, text) for job in jobs),
-    ]
-    for call in calls:
+    for call in (partial(slurm.down, nodes, failures[0].reason), partial(slurm.power_down, nodes)):
         try:
             call()
         except SlurmError as refused:
-            logger.problem("not given back", error=refused.message)
+            logger.problem(unread, jobs=jobs, **said, error=refused.message)
+            if isinstance(refused, SlurmUnreachable):
+                return
+    Teller(slurm, logger).failures(failures)
 
 
 def logger(program: str) -> Log:

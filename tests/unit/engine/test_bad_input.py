@@ -22,8 +22,9 @@ from slurmplugins import (
     runtime,
 )
 from slurmplugins.cloud import codes, spec
-from slurmplugins.errors import BadName, ConfigError, SlurmUnreachable, StateError
+from slurmplugins.errors import BadName, ConfigError, SlurmRefused, SlurmUnreachable, StateError
 from slurmplugins.model import JobAsk, Launched, LaunchRequest, Node
+from tests.fakes.boundaries import watch
 from tests.fakes.engine import Bench, burst
 
 if TYPE_CHECKING:
@@ -276,6 +277,34 @@ def test_without_an_engine_the_nodes_are_given_back_also_where_slurm_answers_the
     runtime.refuse(bench.slurm, bench.clock, bench.engine.log, asks, ConfigError(("no",)))
     assert reasons(bench) == {"toolkit: config"}
     assert bench.slurm.queue[7].held
+
+
+@pytest.mark.parametrize("answered", [0, 1, 2])
+def test_without_an_engine_a_slurmctld_that_falls_silent_is_told_once_more_however_many_jobs(
+    bench: Bench, answered: int
+):
+    """Each call to it would take its minute."""
+    asks = [bench.slurm.start(7 + turn, [node]) for turn, node in enumerate(G[:3])]
+    told: list[str] = []
+
+    def silent(place: str) -> None:
+        if place.endswith("about to") and place != "slurm.nodes: about to":
+            told.append(place)
+            bench.slurm.unreachable = len(told) > answered
+
+    slurm = watch(bench.engine, silent).slurm
+    runtime.refuse(slurm, bench.clock, bench.engine.log, asks, ConfigError(("no",)))
+    assert len(told) == answered + 1
+
+
+def test_without_an_engine_no_job_is_told_that_it_is_held_where_it_is_not(bench: Bench):
+    def refused(_job: int) -> None:
+        raise SlurmRefused("Job is not pending")
+
+    bench.slurm.hold = refused  # type: ignore[method-assign]
+    asks = [bench.slurm.start(7, G[:2])]
+    runtime.refuse(bench.slurm, bench.clock, bench.engine.log, asks, ConfigError(("no",)))
+    assert bench.slurm.queue[7].comment == "toolkit: config no"
 
 
 def test_without_an_engine_a_node_that_is_up_and_its_job_are_left_alone(bench: Bench):
