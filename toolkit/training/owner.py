@@ -64,15 +64,18 @@ class Owner:
         """A folder of the run, or a file, to delete, out of everybody's sight, in such a step.
 
         Stopped at any point it is whole where it was, or gone from there; what is left of it goes
-        with the place.
+        with the place. On another filesystem than that a look before must do, as for `put`, and it
+        is to be deleted where it is.
         """
         if self.place is None:
             return folder
         try:
             return folder.replace(self.place / folder.name)
-        except OSError:
+        except OSError as error:
             self.check()
-            raise
+            if error.errno != errno.EXDEV:
+                raise
+            return folder
 
 
 UNCLAIMED = Owner()

@@ -118,6 +118,22 @@ def place(tmp_path):
     return made
 
 
+def test_a_backlog_that_was_sent_is_sent_once_where_checkpoints_are_on_another_filesystem(
+    tracker, tmp_path, other_filesystem
+):
+    (tmp_path / "checkpoints").symlink_to(other_filesystem)
+    place = tmp_path / "checkpoints" / "owner" / "12.0.first.ab"
+    place.mkdir(parents=True)
+    server = Server(away=True)
+    made = tracker(server, owner=Owner(place))
+    made.add(metric(0))
+    assert not made.close(30)
+    server.away = False
+    for _ in range(2):
+        assert tracker(server, owner=Owner(place)).close(30)
+    assert [step for _, step in server.got] == [0]
+
+
 def test_an_attempt_whose_run_was_taken_over_sends_no_backlog_and_leaves_it_to_its_successor(
     tracker, tmp_path, place
 ):
