@@ -92,7 +92,7 @@ def test_a_server_that_is_away_is_warned_of_once_and_told_later(tracker):
     server.away = False
     made.add(metric(1))
     assert made.close(30)
-    assert [step for _, step in server.got] == [0, 1]
+    assert server.got == [("run-1", 0), ("run-1", 1)]
     assert len([text for text in made.warnings if "can't be reached" in text]) == 1
 
 
@@ -168,6 +168,20 @@ def test_nor_does_one_whose_run_is_taken_over_while_it_trains_or_waits_for_the_s
     assert not made.close(30)
     assert "FAILED" not in server.states
     assert not (tmp_path / "tracking-backlog.json").exists()
+
+
+def test_what_an_attempt_has_to_tell_that_began_while_the_server_was_away_is_told_of_the_run(
+    tracker, tmp_path
+):
+    write_json(tmp_path / "mlflow.json", {"run_id": "run-7"})
+    server = Server(away=True)
+    made = tracker(server)
+    made.add(metric(0))
+    while not made.warnings:
+        time.sleep(0.001)
+    server.away = False
+    assert made.close(30)
+    assert server.got == [("run-7", 0)]
 
 
 def test_where_it_can_not_be_told_whose_the_run_is_records_wait(tracker, place, monkeypatch):
