@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolkit.training.files import write_atomic
+from toolkit.training.files import read_twice, write_atomic
 
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
@@ -28,16 +28,24 @@ class Owner:
     place: Path | None = None
 
     def lost(self) -> bool:
-        """Whether another attempt has taken over. OSError where that can't be found out."""
+        """Whether another attempt has taken over. OSError where it can't be told, asked twice."""
         if self.place is None:
             return False
         try:
-            os.utime(self.place)  # a change: the file server is asked, not what is remembered of it
+            # A change: the file server is asked, not what is remembered of it.
+            read_twice(self.place, os.utime)
         except OSError as error:
             if error.errno in _GONE:
                 return True
             raise
         return False
+
+    def may_be_lost(self) -> bool:
+        """`lost`, and so it counts where that can't be found out."""
+        try:
+            return self.lost()
+        except OSError:
+            return True
 
     def check(self) -> None:
         """Raise Superseded when another attempt has taken over."""

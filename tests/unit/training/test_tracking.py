@@ -3,17 +3,22 @@
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 
 import pytest
 
 from tests.fakes import checkpoint_disk as disk
+from toolkit.training import SampleOrder
 from toolkit.training.files import read_json, write_json
 from toolkit.training.mlflow_server import MlflowServer, end_run, tracker_for
 from toolkit.training.owner import Owner
+from toolkit.training.record import Books
 from toolkit.training.run import RunDir
+from toolkit.training.session import Run
 from toolkit.training.tracking import NoTracker, Record, Rejected, Tracker, numbers
+from toolkit.training.world import Solo
 
 
 @dataclass
@@ -51,9 +56,14 @@ class Server:
 def tracker(tmp_path):
     warnings = []
 
-    def make(server, **options):
+    def make(server, folder=tmp_path, **options):
         made = Tracker(
-            lambda: server, tmp_path, warnings.append, pauses=(0.001,), linger=0, **options
+            lambda: server,
+            folder,
+            warnings.append,
+            pauses=(0.001,),
+            linger=0,
+            **options,
         )
         made.warnings = warnings
         return made
@@ -196,6 +206,44 @@ def test_where_it_can_not_be_told_whose_the_run_is_records_wait(tracker, place, 
     assert made.close(30)
     assert server.got == [("run-1", 0)]
     assert list(place.iterdir()) == []
+
+
+@pytest.fixture
+def finishes(tracker, attempt_of, tmp_path, json_codec, part):
+    """Trains run `number` to its end, and gives what its server was told it came to."""
+
+    def train(number):
+        server, folder = Server(), tmp_path / f"run-{number}"
+        place = folder / "checkpoints" / "owner" / "12.0.first.ab"
+        place.mkdir(parents=True)
+        attempt = replace(attempt_of(), run_dir=folder, owner=Owner(place))
+        doubles = {"world": Solo(), "codec": json_codec}
+        doubles["tracker"] = tracker(server, folder, owner=attempt.owner)
+        # Where it is the verdict that can't be written, the attempt is made again.
+        with suppress(OSError), Run(params={}, seed=1, attempt=attempt, **doubles) as run:
+            run.resume(model=part())
+            for batch in run.batches(SampleOrder(size=8, global_batch=8, seed=1), 1):
+                run.step(batch)
+        return server.states[-1]
+
+    return train
+
+
+def test_an_error_of_any_one_operation_as_a_finished_run_ends_leaves_it_finished(
+    finishes, monkeypatch
+):
+    end, met, number = Books.end, [], 0
+
+    def struck(books, *words, **options):
+        nonlocal met
+        with disk.strike(number, disk.fail, disk.CALLS) as met:
+            end(books, *words, **options)
+
+    monkeypatch.setattr(Books, "end", struck)
+    while len(met) >= number:
+        number += 1
+        assert finishes(number) == "FINISHED", f"operation {number}"
+    assert number > 10
 
 
 def test_the_state_that_an_earlier_attempt_ended_in_is_not_sent_after_the_next_has_begun(tracker):
