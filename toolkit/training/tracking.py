@@ -160,9 +160,12 @@ class Tracker:
             return [self._waiting[i] for i in range(min(_BATCH, len(self._waiting)))]
 
     def _pause(self, failures: int) -> bool:
-        """Wait before the next try; False: closing, and this try was the last."""
+        """Wait before the next try; False: closing, and this one was not the first to fail.
+
+        What failed once is tried once more at once then: no next attempt may come to do so.
+        """
         with self._changed:
-            if self._closing:
+            if self._closing and failures > 1:
                 return False
             self._changed.wait_for(
                 lambda: self._closing, self._pauses[min(failures, len(self._pauses)) - 1]

@@ -26,6 +26,7 @@ class Server:
     """A tracking server that can be away, and that refuses some records."""
 
     away: bool = False
+    misses: int = 0  # so many calls fail
     refused: str = ""
     runs: int = 0
     got: list = field(default_factory=list)
@@ -48,7 +49,8 @@ class Server:
 
     def _here(self):
         self.tried.set()
-        if self.away:
+        self.misses -= 1
+        if self.away or self.misses >= 0:
             raise ConnectionError("refused")
 
 
@@ -61,9 +63,7 @@ def tracker(tmp_path):
             lambda: server,
             folder,
             warnings.append,
-            pauses=(0.001,),
-            linger=0,
-            **options,
+            **{"pauses": (0.001,), "linger": 0, **options},
         )
         made.warnings = warnings
         return made
@@ -206,6 +206,15 @@ def test_where_it_can_not_be_told_whose_the_run_is_records_wait(tracker, place, 
     assert made.close(30)
     assert server.got == [("run-1", 0)]
     assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize(("misses", "told"), [(0, True), (1, True), (2, False)])
+def test_as_an_attempt_ends_what_failed_once_is_tried_once_more(tracker, misses, told):
+    server = Server(misses=misses)
+    made = tracker(server, linger=60)  # nothing is sent before the end
+    made.add(Record(at=1.0, status="FINISHED"))
+    assert made.close(30) is told
+    assert server.states == ["FINISHED"] * told
 
 
 @pytest.fixture
