@@ -8,14 +8,17 @@ class FakeScontrol:
     """A slurmctld with one job, that does what scontrol asks.
 
     `accounting`: a line an attempt, `job|state|start` and when it ended, if it did; None while
-    it does not answer. `events`: what it keeps of nodes, `node|since|state|reason`.
+    it does not answer. `events`: what it keeps of nodes, `node|since|state|reason`. `deaf`: it
+    answers nothing in time; `slow`: none of these.
     """
 
-    def __init__(self, *, comment="", nodes=(), deaf=False, garbled=False, accounting="") -> None:
+    def __init__(
+        self, *, comment="", nodes=(), deaf=False, slow=(), garbled=False, accounting=""
+    ) -> None:
         self.job = {
             "job_id": 12, "comment": comment, "job_state": ["RUNNING"], "nodes": "gpu-[001-002]"
         }  # fmt: skip
-        self.nodes, self.deaf, self.garbled = list(nodes), deaf, garbled
+        self.nodes, self.deaf, self.slow, self.garbled = list(nodes), deaf, slow, garbled
         self.done: list[str] = []
         self.accounting = accounting
         self.events = ""
@@ -34,7 +37,7 @@ class FakeScontrol:
             return self._rows(argv[-1].removeprefix("--format=").split(","))
         self.before()
         self.asked += 1
-        if self.deaf:
+        if self.deaf or verb[0] in self.slow:
             raise subprocess.TimeoutExpired(list(argv), 10)
         if verb[0] == "show" and self.garbled:
             return "slurm_load_jobs error: Unexpected message received"

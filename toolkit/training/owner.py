@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolkit.training.files import write_atomic
+from toolkit.training.files import read_twice, write_atomic
 
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
@@ -28,16 +28,24 @@ class Owner:
     place: Path | None = None
 
     def lost(self) -> bool:
-        """Whether another attempt has taken over. OSError where that can't be found out."""
+        """Whether another attempt has taken over. OSError where it can't be told, asked twice."""
         if self.place is None:
             return False
         try:
-            os.utime(self.place)  # a change: the file server is asked, not what is remembered of it
+            # A change: the file server is asked, not what is remembered of it.
+            read_twice(self.place, os.utime)
         except OSError as error:
             if error.errno in _GONE:
                 return True
             raise
         return False
+
+    def may_be_lost(self) -> bool:
+        """`lost`, and so it counts where that can't be found out."""
+        try:
+            return self.lost()
+        except OSError:
+            return True
 
     def check(self) -> None:
         """Raise Superseded when another attempt has taken over."""
@@ -64,15 +72,18 @@ class Owner:
         """A folder of the run, or a file, to delete, out of everybody's sight, in such a step.
 
         Stopped at any point it is whole where it was, or gone from there; what is left of it goes
-        with the place.
+        with the place. On another filesystem than that a look before must do, as for `put`, and it
+        is to be deleted where it is.
         """
         if self.place is None:
             return folder
         try:
             return folder.replace(self.place / folder.name)
-        except OSError:
+        except OSError as error:
             self.check()
-            raise
+            if error.errno != errno.EXDEV:
+                raise
+            return folder
 
 
 UNCLAIMED = Owner()

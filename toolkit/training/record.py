@@ -199,12 +199,8 @@ class Books:
         Where another attempt has taken over, or may have, the books are its own and that is all.
         """
         self._unlisten()
-        try:
-            self._steps.close()
-            lost = self._attempt.owner.lost()
-        except OSError:  # the books may be another's; the verdict is this attempt's in any case
-            lost = True
-        if lost:
+        self._steps.close()
+        if self._attempt.owner.may_be_lost():
             word.write_first(self._attempt.verdict_file)
             return
         try:

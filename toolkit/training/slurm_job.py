@@ -153,6 +153,7 @@ class SlurmJob:
 
     def requeue_held(self) -> bool:
         """Requeue the running job, held by its user: `scontrol release` brings it back."""
+        self._deaf = False  # that a question took too long says nothing of this
         return self._does("requeuehold", self.name)
 
     def hold(self, facts: JobFacts, reason: str) -> tuple[bool, tuple[str, ...]]:

@@ -86,8 +86,12 @@ class StepLog:
         os.fsync(self._stream.fileno())
 
     def close(self) -> None:
-        with self._stream:
-            self.sync()
+        """No error of the disk either: what it does not take then is lost, and that is said."""
+        try:
+            with self._stream:
+                self.sync()
+        except OSError as error:
+            self._warn(f"the last steps may not be recorded: {error}")
 
     def _write(self) -> None:
         while self._waiting:

@@ -110,16 +110,13 @@ class Tracker:
         return [Record(**{**fields, "status": ""}) for fields in found.get("records", [])]
 
     def _run(self) -> None:
-        server: Server | None = None
-        run_id = ""
+        opened: tuple[Server, str] | None = None
         failures = 0
         while batch := self._next():
             try:
                 self._owner.check()
-                if server is None:
-                    server = self._connect()
-                    run_id = self._open(server)
-                self._deliver(server, run_id, batch)
+                opened = opened or self._open()
+                self._deliver(*opened, batch)
             except Superseded:
                 return
             except Exception as error:  # noqa: BLE001  # no failure of the record may end the run
@@ -145,12 +142,13 @@ class Tracker:
                 for record in batch:
                     self._deliver(server, run_id, [record])
 
-    def _open(self, server: Server) -> str:
-        known = noted_run(self._folder)
+    def _open(self) -> tuple[Server, str]:
+        """A server, and the run's id there."""
+        server, known = self._connect(), noted_run(self._folder)
         run_id = server.open(known)
         if run_id != known:
             self._owner.put(self._folder / _NOTED, encode({"run_id": run_id}))
-        return run_id
+        return server, run_id
 
     def _next(self) -> list[Record]:
         """The next records to send, left queued until they are; empty: closed and all sent."""
@@ -162,9 +160,12 @@ class Tracker:
             return [self._waiting[i] for i in range(min(_BATCH, len(self._waiting)))]
 
     def _pause(self, failures: int) -> bool:
-        """Wait before the next try; False: closing, and this try was the last."""
+        """Wait before the next try; False: closing, and this one was not the first to fail.
+
+        What failed once is tried once more at once then: no next attempt may come to do so.
+        """
         with self._changed:
-            if self._closing:
+            if self._closing and failures > 1:
                 return False
             self._changed.wait_for(
                 lambda: self._closing, self._pauses[min(failures, len(self._pauses)) - 1]

@@ -1,5 +1,8 @@
 """Stand-ins without torch and without sockets, by name."""
 
+import errno
+from pathlib import Path
+
 import pytest
 
 from tests.fakes.training import MemoryTracker, json_codec, part, ranks
@@ -11,6 +14,21 @@ __all__ = ["json_codec", "part", "ranks"]
 @pytest.fixture
 def memory_tracker():
     return MemoryTracker()
+
+
+@pytest.fixture
+def other_filesystem(tmp_path, monkeypatch):
+    """A folder that nothing is renamed into or out of; links may lead there."""
+    root, rename = tmp_path / "other-filesystem", Path.replace
+    root.mkdir()
+
+    def within_one(path, target):
+        if path.resolve().is_relative_to(root) != Path(target).resolve().is_relative_to(root):
+            raise OSError(errno.EXDEV, "Invalid cross-device link", path, None, target)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "replace", within_one)
+    return root
 
 
 @pytest.fixture

@@ -119,6 +119,15 @@ def test_a_job_is_held_with_its_reason_though_slurmctld_misses_the_first_questio
     assert len(slept) == silent
 
 
+@pytest.mark.parametrize("slow", [("show",), ("update",), ("show", "update")])
+def test_a_job_is_held_though_its_reason_can_not_be_noted(ended, slow):
+    word = verdict.hold(9, "no-progress", "stuck")
+    scontrol = FakeScontrol(comment="mine", slow=slow)
+    outcome = ended(1, word=word, scontrol=scontrol)
+    assert (outcome.code, outcome.status, scontrol.done) == (93, None, ["requeuehold 12"])
+    assert scontrol.job["comment"] == "mine"
+
+
 def test_a_spot_notice_brings_the_job_back_by_its_exit_code_alone(ended):
     scontrol = FakeScontrol()
     outcome = ended(1, word=verdict.resume(7, "spot-interruption"), scontrol=scontrol)

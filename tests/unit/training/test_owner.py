@@ -1,6 +1,5 @@
 """Who is not the run's owner any more changes nothing in it and is told so."""
 
-import errno
 import json
 import shutil
 from contextlib import nullcontext
@@ -198,20 +197,54 @@ def test_a_checkpoint_that_is_mended_from_a_tier_is_taken_from_nobody(
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_a_file_on_another_filesystem_is_written_by_its_owner_alone(
-    place, tmp_path, monkeypatch, lost
-):
-    def elsewhere(path, target):
-        if path.parent != Path(target).parent:
-            raise OSError(errno.EXDEV, "Invalid cross-device link")
-        path.rename(target)
-
-    monkeypatch.setattr(Path, "replace", elsewhere)
+def test_a_file_on_another_filesystem_is_written_by_its_owner_alone(place, other_filesystem, lost):
+    path = other_filesystem / "attempts.jsonl"
     if lost:
         shutil.rmtree(place)
     with pytest.raises(Superseded) if lost else nullcontext():
-        Owner(place).put(tmp_path / "attempts.jsonl", b"{}")
-    assert (tmp_path / "attempts.jsonl").exists() is not lost
+        Owner(place).put(path, b"{}")
+    assert path.exists() is not lost
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_is_on_another_filesystem_is_its_owners_alone_to_delete(place, other_filesystem, lost):
+    folder = other_filesystem / "step-00000001.000001"
+    folder.mkdir()
+    if lost:
+        shutil.rmtree(place)
+    with pytest.raises(Superseded) if lost else nullcontext():
+        assert Owner(place).take(folder) == folder
+    assert folder.exists()
+
+
+@pytest.fixture
+def linked(place, other_filesystem):
+    """A folder of the run that is a link to another filesystem."""
+    found = place.parents[2] / "ema"
+    found.symlink_to(other_filesystem)
+    return found
+
+
+def test_a_checkpointer_in_a_linked_folder_of_the_run_keeps_as_many_as_it_is_told(
+    place, linked, json_codec, part
+):
+    checkpoints = Checkpointer(linked, Solo(), codec=json_codec, keep=2, owner=Owner(place))
+    for step in range(1, 6):
+        checkpoints.save({"model": part()}, step=step, facts={})
+    left = sorted(path.name for path in linked.iterdir())
+    assert left == ["step-00000004.000004", "step-00000005.000005"]
+
+
+def test_a_checkpoint_in_a_linked_folder_of_the_run_is_mended_from_a_tier(
+    place, linked, tmp_path, json_codec, part
+):
+    options = {"codec": json_codec, "tiers": (FolderTier(tmp_path / "far"),), "owner": Owner(place)}
+    Checkpointer(linked, Solo(), **options).save({"model": part({"w": 1})}, step=1, facts={})
+    (damaged,) = linked.glob("step-*")
+    (damaged / "shared.json").write_text("damaged")
+    model = part()
+    Checkpointer(linked, Solo(), **options).load({"model": model})
+    assert model.value == {"w": 1}
 
 
 def test_a_disk_that_is_full_is_no_taking_over(saves, monkeypatch):

@@ -491,10 +491,14 @@ def test_a_stop_tries_its_save_again_while_there_is_time(
     assert bool(word.detail) is (steps == (5,))
 
 
-@pytest.mark.parametrize("call", [(Owner, "lost"), (StepLog, "sync")])
+@pytest.mark.parametrize(
+    ("call", "cause"), [((Owner, "lost"), "running"), ((StepLog, "sync"), "error")]
+)
 def test_an_attempt_that_can_not_tell_whose_the_run_is_leaves_its_verdict_and_no_more(
-    training, attempt_of, monkeypatch, call
+    training, attempt_of, monkeypatch, call, cause
 ):
+    """That the step log is not on disk tells nothing of it."""
+
     def folder_goes(_):
         monkeypatch.setattr(*call, disk.fail)
 
@@ -502,7 +506,7 @@ def test_an_attempt_that_can_not_tell_whose_the_run_is_leaves_its_verdict_and_no
         training.run(events={6: [folder_goes, script_fails]})
     assert read(attempt_of().verdict_file).verdict == "failed"
     (line,) = Ledger(attempt_of().run_dir / "attempts.jsonl").attempts()
-    assert line.cause == "running"
+    assert line.cause == cause
 
 
 @pytest.mark.parametrize(

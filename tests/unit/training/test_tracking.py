@@ -3,17 +3,22 @@
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 
 import pytest
 
 from tests.fakes import checkpoint_disk as disk
+from toolkit.training import SampleOrder
 from toolkit.training.files import read_json, write_json
 from toolkit.training.mlflow_server import MlflowServer, end_run, tracker_for
 from toolkit.training.owner import Owner
+from toolkit.training.record import Books
 from toolkit.training.run import RunDir
+from toolkit.training.session import Run
 from toolkit.training.tracking import NoTracker, Record, Rejected, Tracker, numbers
+from toolkit.training.world import Solo
 
 
 @dataclass
@@ -21,6 +26,7 @@ class Server:
     """A tracking server that can be away, and that refuses some records."""
 
     away: bool = False
+    misses: int = 0  # so many calls fail
     refused: str = ""
     runs: int = 0
     got: list = field(default_factory=list)
@@ -43,7 +49,8 @@ class Server:
 
     def _here(self):
         self.tried.set()
-        if self.away:
+        self.misses -= 1
+        if self.away or self.misses >= 0:
             raise ConnectionError("refused")
 
 
@@ -51,9 +58,12 @@ class Server:
 def tracker(tmp_path):
     warnings = []
 
-    def make(server, **options):
+    def make(server, folder=tmp_path, **options):
         made = Tracker(
-            lambda: server, tmp_path, warnings.append, pauses=(0.001,), linger=0, **options
+            lambda: server,
+            folder,
+            warnings.append,
+            **{"pauses": (0.001,), "linger": 0, **options},
         )
         made.warnings = warnings
         return made
@@ -92,7 +102,7 @@ def test_a_server_that_is_away_is_warned_of_once_and_told_later(tracker):
     server.away = False
     made.add(metric(1))
     assert made.close(30)
-    assert [step for _, step in server.got] == [0, 1]
+    assert server.got == [("run-1", 0), ("run-1", 1)]
     assert len([text for text in made.warnings if "can't be reached" in text]) == 1
 
 
@@ -116,6 +126,22 @@ def place(tmp_path):
     made = tmp_path / "checkpoints" / "owner" / "12.0.first.ab"
     made.mkdir(parents=True)
     return made
+
+
+def test_a_backlog_that_was_sent_is_sent_once_where_checkpoints_are_on_another_filesystem(
+    tracker, tmp_path, other_filesystem
+):
+    (tmp_path / "checkpoints").symlink_to(other_filesystem)
+    place = tmp_path / "checkpoints" / "owner" / "12.0.first.ab"
+    place.mkdir(parents=True)
+    server = Server(away=True)
+    made = tracker(server, owner=Owner(place))
+    made.add(metric(0))
+    assert not made.close(30)
+    server.away = False
+    for _ in range(2):
+        assert tracker(server, owner=Owner(place)).close(30)
+    assert [step for _, step in server.got] == [0]
 
 
 def test_an_attempt_whose_run_was_taken_over_sends_no_backlog_and_leaves_it_to_its_successor(
@@ -154,6 +180,20 @@ def test_nor_does_one_whose_run_is_taken_over_while_it_trains_or_waits_for_the_s
     assert not (tmp_path / "tracking-backlog.json").exists()
 
 
+def test_what_an_attempt_has_to_tell_that_began_while_the_server_was_away_is_told_of_the_run(
+    tracker, tmp_path
+):
+    write_json(tmp_path / "mlflow.json", {"run_id": "run-7"})
+    server = Server(away=True)
+    made = tracker(server)
+    made.add(metric(0))
+    while not made.warnings:
+        time.sleep(0.001)
+    server.away = False
+    assert made.close(30)
+    assert server.got == [("run-7", 0)]
+
+
 def test_where_it_can_not_be_told_whose_the_run_is_records_wait(tracker, place, monkeypatch):
     server = Server()
     with monkeypatch.context() as patch:
@@ -166,6 +206,53 @@ def test_where_it_can_not_be_told_whose_the_run_is_records_wait(tracker, place, 
     assert made.close(30)
     assert server.got == [("run-1", 0)]
     assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize(("misses", "told"), [(0, True), (1, True), (2, False)])
+def test_as_an_attempt_ends_what_failed_once_is_tried_once_more(tracker, misses, told):
+    server = Server(misses=misses)
+    made = tracker(server, linger=60)  # nothing is sent before the end
+    made.add(Record(at=1.0, status="FINISHED"))
+    assert made.close(30) is told
+    assert server.states == ["FINISHED"] * told
+
+
+@pytest.fixture
+def finishes(tracker, attempt_of, tmp_path, json_codec, part):
+    """Trains run `number` to its end, and gives what its server was told it came to."""
+
+    def train(number):
+        server, folder = Server(), tmp_path / f"run-{number}"
+        place = folder / "checkpoints" / "owner" / "12.0.first.ab"
+        place.mkdir(parents=True)
+        attempt = replace(attempt_of(), run_dir=folder, owner=Owner(place))
+        doubles = {"world": Solo(), "codec": json_codec}
+        doubles["tracker"] = tracker(server, folder, owner=attempt.owner)
+        # Where it is the verdict that can't be written, the attempt is made again.
+        with suppress(OSError), Run(params={}, seed=1, attempt=attempt, **doubles) as run:
+            run.resume(model=part())
+            for batch in run.batches(SampleOrder(size=8, global_batch=8, seed=1), 1):
+                run.step(batch)
+        return server.states[-1]
+
+    return train
+
+
+def test_an_error_of_any_one_operation_as_a_finished_run_ends_leaves_it_finished(
+    finishes, monkeypatch
+):
+    end, met, number = Books.end, [], 0
+
+    def struck(books, *words, **options):
+        nonlocal met
+        with disk.strike(number, disk.fail, disk.CALLS) as met:
+            end(books, *words, **options)
+
+    monkeypatch.setattr(Books, "end", struck)
+    while len(met) >= number:
+        number += 1
+        assert finishes(number) == "FINISHED", f"operation {number}"
+    assert number > 10
 
 
 def test_the_state_that_an_earlier_attempt_ended_in_is_not_sent_after_the_next_has_begun(tracker):
