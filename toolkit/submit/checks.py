@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, Self
 
+from toolkit.lint import script as batch_script
 from toolkit.lint.check import check as lint
 from toolkit.lint.finding import Finding, Severity
 from toolkit.submit.errors import SlurmRefused
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from toolkit.training.stops import Measured
 
 _PINNED: Final = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
+# lib/preflight.sh alone only finds the image: a step is in it by these.
+_IN_CONTAINER: Final = re.compile(r"\brun_workers\b|\bCONTAINER\[@\]|\bTOOLKIT_CONTAINER\b")
 _STEP: Final = 1.0
 """Seconds that a step is taken to last where no run has told."""
 
@@ -105,9 +108,10 @@ def _container(plan: Plan, text: str) -> list[Finding]:
         said = f"the container {plan.container!r} is not pinned: its tag may be another tomorrow"
         fix = "IMAGE@sha256:…, as `skopeo inspect --format {{.Digest}} docker://IMAGE` prints it"
         found.append(Finding("container-not-pinned", Severity.ERROR, 0, said, fix))
-    if plan.container and not any(word in text for word in ("/preflight.sh", "TOOLKIT_CONTAINER")):
-        said = "the script does not look at TOOLKIT_CONTAINER: it would run outside the container"
-        fix = "source lib/preflight.sh and use run_workers, as jobscripts/torchrun.sbatch does"
+    commands = batch_script.parse(text).commands
+    if plan.container and not any(_IN_CONTAINER.search(one.text) for one in commands):
+        said = "the script starts nothing in TOOLKIT_CONTAINER: it would run outside of it"
+        fix = "give this job none, or start its step by run_workers, as jobscripts/torchrun.sbatch"
         found.append(Finding("container-unheard", Severity.ERROR, 0, said, fix))
     return found
 

@@ -112,7 +112,7 @@ PINNED = "team/image@sha256:" + "0123456789abcdef" * 4
 
 
 def test_a_container_is_for_the_workers_and_not_for_sbatch(cluster, capsys):
-    (cluster / "ours.sbatch").write_text(GOOD + 'source "$TOOLKIT_JOBSCRIPTS/lib/preflight.sh"\n')
+    (cluster / "ours.sbatch").write_text(GOOD + 'run_workers "$@"\n')
     program = (cluster / "bin" / "sbatch").read_text()
     (cluster / "bin" / "sbatch").write_text(
         program.replace(
@@ -131,6 +131,13 @@ def test_a_container_that_is_not_pinned_or_not_looked_at_is_refused(cluster, cap
     assert "[container-not-pinned]" in said
     assert "[container-unheard]" in said
     assert submitted(cluster) == []
+
+
+def test_a_script_that_only_finds_the_image_starts_nothing_in_it(cluster, capsys):
+    found = 'source "$TOOLKIT_JOBSCRIPTS/lib/preflight.sh"\npreflight "$@"\n'
+    (cluster / "half.sbatch").write_text(f"{GOOD}{found}# not by run_workers\nsrun python x.py\n")
+    assert run(["submit", f"--container={PINNED}", "half.sbatch", "train.py"]) == 1
+    assert "[container-unheard]" in capsys.readouterr().out
 
 
 def test_where_nobody_knows_what_a_stop_takes_that_is_said_with_what_would_tell(cluster, capsys):
