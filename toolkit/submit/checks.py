@@ -68,18 +68,11 @@ def findings(
     plan: Plan, text: str, slurm: SlurmSide, *, user: str, stop: Stop | None
 ) -> tuple[Finding, ...]:
     """Everything known against the submission, what would lose work first."""
-    given = {one.option for one in plan.added}
-    mended = {slug for option, slug in _MENDED if option in given}
-    linted = lint(text, stop.forecast.seconds if stop else None)
-    found = [one for one in linted if one.slug not in mended]
+    found = [*lint(text, stop.forecast.seconds if stop else None, plan.outside)]
     found += [*_names(plan, slurm, user), *_container(plan, text), *_stop_in_time(stop)]
     if not any(one.slug in ("partition", "account") for one in found):
         found += _rehearsed(plan, slurm)
     return tuple(sorted(found, key=lambda one: one.severity is not Severity.ERROR))
-
-
-# What an option on the command line puts right in the script.
-_MENDED: Final = (("--requeue", "requeue-unsaid"), ("--open-mode=append", "open-mode"))
 
 
 def _names(plan: Plan, slurm: SlurmSide, user: str) -> list[Finding]:

@@ -68,8 +68,73 @@ def test_what_nobody_said_is_added_and_said(cluster, capsys):
 
 def test_what_somebody_said_is_not_contradicted(cluster, monkeypatch):
     monkeypatch.setenv("SBATCH_OPEN_MODE", "truncate")
-    assert run(["submit", "--no-requeue", "bare.sbatch"]) == 0
+    assert run(["submit", "--force", "--no-requeue", "bare.sbatch"]) == 0
     assert submitted(cluster) == ["sbatch --parsable --no-requeue bare.sbatch"]
+
+
+TRAINS = """#!/bin/bash
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR1@90
+trap stop USR1
+srun torchrun --shutdown-timeout=60 --rdzv-endpoint=$ADDR:$PORT train.py &
+wait $!
+exit $?
+"""
+LINES = [line.removeprefix("#SBATCH ") for line in TRAINS.splitlines() if "#SBATCH" in line]
+
+
+@pytest.fixture
+def careful(cluster, capsys):
+    """What is said of a careful script with such options."""
+    (cluster / "careful.sbatch").write_text(TRAINS)
+
+    def said(*options):
+        run(["submit", "--dry-run", *options, "careful.sbatch"])
+        return capsys.readouterr().out
+
+    assert "fix:" not in said()
+    return said
+
+
+@pytest.mark.parametrize(
+    ("slug", "option"),
+    [
+        ("no-requeue", "--no-requeue"),
+        ("open-mode", "--open-mode=truncate"),
+        ("signal-to-all", "--signal=USR1@90"),
+        ("signal-late", "--signal=B:USR1@5"),
+        ("node-pinned", "--nodelist=gpu-001"),
+    ],
+)
+def test_an_option_that_loses_work_is_found_beside_a_careful_script_too(careful, slug, option):
+    found = careful(option)
+    assert ": on the command line: " in found
+    assert f"[{slug}]\n" in found
+    assert "fix: #SBATCH" not in found
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("SBATCH_NO_REQUEUE", "1"),
+        ("SBATCH_OPEN_MODE", "truncate"),
+        ("SBATCH_SIGNAL", "USR1@90"),
+    ],
+)
+def test_the_environment_loses_work_too_unless_the_command_line_wins(
+    careful, monkeypatch, variable, value
+):
+    monkeypatch.setenv(variable, value)
+    assert f": in {variable}: " in careful()
+    assert "fix:" not in careful(*LINES)
+
+
+def test_a_script_without_options_is_clean_where_the_command_line_has_them(cluster, capsys):
+    bare = "".join(line for line in TRAINS.splitlines(True) if not line.startswith("#SBATCH"))
+    (cluster / "trains.sbatch").write_text(bare)
+    assert run(["submit", "--dry-run", "--json", *LINES, "trains.sbatch"]) == 0
+    assert json.loads(capsys.readouterr().out)["findings"] == []
 
 
 def test_an_error_stops_it_unless_forced(cluster, capsys):

@@ -1,5 +1,6 @@
 """What `toolkit lint` says about scripts, and what it leaves alone."""
 
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,9 @@ source lib.sh
 LAUNCH = "srun --kill-on-bad-exit=1 torchrun --shutdown-timeout=60 --rdzv-endpoint=$ADDR:$PORT t.py"
 
 
-def slugs(text):
-    return {found.slug for found in check(text)}
+def slugs(text, options=""):
+    outside = script.said(options.split(), "on the command line")
+    return {found.slug for found in check(text, outside=outside)}
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,7 @@ def test_a_careful_script_is_left_alone():
     assert slugs(HEAD + LAUNCH + " &\nwait $!\nexit $?\n") == set()
 
 
-@pytest.mark.parametrize(
+LOSES_WORK = pytest.mark.parametrize(
     ("slug", "before", "after"),
     [
         ("open-mode", "#SBATCH --open-mode=append\n", ""),
@@ -67,12 +69,45 @@ def test_a_careful_script_is_left_alone():
         ("deepspeed-launcher", LAUNCH, "srun --kill-on-bad-exit=1 deepspeed --hostfile h t.py"),
     ],
 )
+
+
+@LOSES_WORK
 def test_what_loses_work_is_reported(slug, before, after):
     text = HEAD + LAUNCH + "\n"
     assert slug not in slugs(text)
     found = [one for one in check(text.replace(before, after)) if one.slug == slug]
     assert found
     assert all(one.fix and one.message for one in found)
+
+
+@LOSES_WORK
+def test_an_option_is_judged_alike_on_a_line_and_on_the_command_line(slug, before, after):
+    text = (HEAD + LAUNCH + "\n").replace(before, after)
+    shebang, *lines = text.splitlines(keepends=True)
+    said = list(takewhile(lambda line: line.startswith("#SBATCH "), lines))
+    options = " ".join(line.removeprefix("#SBATCH ") for line in said)
+    found = slugs(shebang + "".join(lines[len(said) :]), options)
+    assert slug in found
+    assert found == slugs(text)
+
+
+@pytest.mark.parametrize(
+    ("slug", "good", "bad"),
+    [
+        ("open-mode", "--open-mode=append", "--open-mode=truncate"),
+        ("no-requeue", "--requeue", "--no-requeue"),
+        ("signal-to-all", "--signal=B:USR1@90", "--signal=USR1@90"),
+        ("signal-late", "--signal=B:USR1@90", "--signal=B:USR1@10"),
+        ("hostname-rendezvous", "--nodes=1", "--nodes=2"),
+    ],
+)
+def test_what_the_command_line_says_wins_over_the_scripts_lines(slug, good, bad):
+    launch = LAUNCH.replace("$ADDR", "$(hostname)") + "\n"
+    careful = HEAD.replace("--nodes=2", "--nodes=1") + launch
+    careless = careful.replace(good, bad)
+    assert slug in slugs(careless)
+    assert slug not in slugs(careless, good)
+    assert slug in slugs(careful, bad)
 
 
 def test_a_stop_that_takes_long_needs_more_warning_and_more_patience():
