@@ -88,7 +88,7 @@ def plan(
         script=script,
         partition=read.value("partition"),
         account=read.value("account"),
-        container=container,
+        container=container or environment.get("TOOLKIT_CONTAINER", ""),
         outside=(*outside, *batch_script.said(given, _COMMAND_LINE)),
     )
 

@@ -198,6 +198,16 @@ def test_a_container_that_is_not_pinned_or_not_looked_at_is_refused(cluster, cap
     assert submitted(cluster) == []
 
 
+def test_a_container_that_the_environment_names_is_checked_as_one_that_is_asked_for(
+    cluster, monkeypatch, capsys
+):
+    monkeypatch.setenv("TOOLKIT_CONTAINER", "team/image:latest")
+    assert run(["submit", "good.sbatch"]) == 1
+    said = capsys.readouterr().out
+    assert "[container-not-pinned]" in said
+    assert "[container-unheard]" in said
+
+
 def test_a_script_that_only_finds_the_image_starts_nothing_in_it(cluster, capsys):
     found = 'source "$TOOLKIT_JOBSCRIPTS/lib/preflight.sh"\npreflight "$@"\n'
     (cluster / "half.sbatch").write_text(f"{GOOD}{found}# not by run_workers\nsrun python x.py\n")
