@@ -16,6 +16,9 @@ _SIGNAL: Final = re.compile(
     r"^(?P<flags>[RB]{1,2}:)?(?P<name>[A-Za-z0-9]+)(?:@(?P<seconds>\d+))?$", re.IGNORECASE
 )
 
+_LEAD: Final = 60
+"""Seconds before the time limit at which sbatch sends a signal that names none."""
+
 _RUNS: Final = re.compile(
     r"^(?:\w+=\S*\s+)*(?:exec\s+|uv\s+run\s+|\S*/)?"
     r"(?:python[\d.]*|torchrun|accelerate|deepspeed|composer)\s"
@@ -145,11 +148,12 @@ def _trap_waits(script: Script) -> Iterator[Hit]:
 
 def _signal_late(script: Script) -> Iterator[Hit]:
     signal = _signal(script)
-    if signal and script.launches and int(signal["seconds"] or 60) < script.stop_seconds:
+    seconds = int((signal and signal["seconds"]) or _LEAD)
+    if signal and script.launches and seconds < script.stop_seconds:
         yield _hit(
             script,
             "signal",
-            f"{signal['seconds']} s is little time to end a step and write a checkpoint",
+            f"{seconds} s is little time to end a step and write a checkpoint",
             f"#SBATCH --signal=B:USR1@{script.stop_seconds + 30:.0f}: what that takes, and 30 s",
         )
 

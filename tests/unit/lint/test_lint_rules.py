@@ -115,6 +115,8 @@ def test_a_stop_that_takes_long_needs_more_warning_and_more_patience():
     found = {one.slug: one.fix for one in check(text, stop_seconds=100)}
     assert "USR1@130" in found["signal-late"]
     assert "--shutdown-timeout=100" in found["shutdown-timeout"]
+    unsaid = {one.slug: one.message for one in check(text.replace("USR1@90", "USR1"), 100)}
+    assert unsaid["signal-late"].startswith("60 s is little time")
     quick = text.replace("USR1@90", "USR1@20").replace("--shutdown-timeout=60", "")
     assert not {"signal-late", "shutdown-timeout"} & {one.slug for one in check(quick, 15)}
 
