@@ -19,14 +19,18 @@ _IGNORE: Final = re.compile(r"#\s*toolkit-lint:\s*ignore=([\w,\s-]+)")
 
 
 def check(
-    text: str, stop_seconds: float | None = None, outside: Iterable[Directive] = ()
+    text: str,
+    stop_seconds: float | None = None,
+    outside: Iterable[Directive] = (),
+    node_disks: tuple[str, ...] = (),
 ) -> tuple[Finding, ...]:
     """Findings, errors first, then by line. `# toolkit-lint: ignore=SLUG` in the script, with its
     reason beside it, silences a rule there. `stop_seconds`: what a step and a save take, if known.
-    `outside`: what sbatch is told besides, if that is known.
+    `outside`: what sbatch is told besides. `node_disks`: folders that are each node's own, besides
+    those that are so on every cluster.
     """
     silenced = {word for found in _IGNORE.finditer(text) for word in re.split(r"[,\s]+", found[1])}
-    read = script.parse(text, stop_seconds or script.A_STOP, outside)
+    read = script.parse(text, stop_seconds or script.A_STOP, outside, node_disks)
     found = [
         Finding(rule.slug, rule.severity, hit.line, hit.message, hit.fix)
         for rule in RULES

@@ -83,7 +83,7 @@ class Launch:
 @dataclass(frozen=True, slots=True)
 class Script:
     """The whole of it. `values`: what the script sets its variables to. `stop_seconds`: what its
-    training needs to end a step and save.
+    training needs to end a step and save. `node_disks`: folders that go with their machine.
     """
 
     text: str
@@ -93,6 +93,7 @@ class Script:
     values: Mapping[str, str]
     launches: tuple[Launch, ...]
     stop_seconds: float
+    node_disks: tuple[str, ...]
 
     def value(self, name: str) -> str:
         found = self.directives.get(name)
@@ -130,7 +131,12 @@ def said(words: Sequence[str], source: str) -> tuple[Directive, ...]:
     return tuple(Directive(name, value, 0, source=source) for name, value in sbatch.options(words))
 
 
-def parse(text: str, stop_seconds: float = A_STOP, outside: Iterable[Directive] = ()) -> Script:
+def parse(
+    text: str,
+    stop_seconds: float = A_STOP,
+    outside: Iterable[Directive] = (),
+    node_disks: tuple[str, ...] = (),
+) -> Script:
     """Never raises: what can't be understood can't be complained about. `outside`: options that win
     over the script's own, and later ones over earlier ones.
     """
@@ -148,6 +154,7 @@ def parse(text: str, stop_seconds: float = A_STOP, outside: Iterable[Directive] 
         values=values,
         launches=tuple(_launches(found, values)),
         stop_seconds=stop_seconds,
+        node_disks=node_disks,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, Self
 
+from slurmplugins.paths import SCRATCH
 from toolkit.lint import script as batch_script
 from toolkit.lint.check import check as lint
 from toolkit.lint.finding import Finding, Severity
@@ -68,7 +69,9 @@ def findings(
     plan: Plan, text: str, slurm: SlurmSide, *, user: str, stop: Stop | None
 ) -> tuple[Finding, ...]:
     """Everything known against the submission, what would lose work first."""
-    found = [*lint(text, stop.forecast.seconds if stop else None, plan.outside)]
+    takes = stop.forecast.seconds if stop else None
+    # Other sites share what they call /scratch; a machine of this cluster has its own.
+    found = [*lint(text, takes, plan.outside, node_disks=(str(SCRATCH),))]
     found += [*_names(plan, slurm, user), *_container(plan, text), *_stop_in_time(stop)]
     if not any(one.slug in ("partition", "account") for one in found):
         found += _rehearsed(plan, slurm)

@@ -9,6 +9,7 @@ import pytest
 
 import toolkit
 from toolkit.cli import run
+from toolkit.config.training import Data
 from toolkit.submit import checks, plan, slurm_side
 from toolkit.submit.slurm_side import SlurmSide
 from toolkit.training import pace, stops, submission
@@ -82,6 +83,16 @@ wait $!
 exit $?
 """
 LINES = [line.removeprefix("#SBATCH ") for line in TRAINS.splitlines() if "#SBATCH" in line]
+
+
+@pytest.mark.parametrize("folder", [Data().cache, "/var/tmp"])
+def test_what_is_saved_where_this_clusters_nodes_keep_data_goes_with_its_machine(
+    cluster, capsys, folder
+):
+    saves = TRAINS.replace("train.py", f"train.py --checkpoint-dir={folder}/run")
+    (cluster / "saves.sbatch").write_text(saves)
+    assert run(["submit", "--dry-run", "saves.sbatch"]) == 1
+    assert f"what is saved in {folder}/run is gone" in capsys.readouterr().out
 
 
 @pytest.fixture

@@ -65,6 +65,7 @@ LOSES_WORK = pytest.mark.parametrize(
         ("exit-code-lost", "t.py", "t.py &\nwait"),
         ("requeue-loop", "t.py", "t.py || scontrol requeue $SLURM_JOB_ID"),
         ("saved-on-node", "t.py", "t.py --checkpoint-dir=/tmp/run"),
+        ("saved-on-node", "t.py", "t.py --log_dir=/fsx/x --output_dir /var/tmp/run"),
         ("auto-resume-container", "srun", "srun --auto-resume=1 --container-image=a.sqsh"),
         ("deepspeed-launcher", LAUNCH, "srun --kill-on-bad-exit=1 deepspeed --hostfile h t.py"),
     ],
@@ -119,6 +120,18 @@ def test_a_stop_that_takes_long_needs_more_warning_and_more_patience():
     assert unsaid["signal-late"].startswith("60 s is little time")
     quick = text.replace("USR1@90", "USR1@20").replace("--shutdown-timeout=60", "")
     assert not {"signal-late", "shutdown-timeout"} & {one.slug for one in check(quick, 15)}
+
+
+@pytest.mark.parametrize(
+    ("folder", "lost"),
+    [("/scratch", True), ("/scratch/ada/run", True), ("/scratch-shared/x", False)],
+)
+def test_scratch_is_a_nodes_own_where_that_is_known(folder, lost):
+    text = f"{HEAD}{LAUNCH} --checkpoint-dir={folder}\n"
+    assert {one.slug for one in check(text, node_disks=("/scratch",))} == (
+        {"saved-on-node"} if lost else set()
+    )
+    assert slugs(text) == set()  # many sites share it
 
 
 @pytest.mark.parametrize(
