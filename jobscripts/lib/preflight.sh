@@ -60,6 +60,8 @@ _check_cap() {
 # What a job needs that trains nothing: the environment and a run folder with room in it.
 prepare() {
   _set_up
+  [[ -z ${TOOLKIT_CONTAINER:-} ]] || refuse "this job starts nothing in a container:" \
+    "submit it without one, by 'env -u TOOLKIT_CONTAINER sbatch …'"
   _prepare
 }
 

@@ -84,7 +84,9 @@ def command(
     _report(wanted, found, stop, job, as_json=as_json)
     if refused and not dry_run:
         count = f"{len(errors)} error{'s' if len(errors) > 1 else ''}"
-        raise SubmitRefused(f"not submitted: {count}", next_step="mend the script, or --force")
+        raise SubmitRefused(
+            f"not submitted: {count}", next_step="mend what is said above, or --force"
+        )
     return 1 if refused else 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from toolkit.lint import shell
@@ -29,10 +30,12 @@ _HOSTNAME: Final = re.compile(
 _SHUTDOWN: Final = re.compile(
     r"(?:--shutdown[-_]timeout[= ]|TORCH_ELASTIC_SHUTDOWN_TIMEOUT=)\s*[\"']?(\d+)"
 )
-_KEPT_HERE: Final = re.compile(
+_KEPT_IN: Final = re.compile(
     r"--(?:\w+[-_])?(?:checkpoint|ckpt|save|output)[-_](?:dir|path|folder)[= ]\s*[\"']?"
-    r"(?P<path>/(?:tmp|scratch/local|local_scratch|dev/shm|mnt/nvme|local_?disk|opt/dlami/nvme)"
-    r"[^\s\"']*)"
+    r"(?P<path>/[^\s\"']*)"
+)
+_ON_NODE: Final = re.compile(
+    r"/(?:tmp|var/tmp|scratch/local|local_scratch|dev/shm|mnt/nvme|local_?disk|opt/dlami/nvme)"
 )
 _LOOP: Final = re.compile(r"\|\|\s*(?:\(|\{)?\s*scontrol\s+requeue\b")
 _BARE_WAIT: Final = re.compile(r"^\s*wait\s*;?\s*$")
@@ -203,13 +206,15 @@ def _auto_resume(script: Script) -> Iterator[Hit]:
 
 def _kept_here(script: Script) -> Iterator[Hit]:
     for launch in script.launches:
-        if found := _KEPT_HERE.search(launch.text):
-            yield Hit(
-                launch.line,
-                f"what is saved in {found['path']} is gone with the machine",
-                "save to the shared filesystem (or upload it before the notice runs out)",
-            )
-            return
+        for found in _KEPT_IN.finditer(launch.text):
+            path = PurePosixPath(found["path"])
+            if _ON_NODE.match(str(path)) or any(map(path.is_relative_to, script.node_disks)):
+                yield Hit(
+                    launch.line,
+                    f"what is saved in {path} is gone with the machine",
+                    "save to the shared filesystem (or upload it before the notice runs out)",
+                )
+                return
 
 
 _E, _W = Severity.ERROR, Severity.WARNING

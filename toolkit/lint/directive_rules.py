@@ -16,10 +16,21 @@ _SIGNAL: Final = re.compile(
     r"^(?P<flags>[RB]{1,2}:)?(?P<name>[A-Za-z0-9]+)(?:@(?P<seconds>\d+))?$", re.IGNORECASE
 )
 
+_LEAD: Final = 60
+"""Seconds before the time limit at which sbatch sends a signal that names none."""
+
 _RUNS: Final = re.compile(
     r"^(?:\w+=\S*\s+)*(?:exec\s+|uv\s+run\s+|\S*/)?"
     r"(?:python[\d.]*|torchrun|accelerate|deepspeed|composer)\s"
 )
+
+
+def _hit(script: Script, option: str, message: str, fix: str) -> Hit:
+    """Where the option was said. One from outside wins over the lines, and is mended outside."""
+    said = script.directives.get(option)
+    if said and said.source:
+        return Hit(0, f"{said.source}: {message}", fix.removeprefix("#SBATCH "))
+    return Hit(said.line if said else 0, message, fix)
 
 
 def _ignored(script: Script) -> Iterator[Hit]:
@@ -33,8 +44,9 @@ def _ignored(script: Script) -> Iterator[Hit]:
 
 def _no_requeue(script: Script) -> Iterator[Hit]:
     if "no-requeue" in script.directives:
-        yield Hit(
-            script.line("no-requeue"),
+        yield _hit(
+            script,
+            "no-requeue",
             "--no-requeue: when a machine is taken the job is over, and a preemption cancels it"
             " without its grace time",
             "#SBATCH --requeue",
@@ -54,8 +66,9 @@ def _requeue(script: Script) -> Iterator[Hit]:
 def _open_mode(script: Script) -> Iterator[Hit]:
     mode = script.value("open-mode").lower()
     if not mode.startswith("a"):
-        yield Hit(
-            script.line("open-mode"),
+        yield _hit(
+            script,
+            "open-mode",
             "each requeue empties the job's log: why the last attempt ended is lost",
             "#SBATCH --open-mode=append",
         )
@@ -75,8 +88,9 @@ def _signal_to_all(script: Script) -> Iterator[Hit]:
     if signal is None or "B" in (signal["flags"] or "").upper():
         return
     if any(launch.agent or launch.kind == "deepspeed" for launch in script.launches):
-        yield Hit(
-            script.line("signal"),
+        yield _hit(
+            script,
+            "signal",
             f"without B: every process of the job gets {signal['name'].upper()}: it kills the"
             " launcher, which orphans or ends the workers before they have saved",
             f"#SBATCH --signal=B:{signal['name'].upper()}@{signal['seconds'] or 90}",
@@ -89,8 +103,9 @@ def _signal_unheard(script: Script) -> Iterator[Hit]:
         return
     # What else a script may start steps by can't be seen; nothing but its own commands is judged.
     if not script.steps and any(_RUNS.search(command.text) for command in script.commands):
-        yield Hit(
-            script.line("signal"),
+        yield _hit(
+            script,
+            "signal",
             f"without B: {signal['name'].upper()} goes to the steps, and srun starts none here: no"
             " process ever gets it",
             "start the program by srun, or take B: and a trap that passes it on",
@@ -104,8 +119,9 @@ def _signal_untrapped(script: Script) -> Iterator[Hit]:
     name = signal["name"].upper().removeprefix("SIG")
     traps = [command.text for command in script.commands if command.text.startswith("trap ")]
     if not any(re.search(rf"\b(?:SIG)?{name}\b", trap.upper()) for trap in traps):
-        yield Hit(
-            script.line("signal"),
+        yield _hit(
+            script,
+            "signal",
             f"{name} goes to the batch script, which has no trap for it: the script dies of it and"
             " the job with the script",
             f"trap 'ask the workers to stop' {name}",
@@ -132,18 +148,21 @@ def _trap_waits(script: Script) -> Iterator[Hit]:
 
 def _signal_late(script: Script) -> Iterator[Hit]:
     signal = _signal(script)
-    if signal and script.launches and int(signal["seconds"] or 60) < script.stop_seconds:
-        yield Hit(
-            script.line("signal"),
-            f"{signal['seconds']} s is little time to end a step and write a checkpoint",
+    seconds = int((signal and signal["seconds"]) or _LEAD)
+    if signal and script.launches and seconds < script.stop_seconds:
+        yield _hit(
+            script,
+            "signal",
+            f"{seconds} s is little time to end a step and write a checkpoint",
             f"#SBATCH --signal=B:USR1@{script.stop_seconds + 30:.0f}: what that takes, and 30 s",
         )
 
 
 def _pinned(script: Script) -> Iterator[Hit]:
     if script.value("nodelist"):
-        yield Hit(
-            script.line("nodelist"),
+        yield _hit(
+            script,
+            "nodelist",
             "the job waits for these very nodes: when one is taken, it does not come back",
             "take --nodelist out; ask for what the node has (--constraint, --gres)",
         )

@@ -11,7 +11,7 @@ from toolkit.lint import shell
 from toolkit.training import sbatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from toolkit.lint.shell import Command
 
@@ -41,16 +41,20 @@ _TALK: Final = re.compile(
     r"^\s*(?:echo|printf|cat|which|command|pip|uv|apt\S*|conda|mkdir|cp|mv|rm|ls|cd|source|\.|alias"
     r"|git|wget|curl|enroot|docker\s+(?:build|pull)|module|if|elif|while|for|function|trap|kill)\b"
 )
+_OPPOSITE: Final = {"requeue": "no-requeue", "no-requeue": "requeue"}
 
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """An #SBATCH option by its long name. `ignored`: sbatch stopped reading before it."""
+    """An #SBATCH option by its long name. `ignored`: sbatch stopped reading before it. `source`:
+    where it was said, if not on a line of the script.
+    """
 
     name: str
     value: str
     line: int
     ignored: bool = False
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class Launch:
 @dataclass(frozen=True, slots=True)
 class Script:
     """The whole of it. `values`: what the script sets its variables to. `stop_seconds`: what its
-    training needs to end a step and save.
+    training needs to end a step and save. `node_disks`: folders that go with their machine.
     """
 
     text: str
@@ -89,14 +93,11 @@ class Script:
     values: Mapping[str, str]
     launches: tuple[Launch, ...]
     stop_seconds: float
+    node_disks: tuple[str, ...]
 
     def value(self, name: str) -> str:
         found = self.directives.get(name)
         return found.value if found else ""
-
-    def line(self, name: str) -> int:
-        found = self.directives.get(name)
-        return found.line if found else 0
 
     @property
     def several_nodes(self) -> bool:
@@ -125,12 +126,26 @@ class Script:
         return shell.expanded(command.text, self.values)
 
 
-def parse(text: str, stop_seconds: float = A_STOP) -> Script:
-    """Never raises: what can't be understood can't be complained about."""
+def said(words: Sequence[str], source: str) -> tuple[Directive, ...]:
+    """The options among words that sbatch is given outside of the script."""
+    return tuple(Directive(name, value, 0, source=source) for name, value in sbatch.options(words))
+
+
+def parse(
+    text: str,
+    stop_seconds: float = A_STOP,
+    outside: Iterable[Directive] = (),
+    node_disks: tuple[str, ...] = (),
+) -> Script:
+    """Never raises: what can't be understood can't be complained about. `outside`: options that win
+    over the script's own, and later ones over earlier ones.
+    """
     found, documents = shell.commands(text)
     values = shell.assignments(found)
     lines = [(n, line) for n, line in enumerate(text.splitlines(), start=1) if n not in documents]
     directives, ignored = _directives(lines, found[0].line if found else 0)
+    for one in outside:
+        _say(directives, one)
     return Script(
         text=text,
         directives=directives,
@@ -139,6 +154,7 @@ def parse(text: str, stop_seconds: float = A_STOP) -> Script:
         values=values,
         launches=tuple(_launches(found, values)),
         stop_seconds=stop_seconds,
+        node_disks=node_disks,
     )
 
 
@@ -155,8 +171,13 @@ def _directives(
             if one.ignored:
                 ignored.append(one)
             else:
-                counted[name] = one
+                _say(counted, one)
     return counted, tuple(ignored)
+
+
+def _say(counted: dict[str, Directive], one: Directive) -> None:
+    counted.pop(_OPPOSITE.get(one.name, ""), None)
+    counted[one.name] = one
 
 
 def _options(rest: str) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, Self
 
+from slurmplugins.paths import SCRATCH
+from toolkit.lint import script as batch_script
 from toolkit.lint.check import check as lint
 from toolkit.lint.finding import Finding, Severity
 from toolkit.submit.errors import SlurmRefused
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from toolkit.training.stops import Measured
 
 _PINNED: Final = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
+# lib/preflight.sh alone only finds the image: a step is in it by these.
+_IN_CONTAINER: Final = re.compile(r"\brun_workers\b|\bCONTAINER\[@\]|\bTOOLKIT_CONTAINER\b")
 _STEP: Final = 1.0
 """Seconds that a step is taken to last where no run has told."""
 
@@ -65,18 +69,13 @@ def findings(
     plan: Plan, text: str, slurm: SlurmSide, *, user: str, stop: Stop | None
 ) -> tuple[Finding, ...]:
     """Everything known against the submission, what would lose work first."""
-    given = {one.option for one in plan.added}
-    mended = {slug for option, slug in _MENDED if option in given}
-    linted = lint(text, stop.forecast.seconds if stop else None)
-    found = [one for one in linted if one.slug not in mended]
+    takes = stop.forecast.seconds if stop else None
+    # Other sites share what they call /scratch; a machine of this cluster has its own.
+    found = [*lint(text, takes, plan.outside, node_disks=(str(SCRATCH),))]
     found += [*_names(plan, slurm, user), *_container(plan, text), *_stop_in_time(stop)]
     if not any(one.slug in ("partition", "account") for one in found):
         found += _rehearsed(plan, slurm)
     return tuple(sorted(found, key=lambda one: one.severity is not Severity.ERROR))
-
-
-# What an option on the command line puts right in the script.
-_MENDED: Final = (("--requeue", "requeue-unsaid"), ("--open-mode=append", "open-mode"))
 
 
 def _names(plan: Plan, slurm: SlurmSide, user: str) -> list[Finding]:
@@ -105,9 +104,10 @@ def _container(plan: Plan, text: str) -> list[Finding]:
         said = f"the container {plan.container!r} is not pinned: its tag may be another tomorrow"
         fix = "IMAGE@sha256:…, as `skopeo inspect --format {{.Digest}} docker://IMAGE` prints it"
         found.append(Finding("container-not-pinned", Severity.ERROR, 0, said, fix))
-    if plan.container and not any(word in text for word in ("/preflight.sh", "TOOLKIT_CONTAINER")):
-        said = "the script does not look at TOOLKIT_CONTAINER: it would run outside the container"
-        fix = "source lib/preflight.sh and use run_workers, as jobscripts/torchrun.sbatch does"
+    commands = batch_script.parse(text).commands
+    if plan.container and not any(_IN_CONTAINER.search(one.text) for one in commands):
+        said = "the script starts nothing in TOOLKIT_CONTAINER: it would run outside of it"
+        fix = "give this job none, or start its step by run_workers, as jobscripts/torchrun.sbatch"
         found.append(Finding("container-unheard", Severity.ERROR, 0, said, fix))
     return found
 

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from toolkit.lint import script as batch_script
-from toolkit.training import sbatch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from toolkit.lint.script import Script
+    from toolkit.lint.script import Directive
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,8 @@ class Added:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`argv` is sbatch's call. `partition` and `account`: what was asked for, empty if nothing.
-    `container`: the image that the toolkit's job scripts run their workers in.
+    `container`: the image that the toolkit's job scripts run their workers in. `outside`: what
+    sbatch is told besides the script, what it listens to most last.
     """
 
     argv: tuple[str, ...]
@@ -34,6 +34,7 @@ class Plan:
     partition: str
     account: str
     container: str = ""
+    outside: tuple[Directive, ...] = ()
 
     @property
     def call(self) -> tuple[str, ...]:
@@ -45,19 +46,19 @@ class Plan:
         )
 
 
-# An option, the names that say something about it, and the environment's words for it.
+# An option, and the names that say something about it.
 _DEFAULTS: Final = (
     (
         Added("--requeue", "or a site's JobRequeue=0 ends the job with its first machine"),
         ("requeue", "no-requeue"),
-        ("SBATCH_REQUEUE", "SBATCH_NO_REQUEUE"),
     ),
-    (
-        Added("--open-mode=append", "or each requeue empties the job's log"),
-        ("open-mode",),
-        ("SBATCH_OPEN_MODE",),
-    ),
+    (Added("--open-mode=append", "or each requeue empties the job's log"), ("open-mode",)),
 )
+# What anything here looks at, of that which sbatch also reads from SBATCH_ variables.
+_VARIABLES: Final = (
+    "account", "partition", "exclusive", "requeue", "no-requeue", "open-mode", "signal",
+)  # fmt: skip
+_COMMAND_LINE: Final = "on the command line"
 
 
 def plan(
@@ -69,36 +70,31 @@ def plan(
     environment: Mapping[str, str],
     container: str = "",
 ) -> Plan:
-    """What is to be run. The script's own lines and the caller's options are never contradicted."""
-    read = batch_script.parse(text)
-    said = dict(_named(options))
+    """What is to be run. The script's own lines and the caller's options are never contradicted.
+
+    sbatch's own order: the command line, the environment, the script.
+    """
+    outside = (*_of(environment), *batch_script.said(options, _COMMAND_LINE))
+    read = batch_script.parse(text, outside=outside)
     added = tuple(
         default
-        for default, names, variables in _DEFAULTS
-        if not any(name in read.directives or name in said for name in names)
-        and not any(environment.get(variable) for variable in variables)
+        for default, names in _DEFAULTS
+        if not any(name in read.directives for name in names)
     )
-    argv = ("sbatch", "--parsable", *(one.option for one in added), *options, script, *arguments)
+    given = tuple(one.option for one in added)
     return Plan(
-        argv=argv,
+        argv=("sbatch", "--parsable", *given, *options, script, *arguments),
         added=added,
         script=script,
-        partition=_asked("partition", "SBATCH_PARTITION", said, read, environment),
-        account=_asked("account", "SBATCH_ACCOUNT", said, read, environment),
-        container=container,
+        partition=read.value("partition"),
+        account=read.value("account"),
+        container=container or environment.get("TOOLKIT_CONTAINER", ""),
+        outside=(*outside, *batch_script.said(given, _COMMAND_LINE)),
     )
 
 
-def _asked(
-    name: str,
-    variable: str,
-    said: Mapping[str, str],
-    read: Script,
-    environment: Mapping[str, str],
-) -> str:
-    """sbatch's own order: the command line, the environment, the script."""
-    return said.get(name) or environment.get(variable) or read.value(name)
-
-
-def _named(options: Sequence[str]) -> list[tuple[str, str]]:
-    return list(sbatch.options(options))
+def _of(environment: Mapping[str, str]) -> Iterator[Directive]:
+    for name in _VARIABLES:
+        variable = f"SBATCH_{name.upper().replace('-', '_')}"
+        if value := environment.get(variable):
+            yield from batch_script.said([f"--{name}={value}"], f"in {variable}")

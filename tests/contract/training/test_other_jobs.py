@@ -1,4 +1,6 @@
-"""The jobscripts that train nothing, as bash runs them; srun and scontrol are played."""
+"""The jobscripts that train nothing, as bash runs them; srun and scontrol are played. And whether
+any of the jobscripts runs outside the container that it was given.
+"""
 
 import json
 import os
@@ -13,6 +15,10 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+
+from toolkit.submit import checks
+from toolkit.submit.plan import plan
+from toolkit.submit.slurm_side import SlurmSide
 
 pytestmark = pytest.mark.timeout(120)
 JOB = "312"  # its port is not that of a job in another file, which may run at the same time
@@ -215,3 +221,38 @@ def test_the_smoke_job_has_the_ranks_meet(node):
     assert "rank 1 on gpu-001: GPU pretended" in said
     assert "[toolkit] 2 ranks: everything works" in said
     assert not list((node / "runs").glob("*/smoke.*"))
+
+
+IN_PYXIS = """#!/bin/bash
+[[ $1 != --help ]] || exec echo --container-image=
+echo "srun $*"
+"""
+
+
+class Silent:
+    """Slurm, with nothing to say against a job."""
+
+    def run(self, argv, *, timeout=60):
+        return ""
+
+
+@pytest.mark.parametrize(
+    "path", sorted((REPO / "jobscripts").glob("*.sbatch")), ids=lambda path: path.stem
+)
+def test_a_job_runs_in_its_container_or_not_at_all_and_submit_knows_which(node, path):
+    _program(node / "bin" / "srun", IN_PYXIS)
+    (node / "env" / "bin" / "python").symlink_to(sys.executable)
+    _program(node / "env" / "bin" / "deepspeed", "#!/bin/bash\n")
+    (node / "train.py").touch()
+    image = "team/image@sha256:" + "0123456789abcdef" * 4
+    task = {"SLURM_ARRAY_JOB_ID": JOB, "SLURM_ARRAY_TASK_ID": "0"} if path.stem == "sweep" else {}
+    process = start(node, path.name, "train.py", TOOLKIT_CONTAINER=image, **task)
+    code = process.wait(timeout=100)
+    said = (node / "job.log").read_text()
+    inside = f"--container-image={image} " in said
+    assert code == (0 if inside else 93), said
+    assert inside or "env -u TOOLKIT_CONTAINER sbatch" in said
+    text = path.read_text()
+    wanted = plan([], path.name, ["train.py"], text=text, environment={}, container=image)
+    found = checks.findings(wanted, text, SlurmSide(Silent()), user="ada", stop=None)
+    assert [one.slug for one in found] == ([] if inside else ["container-unheard"])

@@ -9,6 +9,7 @@ import pytest
 
 import toolkit
 from toolkit.cli import run
+from toolkit.config.training import Data
 from toolkit.submit import checks, plan, slurm_side
 from toolkit.submit.slurm_side import SlurmSide
 from toolkit.training import pace, stops, submission
@@ -68,8 +69,83 @@ def test_what_nobody_said_is_added_and_said(cluster, capsys):
 
 def test_what_somebody_said_is_not_contradicted(cluster, monkeypatch):
     monkeypatch.setenv("SBATCH_OPEN_MODE", "truncate")
-    assert run(["submit", "--no-requeue", "bare.sbatch"]) == 0
+    assert run(["submit", "--force", "--no-requeue", "bare.sbatch"]) == 0
     assert submitted(cluster) == ["sbatch --parsable --no-requeue bare.sbatch"]
+
+
+TRAINS = """#!/bin/bash
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR1@90
+trap stop USR1
+srun torchrun --shutdown-timeout=60 --rdzv-endpoint=$ADDR:$PORT train.py &
+wait $!
+exit $?
+"""
+LINES = [line.removeprefix("#SBATCH ") for line in TRAINS.splitlines() if "#SBATCH" in line]
+
+
+@pytest.mark.parametrize("folder", [Data().cache, "/var/tmp"])
+def test_what_is_saved_where_this_clusters_nodes_keep_data_goes_with_its_machine(
+    cluster, capsys, folder
+):
+    saves = TRAINS.replace("train.py", f"train.py --checkpoint-dir={folder}/run")
+    (cluster / "saves.sbatch").write_text(saves)
+    assert run(["submit", "--dry-run", "saves.sbatch"]) == 1
+    assert f"what is saved in {folder}/run is gone" in capsys.readouterr().out
+
+
+@pytest.fixture
+def careful(cluster, capsys):
+    """What is said of a careful script with such options."""
+    (cluster / "careful.sbatch").write_text(TRAINS)
+
+    def said(*options):
+        run(["submit", "--dry-run", *options, "careful.sbatch"])
+        return capsys.readouterr().out
+
+    assert "fix:" not in said()
+    return said
+
+
+@pytest.mark.parametrize(
+    ("slug", "option"),
+    [
+        ("no-requeue", "--no-requeue"),
+        ("open-mode", "--open-mode=truncate"),
+        ("signal-to-all", "--signal=USR1@90"),
+        ("signal-late", "--signal=B:USR1@5"),
+        ("node-pinned", "--nodelist=gpu-001"),
+    ],
+)
+def test_an_option_that_loses_work_is_found_beside_a_careful_script_too(careful, slug, option):
+    found = careful(option)
+    assert ": on the command line: " in found
+    assert f"[{slug}]\n" in found
+    assert "fix: #SBATCH" not in found
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("SBATCH_NO_REQUEUE", "1"),
+        ("SBATCH_OPEN_MODE", "truncate"),
+        ("SBATCH_SIGNAL", "USR1@90"),
+    ],
+)
+def test_the_environment_loses_work_too_unless_the_command_line_wins(
+    careful, monkeypatch, variable, value
+):
+    monkeypatch.setenv(variable, value)
+    assert f": in {variable}: " in careful()
+    assert "fix:" not in careful(*LINES)
+
+
+def test_a_script_without_options_is_clean_where_the_command_line_has_them(cluster, capsys):
+    bare = "".join(line for line in TRAINS.splitlines(True) if not line.startswith("#SBATCH"))
+    (cluster / "trains.sbatch").write_text(bare)
+    assert run(["submit", "--dry-run", "--json", *LINES, "trains.sbatch"]) == 0
+    assert json.loads(capsys.readouterr().out)["findings"] == []
 
 
 def test_an_error_stops_it_unless_forced(cluster, capsys):
@@ -112,7 +188,7 @@ PINNED = "team/image@sha256:" + "0123456789abcdef" * 4
 
 
 def test_a_container_is_for_the_workers_and_not_for_sbatch(cluster, capsys):
-    (cluster / "ours.sbatch").write_text(GOOD + 'source "$TOOLKIT_JOBSCRIPTS/lib/preflight.sh"\n')
+    (cluster / "ours.sbatch").write_text(GOOD + 'run_workers "$@"\n')
     program = (cluster / "bin" / "sbatch").read_text()
     (cluster / "bin" / "sbatch").write_text(
         program.replace(
@@ -131,6 +207,23 @@ def test_a_container_that_is_not_pinned_or_not_looked_at_is_refused(cluster, cap
     assert "[container-not-pinned]" in said
     assert "[container-unheard]" in said
     assert submitted(cluster) == []
+
+
+def test_a_container_that_the_environment_names_is_checked_as_one_that_is_asked_for(
+    cluster, monkeypatch, capsys
+):
+    monkeypatch.setenv("TOOLKIT_CONTAINER", "team/image:latest")
+    assert run(["submit", "good.sbatch"]) == 1
+    said = capsys.readouterr().out
+    assert "[container-not-pinned]" in said
+    assert "[container-unheard]" in said
+
+
+def test_a_script_that_only_finds_the_image_starts_nothing_in_it(cluster, capsys):
+    found = 'source "$TOOLKIT_JOBSCRIPTS/lib/preflight.sh"\npreflight "$@"\n'
+    (cluster / "half.sbatch").write_text(f"{GOOD}{found}# not by run_workers\nsrun python x.py\n")
+    assert run(["submit", f"--container={PINNED}", "half.sbatch", "train.py"]) == 1
+    assert "[container-unheard]" in capsys.readouterr().out
 
 
 def test_where_nobody_knows_what_a_stop_takes_that_is_said_with_what_would_tell(cluster, capsys):

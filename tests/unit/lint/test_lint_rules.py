@@ -1,5 +1,6 @@
 """What `toolkit lint` says about scripts, and what it leaves alone."""
 
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,9 @@ source lib.sh
 LAUNCH = "srun --kill-on-bad-exit=1 torchrun --shutdown-timeout=60 --rdzv-endpoint=$ADDR:$PORT t.py"
 
 
-def slugs(text):
-    return {found.slug for found in check(text)}
+def slugs(text, options=""):
+    outside = script.said(options.split(), "on the command line")
+    return {found.slug for found in check(text, outside=outside)}
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,7 @@ def test_a_careful_script_is_left_alone():
     assert slugs(HEAD + LAUNCH + " &\nwait $!\nexit $?\n") == set()
 
 
-@pytest.mark.parametrize(
+LOSES_WORK = pytest.mark.parametrize(
     ("slug", "before", "after"),
     [
         ("open-mode", "#SBATCH --open-mode=append\n", ""),
@@ -63,10 +65,14 @@ def test_a_careful_script_is_left_alone():
         ("exit-code-lost", "t.py", "t.py &\nwait"),
         ("requeue-loop", "t.py", "t.py || scontrol requeue $SLURM_JOB_ID"),
         ("saved-on-node", "t.py", "t.py --checkpoint-dir=/tmp/run"),
+        ("saved-on-node", "t.py", "t.py --log_dir=/fsx/x --output_dir /var/tmp/run"),
         ("auto-resume-container", "srun", "srun --auto-resume=1 --container-image=a.sqsh"),
         ("deepspeed-launcher", LAUNCH, "srun --kill-on-bad-exit=1 deepspeed --hostfile h t.py"),
     ],
 )
+
+
+@LOSES_WORK
 def test_what_loses_work_is_reported(slug, before, after):
     text = HEAD + LAUNCH + "\n"
     assert slug not in slugs(text)
@@ -75,13 +81,57 @@ def test_what_loses_work_is_reported(slug, before, after):
     assert all(one.fix and one.message for one in found)
 
 
+@LOSES_WORK
+def test_an_option_is_judged_alike_on_a_line_and_on_the_command_line(slug, before, after):
+    text = (HEAD + LAUNCH + "\n").replace(before, after)
+    shebang, *lines = text.splitlines(keepends=True)
+    said = list(takewhile(lambda line: line.startswith("#SBATCH "), lines))
+    options = " ".join(line.removeprefix("#SBATCH ") for line in said)
+    found = slugs(shebang + "".join(lines[len(said) :]), options)
+    assert slug in found
+    assert found == slugs(text)
+
+
+@pytest.mark.parametrize(
+    ("slug", "good", "bad"),
+    [
+        ("open-mode", "--open-mode=append", "--open-mode=truncate"),
+        ("no-requeue", "--requeue", "--no-requeue"),
+        ("signal-to-all", "--signal=B:USR1@90", "--signal=USR1@90"),
+        ("signal-late", "--signal=B:USR1@90", "--signal=B:USR1@10"),
+        ("hostname-rendezvous", "--nodes=1", "--nodes=2"),
+    ],
+)
+def test_what_the_command_line_says_wins_over_the_scripts_lines(slug, good, bad):
+    launch = LAUNCH.replace("$ADDR", "$(hostname)") + "\n"
+    careful = HEAD.replace("--nodes=2", "--nodes=1") + launch
+    careless = careful.replace(good, bad)
+    assert slug in slugs(careless)
+    assert slug not in slugs(careless, good)
+    assert slug in slugs(careful, bad)
+
+
 def test_a_stop_that_takes_long_needs_more_warning_and_more_patience():
     text = HEAD + LAUNCH + "\n"
     found = {one.slug: one.fix for one in check(text, stop_seconds=100)}
     assert "USR1@130" in found["signal-late"]
     assert "--shutdown-timeout=100" in found["shutdown-timeout"]
+    unsaid = {one.slug: one.message for one in check(text.replace("USR1@90", "USR1"), 100)}
+    assert unsaid["signal-late"].startswith("60 s is little time")
     quick = text.replace("USR1@90", "USR1@20").replace("--shutdown-timeout=60", "")
     assert not {"signal-late", "shutdown-timeout"} & {one.slug for one in check(quick, 15)}
+
+
+@pytest.mark.parametrize(
+    ("folder", "lost"),
+    [("/scratch", True), ("/scratch/ada/run", True), ("/scratch-shared/x", False)],
+)
+def test_scratch_is_a_nodes_own_where_that_is_known(folder, lost):
+    text = f"{HEAD}{LAUNCH} --checkpoint-dir={folder}\n"
+    assert {one.slug for one in check(text, node_disks=("/scratch",))} == (
+        {"saved-on-node"} if lost else set()
+    )
+    assert slugs(text) == set()  # many sites share it
 
 
 @pytest.mark.parametrize(
