@@ -59,7 +59,7 @@ class Outcome:
         with suppress(OSError):
             for line in self.said:
                 sys.stderr.write(f"[toolkit] {line}\n")
-        if self.status and not _may_be_anothers(attempt):
+        if self.status and not attempt.owner.may_be_lost():
             mlflow_server.end_run(attempt, self.status, time.time())
             noted.tell_over(attempt)
 
@@ -234,13 +234,6 @@ def as_owner(attempt: Attempt, judge: Callable[[], Outcome]) -> Outcome:
         return judge()
     except Superseded:
         return Outcome(RESUME_ME, ("superseded: another attempt has taken over this run",))
-
-
-def _may_be_anothers(attempt: Attempt) -> bool:
-    try:
-        return attempt.owner.lost()
-    except OSError:
-        return True
 
 
 def held(job: SlurmJob, facts: JobFacts, reason: str, said: Sequence[str] = ()) -> Outcome:
