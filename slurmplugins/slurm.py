@@ -118,7 +118,7 @@ class ScontrolSlurm:
 
     def jobs(self, nodes: Sequence[str] | None = None) -> tuple[Job, ...]:
         argv = [self._squeue, "--json"]
-        if nodes is not None:
+        if nodes is not None and len(nodes) <= NODES_IN_CALL:
             argv.append("--nodelist=" + ",".join(nodes))
         found = tuple(slurm_json.job(item) for item in _list(self._read(argv), "jobs"))
         if nodes is None:

@@ -135,16 +135,20 @@ _time_for() { ((${SLURM_JOB_END_TIME:-0} == 0 || $(date +%s) + $1 < SLURM_JOB_EN
 
 # Where nothing could be put together: as the workers said, if that is more than that they failed. Else
 # the next attempt's beginning looks back at this one; it is the last where that could not be told either.
-# Workers that stop together leave with 0, as those that are done: without a verdict, 0 says nothing.
+# Workers that stop together leave with 0, as those that are done: where a verdict may be hidden, 0 says
+# nothing, and the last such attempt is held.
 _exit_untold() {
   local code
   code=$(_code_of_verdict)
   if [[ ! $code =~ ^(0|85|93)$ ]]; then
     code=$step_code
-    if ((code == 0)); then
-      _without_verdict || code=85
+    if ((code == 0)) && _without_verdict; then
+      code=0
     elif [[ -z $untold ]]; then
       code=85
+    elif ((code == 0)); then
+      hold_attempt "nothing says whether this attempt is done: see $TOOLKIT_RUN_DIR"
+      code=93
     fi
   fi
   echo "[toolkit] why this attempt ended can't be told; its job ends with $code" >&2

@@ -92,7 +92,7 @@ def _line(text: str, at: int) -> str:
     return " ".join(line.split())[:200]
 
 
-LINE = r"^(?:[^\S\n]*(?:\[[^\]\n]{1,60}\]|\d{1,4}|[\w.-]{1,60}\d)[^\S\n]*:)*[^\S\n]*"
+LINE = r"^(?:[^\S\n]*(?:\[[^\]\n]{1,60}\]|[\w.-]{0,60}\d)[^\S\n]*:)*[^\S\n]*"
 """Where a line begins, after the rank or node that torchrun --tee, srun --label and logging put."""
 
 _OURS = re.compile(LINE + r"\[toolkit\] (?!cannot start: ).*\n?", re.MULTILINE)

@@ -52,8 +52,11 @@ waited=$(($(paste -sd + {root}/slept)))
 ((waited >= {seconds})) || {{ echo "$0: Input/output error" >&2; exit 1; }}
 exec /bin/{name} "$@"
 """
+# Of the restart that asks, unless slurmctld is said to know of a later one.
 SCONTROL = """#!/bin/bash
-echo "$*" >>{root}/scontrol.log
+[[ $1 == show ]] || {{ echo "$*" >>{root}/scontrol.log; exit; }}
+restarts=$(cat {root}/restarts 2>/dev/null || echo "$SLURM_RESTART_COUNT")
+echo "   Requeue=1 Restarts=$restarts BatchFlag=1"
 """
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do shift; done
@@ -305,6 +308,12 @@ def test_no_other_task_is_held_with_one_whose_helpers_are_away(cluster, array, t
     given = {"SLURM_ARRAY_JOB_ID": array, "SLURM_ARRAY_TASK_ID": task} if array else {}
     assert started(cluster, JOBSCRIPTS[0], 1, **given)[0] == 93
     assert cluster.scontrol() == [f"requeuehold {name}"]
+
+
+def test_a_restart_without_helpers_that_slurm_has_given_up_holds_no_later_one(cluster):
+    (cluster.root / "restarts").write_text("12\n")
+    assert started(cluster, JOBSCRIPTS[0], 1)[0] == 85
+    assert cluster.scontrol() == []
 
 
 def test_where_slurmctld_holds_nothing_a_restart_without_helpers_comes_back(cluster):

@@ -103,6 +103,12 @@ def test_trouble_that_the_toolkit_overcame_is_no_evidence(capsys):
     assert classify(Evidence(code=1, log=tail(overcome))).rule == "unexplained"
 
 
+def test_no_line_takes_long_to_look_at():
+    """Numbers between colons are prefixes of ranks, each in one way."""
+    log = ":".join(["10"] * 2000) + "\n" + ":".join(["gpu-10"] * 2000) + "\nKeyError: 'x'\n"
+    assert classify(Evidence(code=1, log=tail(log))).rule == "exception"
+
+
 def test_why_the_toolkit_could_not_start_is_evidence():
     log = "gpu-1: [toolkit] cannot start: [Errno 5] Input/output error: '/shared/images/x'\n"
     assert classify(Evidence(code=1, log=tail(log))).rule == "filesystem"

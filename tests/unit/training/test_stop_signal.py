@@ -192,16 +192,22 @@ def test_an_attempt_whose_end_no_minute_can_tell_comes_back_unless_its_workers_s
     assert slept(tmp_path) == [1, 1, 3, 5, 10, 20, 20, 0]
 
 
-@pytest.mark.parametrize("restart", ["0", "1"])
+HIDDEN = "mv $TOOLKIT_RUN_DIR $TOOLKIT_ENV/away; sleep() { :; }"
+HELD = 'hold_attempt() { echo "$1" >$TOOLKIT_ENV/held; }'
+
+
+@pytest.mark.parametrize(("restart", "code"), [("0", 85), ("1", 93)])
 def test_workers_that_left_with_0_are_not_done_while_the_shared_folder_hides_their_verdict(
-    tmp_path, restart
+    tmp_path, restart, code
 ):
-    away = {"last": "look_back; mv $TOOLKIT_RUN_DIR $TOOLKIT_ENV/away; sleep() { :; }"}
+    """The last such attempt, whose beginning could not look back either, is held."""
+    away = {"last": f"{HELD}; look_back; {HIDDEN}"}
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / f"verdict.12.{restart}.json").write_text('{"verdict": "resume", "exit_code": 85}\n')
     told = away | {"TOOLKIT_RUN_DIR": str(folder), "SLURM_RESTART_COUNT": restart}
-    assert ends(tmp_path, "exit 1", step_code=0, **told) == 85
+    assert ends(tmp_path, "exit 1", step_code=0, **told) == code
+    assert (tmp_path / "held").exists() == (code == 93)
 
 
 def test_it_comes_back_once_where_the_next_beginning_can_not_tell_it_either(tmp_path):

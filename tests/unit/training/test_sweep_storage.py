@@ -1,5 +1,6 @@
 """A sweep's storage that is away costs no trial, whenever in a trial's life it goes."""
 
+import errno
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ import optuna
 import pytest
 
 from tests.fakes.own_job import FakeScontrol
-from toolkit.training import SampleOrder
+from toolkit.training import SampleOrder, files
 from toolkit.training.ending import Ending
 from toolkit.training.session import Run
 from toolkit.training.slurm_job import SlurmJob
@@ -158,6 +159,35 @@ def test_a_value_that_the_sweep_has_not_heard_is_told_by_the_next_start_whoever_
     assert [one.state for one in trials.states(study())] == ["running"]
     assert task(1, judged=False) == 0
     assert [one.value for one in trials.states(study())] == [0.97]
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_value_is_not_lost_though_the_run_folder_takes_no_writes_as_it_is_told(
+    study, task, monkeypatch, heard
+):
+    """The sweep hears it, or the task comes back to the end of its training."""
+    complete, write, struck = SweepTrial.complete, files._write_beside, []
+
+    def fails(path, content):
+        struck.append(path)
+        if len(struck) > failing:
+            return write(path, content)
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    def completes(trial, value):
+        with monkeypatch.context() as patched:
+            patched.setattr(files, "_write_beside", fails)
+            if not heard:
+                patched.setattr(trials, "tell", no_answer)
+            complete(trial, value)
+
+    monkeypatch.setattr(SweepTrial, "complete", completes)
+    for failing in (1, 2):
+        struck.clear()
+        code = task(10 * failing)
+        assert code == (0 if heard else 85)
+        if heard:
+            assert [one.value for one in trials.states(study())] == [0.97]
 
 
 @pytest.mark.parametrize("state", ["complete", "pruned"])

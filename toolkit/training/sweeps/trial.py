@@ -71,15 +71,17 @@ class SweepTrial:
         """The trial is over, with this value; one that was pruned is over as pruned.
 
         Raises NoStorage where the sweep can't be told: the value is kept, and whoever starts the
-        task again tells it. A batch script does; also after an OSError, which kept nothing.
+        task again tells it. A batch script does. Where it can't be kept either, the task comes back
+        to the end of its training.
         """
         if self.world.rank == 0:
-            try:
+            self._told = True
+            with suppress(OSError):  # the sweep may be there to hear it
                 noted.add(self._attempt.run_dir, value=float(value), pruned=self._pruned)
-                self._told = True
+            try:
                 self._tell(value=float(value))
-            except (store.NoStorage, OSError) as error:
-                self._come_back(error)
+            except store.NoStorage as error:
+                self._come_back(f"NoStorage: {error}")
                 raise
         self._told = True
 
@@ -205,12 +207,20 @@ class SweepTrial:
             else:
                 return
 
-    def _come_back(self, error: Exception) -> None:
+    def _come_back(self, why: str) -> None:
         """Have the batch script judge the attempt by this, although its training is done."""
-        if self._attempt.judged:
-            word = read_verdict(self._attempt)
-            why = f"{type(error).__name__}: {error}"
-            verdict.failed(word.step if word else 0, why).write(self._attempt.verdict_file)
+        for pause in (*self._pauses, None):
+            if not self._attempt.judged:
+                return
+            try:
+                word = read_verdict(self._attempt)
+                verdict.failed(word.step if word else 0, why).write(self._attempt.verdict_file)
+            except OSError:
+                if pause is None:
+                    raise
+                time.sleep(pause)
+            else:
+                return
 
     def _fail(self, why: str) -> None:
         with suppress(Exception):  # nothing may hide the script's own error
