@@ -18,7 +18,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -60,8 +60,10 @@ class Outcome:
             for line in self.said:
                 sys.stderr.write(f"[toolkit] {line}\n")
         if self.status and not attempt.owner.may_be_lost():
-            mlflow_server.end_run(attempt, self.status, time.time())
-            noted.tell_over(attempt)
+            # Nothing else may come out where the code did: MLflow's client prints a run's address.
+            with redirect_stdout(sys.stderr):
+                mlflow_server.end_run(attempt, self.status, time.time())
+                noted.tell_over(attempt)
 
 
 class Ending:

@@ -1,6 +1,7 @@
 """The end of an attempt: what the ledger, Slurm and the batch script are told."""
 
 import errno
+import sys
 from contextlib import suppress
 from dataclasses import replace
 
@@ -8,13 +9,14 @@ import pytest
 
 from tests.fakes.checkpoint_disk import CALLS, fail, strike
 from tests.fakes.own_job import FakeScontrol
-from toolkit.training import files, manifest, verdict
-from toolkit.training.ending import Ending
+from toolkit.training import files, manifest, mlflow_server, verdict
+from toolkit.training.ending import Ending, Outcome
 from toolkit.training.files import write_json
 from toolkit.training.ledger import AttemptRecord, Ledger, stalled
 from toolkit.training.owner import Owner
 from toolkit.training.run import RunDir
 from toolkit.training.slurm_job import SlurmJob
+from toolkit.training.sweeps import noted
 
 NOW = 2_000_000_000.0
 KEYERROR = "[rank0]: KeyError: 'x'\n"
@@ -388,6 +390,16 @@ def test_an_error_of_any_one_operation_keeps_no_transient_failure_from_coming_ba
         if len(met) < number:
             break
     assert number > 10
+
+
+def test_the_batch_script_hears_the_exit_code_and_nothing_else(attempt_of, monkeypatch, capsys):
+    """MLflow's client prints where a run is to be seen as it ends one, over HTTP."""
+    monkeypatch.setattr(mlflow_server, "end_run", lambda *_: sys.stdout.write("View run\n"))
+    monkeypatch.setattr(noted, "tell_over", lambda *_: sys.stdout.write("told\n"))
+    Outcome(1, ("why",), "FAILED").conclude(attempt_of())
+    out, err = capsys.readouterr()
+    assert out == "1\n"
+    assert err == "[toolkit] why\nView run\ntold\n"
 
 
 def unreadable(monkeypatch, file):
