@@ -20,8 +20,16 @@ ONLY_THREE = "--exclude=gpu-[004-008]"
 ONLY_TWO = "gpu-[003-008]"
 
 
+def are_free(cluster, nodes: str) -> bool:
+    """Slurm gives a job with a range what is free just then: not what still powers down."""
+    shown = json.loads(cluster.run("scontrol", "show", "nodes", nodes, "--json"))["nodes"]
+    other = {"POWERING_DOWN", "POWERING_UP", "COMPLETING", "DRAIN"}
+    return all("IDLE" in node["state"] and not other & set(node["state"]) for node in shown)
+
+
 def test_a_job_with_a_range_of_nodes_comes_back_on_as_many_as_there_are(cluster):
     """A person has drained the node that EC2 takes: the notice leaves their reason as it is."""
+    until("three free nodes", lambda: are_free(cluster, "gpu-[001-003]"))
     job = submit(cluster, "--nodes=2-4", ONLY_THREE, *FSDP)
     reached = job.trained(5)
     lost = job.nodes()[-1]
