@@ -77,7 +77,8 @@ class Agreement:
                 self._engine.log.problem("nothing is ended", machines=len(wanted), message=said)
             else:
                 self.ends += [item for item in ends if item.instance.id in kept]
-        self._open = [item for item in self._open if item not in ends]
+        done = {item.instance.id for item in ends}
+        self._open = [item for item in self._open if item.instance.id not in done]
 
 
 def holding(engine: Engine, world: World, nodes: Sequence[NodeName]) -> frozenset[NodeName]:

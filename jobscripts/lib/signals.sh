@@ -142,13 +142,13 @@ _exit_untold() {
   code=$(_code_of_verdict)
   if [[ ! $code =~ ^(0|85|93)$ ]]; then
     code=$step_code
-    if ((code == 0)) && _without_verdict; then
-      code=0
-    elif [[ -z $untold ]]; then
-      code=85
-    elif ((code == 0)); then
-      hold_attempt "nothing says whether this attempt is done: see $TOOLKIT_RUN_DIR"
-      code=93
+    if ((code != 0)) || ! _without_verdict; then
+      if [[ -z $untold ]]; then
+        code=85
+      elif ((code == 0)); then
+        hold_attempt "nothing says whether this attempt is done: see $TOOLKIT_RUN_DIR"
+        code=93
+      fi
     fi
   fi
   echo "[toolkit] why this attempt ended can't be told; its job ends with $code" >&2

@@ -25,12 +25,16 @@ ORDER = SampleOrder(size=16, global_batch=8, seed=1)
 
 @dataclass
 class Proxy:
-    """Optuna's storage, which answers so many questions more."""
+    """Optuna's storage, which answers so many questions more, but is `away` for so many tries."""
 
     real: object = field(default_factory=optuna.storages.InMemoryStorage)
     answers: float = float("inf")
+    away: int = 0
 
     def connect(self, url):
+        if self.away:
+            self.away -= 1
+            raise store.NoStorage(f"{url} does not answer")
         try:
             self._asked()
         except RuntimeError as error:
@@ -203,15 +207,8 @@ def test_a_trial_with_a_value_has_not_failed_though_its_task_does_not_come_back(
     assert [one.state for one in trials.states(study())] == [state]
 
 
-def test_a_head_that_restarts_as_a_task_begins_is_waited_for(proxy, task, monkeypatch, capsys):
-    away = iter(range(TRIES - 1))
-
-    def connect(url):
-        for _ in away:
-            raise store.NoStorage(f"{url} does not answer")
-        return proxy
-
-    monkeypatch.setattr(store, "connect", connect)
+def test_a_head_that_restarts_as_a_task_begins_is_waited_for(proxy, task, capsys):
+    proxy.away = TRIES - 1
     assert task(0) == 0
     assert capsys.readouterr().out.count(f"{URL} does not answer: trying again") == TRIES - 1
 
@@ -238,14 +235,7 @@ def test_another_storage_that_a_task_has_met_is_waited_for_as_the_heads_is(
     with monkeypatch.context() as patched:
         patched.setattr(trials, "tell", no_answer)
         assert task(0) == 85
-    away = iter(range(TRIES - 1))
-
-    def connect(url):
-        for _ in away:
-            raise store.NoStorage(f"{url} does not answer")
-        return proxy
-
-    monkeypatch.setattr(store, "connect", connect)
+    proxy.away = TRIES - 1
     assert task(1) == 0
 
 

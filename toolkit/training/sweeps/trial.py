@@ -209,9 +209,9 @@ class SweepTrial:
 
     def _come_back(self, why: str) -> None:
         """Have the batch script judge the attempt by this, although its training is done."""
+        if not self._attempt.judged:
+            return
         for pause in (*self._pauses, None):
-            if not self._attempt.judged:
-                return
             try:
                 word = read_verdict(self._attempt)
                 verdict.failed(word.step if word else 0, why).write(self._attempt.verdict_file)
