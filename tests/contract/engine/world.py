@@ -1,0 +1,516 @@
+"""The programs in a whole world that can be made hostile: HTTP EC2, scontrol on disk, real files.
+
+resume, suspend, resume_fail and reconcile run as slurmctld and systemd run them, each a process of
+its own. EC2 is the local cloud behind a gate that can lie, and slurmctld is the fake one behind
+`scontrol` and `squeue`. Time runs `speed` times as fast as ours, for all of them alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slurmplugins import names
+from slurmplugins.cloud.ec2 import Ec2
+from tests.contract.local.localcloud import started
+from tests.fakes.engine import burst
+from tests.fakes.slurm import FakeSlurm
+from toolkit.local.front import Call, call_of
+from toolkit.local.sockets import Listeners, bind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from slurmplugins.model import Instance
+    from tests.contract.local.localcloud import Local
+
+ROOT = Path(__file__).resolve().parents[3]
+REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 500: "Internal Server Error"}
+
+PROGRAM = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from slurmplugins import clock, detach, paths
+folder = Path({folder!r})
+paths.BURST, paths.STATE, paths.LOGS = folder / "burst.json", folder / "state", folder / "logs"
+paths.DECISIONS, paths.SLURM_CONF = paths.STATE / "decisions.jsonl", folder / "slurm.conf"
+paths.SLURM_BIN, paths.SHARED = str(folder / "bin"), folder / "shared"
+began, speed, ahead, wrong = {began!r}, {speed!r}, {ahead!r}, {wrong!r}
+real, wait = time.time, time.sleep
+true = lambda: began + (real() - began) * speed + ahead
+clock.SystemClock.now = lambda self: true() + wrong
+clock.SystemClock.monotonic = lambda self: true() - began + 10_000.0
+clock.SystemClock.sleep = lambda self, seconds: wait(seconds / speed)
+clock.SystemClock.boot = lambda self: {boot!r}
+detach.in_background = lambda: True  # it stays with the caller, who waits for its end
+from slurmplugins import {program}
+{program}.main()
+"""
+
+CLIENT = """#!{python} -IS
+import json, socket, sys
+near = socket.socket(socket.AF_UNIX)
+near.connect({socket!r})
+fed = "" if len(sys.argv) > 1 else sys.stdin.read()
+near.sendall(json.dumps([{name!r}, sys.argv[1:], fed]).encode() + b"\\n")
+answer = json.loads(near.makefile("rb").read())
+sys.stdout.write(answer["out"])
+sys.stderr.write(answer["err"])
+sys.exit(answer["status"])
+"""
+
+
+@dataclass(frozen=True)
+class WorldClock:
+    """`speed` seconds pass in a second of ours; `ahead` is what a test skipped."""
+
+    speed: float = 1.0
+    began: float = field(default_factory=time.time)
+    skipped: list[float] = field(default_factory=list)
+
+    @property
+    def ahead(self) -> float:
+        return sum(self.skipped)
+
+    def now(self) -> float:
+        return self.began + (time.time() - self.began) * self.speed + self.ahead
+
+    def monotonic(self) -> float:
+        return self.now() - self.began + 10_000.0
+
+    def boot(self) -> str:
+        return "boot-1"
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds / self.speed)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the gate answers. The body's pieces are sent one by one."""
+
+    status: int = 200
+    body: bytes | Iterable[bytes] = b""
+    kind: str = "text/xml"
+
+    @classmethod
+    def refusal(cls, code: str, message: str = "as told", status: int = 400) -> Reply:
+        """EC2's own way to say no."""
+        text = (
+            f"<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message>"
+            "</Error></Errors><RequestID>r</RequestID></Response>"
+        )
+        return cls(status, text.encode())
+
+
+@dataclass
+class Lie:
+    """`reply` in place of the answer to so many calls of an action, or what `alter` makes of it.
+
+    `done`: the call is carried out all the same. `when` chooses the calls.
+    """
+
+    action: str
+    reply: Reply | None = None
+    alter: Callable[[str], str] | None = None
+    times: float = float("inf")
+    done: bool = False
+    when: Callable[[Call], bool] = lambda _: True
+
+
+class Gate:
+    """Stands before the local cloud: keeps what was asked, and lies where it is told to."""
+
+    def __init__(self, cloud: Any, turn: Callable[[], None]) -> None:
+        self._cloud = cloud
+        self._turn = turn
+        self._lock = threading.Lock()
+        self.asked: list[Call] = []
+        self.lies: list[Lie] = []
+
+    def count(self, action: str) -> int:
+        return sum(call.action == action for call in self.asked)
+
+    def lie(self, action: str, reply: Reply | None = None, **more: Any) -> Lie:
+        """Answer this action so from now on; the newest lie that fits is told."""
+        self.lies.insert(0, Lie(action, reply, **more))
+        return self.lies[0]
+
+    def honest(self) -> None:
+        """Tell no more lies."""
+        self.lies.clear()
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        body = environ["wsgi.input"].read(length) if length else b""
+        environ["wsgi.input"] = io.BytesIO(body)
+        call = call_of(environ, body)
+        self._turn()
+        lie = self._chosen(call)
+        if lie is None:
+            return self._cloud.front(environ, start_response)
+        answer = Reply()
+        if lie.done or lie.alter:
+            answer = self._true(environ)
+        if lie.alter and not isinstance(answer.body, bytes):
+            raise AssertionError("only a whole answer can be altered")
+        if lie.alter and isinstance(answer.body, bytes):
+            answer = Reply(answer.status, lie.alter(answer.body.decode()).encode())
+        return _send(lie.reply or answer, start_response)
+
+    def _chosen(self, call: Call) -> Lie | None:
+        with self._lock:
+            self.asked.append(call)
+            fits = (lie for lie in self.lies if lie.action == call.action and lie.times > 0)
+            chosen = next((lie for lie in fits if lie.when(call)), None)
+            if chosen is not None:
+                chosen.times -= 1
+            return chosen
+
+    def _true(self, environ: dict[str, Any]) -> Reply:
+        status: list[str] = []
+
+        def start(line: str, _headers: Any, _info: Any = None) -> Any:
+            status.append(line)
+            return lambda _: None
+
+        body = b"".join(self._cloud.front(environ, start))
+        return Reply(int(status[0].split(" ", 1)[0]), body)
+
+
+def _send(reply: Reply, start_response: Any) -> Iterable[bytes]:
+    whole = isinstance(reply.body, bytes)
+    headers = [("Content-Type", reply.kind)]
+    if whole:
+        headers.append(("Content-Length", str(len(reply.body))))  # type: ignore[arg-type]
+    start_response(f"{reply.status} {REASONS.get(reply.status, 'Odd')}", headers)
+    return [reply.body] if whole else reply.body  # type: ignore[list-item,return-value]
+
+
+class Controller:
+    """Answers scontrol and squeue from the fake slurmctld.
+
+    `alter` changes the JSON of a read before it is sent: it gets the words and the answer.
+    """
+
+    def __init__(self, slurm: FakeSlurm) -> None:
+        self.slurm = slurm
+        self.asked: list[str] = []
+        self.alter: Callable[[list[str], dict[str, Any]], dict[str, Any]] = lambda _, data: data
+        self.lock = threading.RLock()
+
+    def answer(self, program: str, words: list[str], fed: str) -> tuple[int, str, str]:
+        with self.lock:
+            commands = [line.split(" ") for line in fed.splitlines()] if fed else [words]
+            try:
+                out = "".join(self._one(program, command) for command in commands)
+            except (KeyError, ValueError, RuntimeError, AssertionError) as error:
+                return 1, "", f"{type(error).__name__}: {error}"
+            except Exception as error:  # noqa: BLE001 - what the fake refuses, scontrol says
+                return 1, "", str(error)
+            return 0, out, ""
+
+    def _one(self, program: str, words: list[str]) -> str:
+        self.asked.append(" ".join([program, *words]))
+        if program == "squeue":
+            return self._shown(words, {"jobs": self._queue()})
+        match words:
+            case ["show", "nodes", *rest]:
+                given = [word for word in rest if not word.startswith("--")]
+                chosen = names.expand(given[0]) if given else None
+                return self._shown(words, {"nodes": self._nodes(chosen)})
+            case ["show", "jobs" | "job", *rest]:
+                numbers = [word for word in rest if word.isdigit()]
+                jobs = [*self._queue(), *self._ended()]
+                found = [job for job in jobs if not numbers or str(job["job_id"]) in numbers]
+                if numbers and not found:
+                    raise ValueError("slurm_load_jobs error: Invalid job id specified")
+                return self._shown(words, {"jobs": found})
+            case ["update", *settings]:
+                self._update(dict(_pair(word) for word in settings))
+            case ["hold", number]:
+                self.slurm.hold(int(number))
+            case ["requeue", number]:
+                self.slurm.requeue(int(number))
+            case _:
+                raise ValueError(f"invalid keyword: {' '.join(words)}")
+        return ""
+
+    def _shown(self, words: list[str], data: dict[str, Any]) -> str:
+        return json.dumps(self.alter(words, {**data, "errors": [], "warnings": []}))
+
+    def _nodes(self, chosen: Sequence[str] | None) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": node.name,
+                "state": sorted(node.flags),
+                "reason": node.reason,
+                "instance_id": node.instance_id,
+                "address": node.address,
+            }
+            for node in self.slurm.nodes(chosen)
+        ]
+
+    def _queue(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "job_id": job.id,
+                "job_state": sorted(job.flags),
+                "nodes": job.nodes,
+                "restart_cnt": job.restarts,
+                "admin_comment": job.admin_comment,
+                "submit_time": {"set": True, "infinite": False, "number": int(job.submitted_at)},
+                "batch_flag": True,
+                "partition": "spot",
+            }
+            for job in self.slurm.jobs()
+        ]
+
+    def _ended(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "job_id": job.id,
+                "job_state": sorted(job.flags),
+                "nodes": job.nodes,
+                "batch_flag": True,
+                "requeue": job.requeue,
+                "admin_comment": job.admin_comment,
+                "end_time": {"set": True, "infinite": False, "number": int(job.ended_at)},
+                "start_time": {"set": True, "infinite": False, "number": int(job.started_at)},
+                "exit_code": {
+                    "status": ["ERROR"],
+                    "return_code": {"set": True, "infinite": False, "number": job.code or 0},
+                },
+            }
+            for job in self.slurm.ended()
+        ]
+
+    def _update(self, said: dict[str, str]) -> None:
+        if "jobid" in said:
+            self.slurm.queue[int(said["jobid"])].comment = said["admincomment"]
+            return
+        nodes = names.expand(said["nodename"])
+        for name, address in zip(nodes, said.get("nodeaddr", "").split(","), strict=False):
+            if address:
+                self.slurm.state[name].address = address
+        for name in nodes:
+            if "instanceid" in said:
+                self.slurm.state[name].instance_id = said["instanceid"]
+                self.slurm.assigned[said["instanceid"]] = name
+        verb, reason = said.get("state", ""), said.get("reason", "")
+        if verb in {"down", "drain"}:
+            {"down": self.slurm.down, "drain": self.slurm.drain}[verb](nodes, reason)
+        elif verb:
+            getattr(self.slurm, verb)(nodes)
+
+
+def _pair(word: str) -> tuple[str, str]:
+    key, _, value = word.partition("=")
+    return key.lower(), value
+
+
+class World:
+    """A head node's files and programs, the EC2 that it asks, and the slurmctld that it serves."""
+
+    def __init__(self, folder: Path, local: Local, gate: Gate, clock: WorldClock) -> None:
+        self.folder = folder
+        self.local = local
+        self.ec2 = gate
+        self.clock = clock
+        self.slurm = FakeSlurm(clock)  # type: ignore[arg-type]
+        self.controller = Controller(self.slurm)
+        self.wrong = 0.0
+        """How far the head's wall clock is ahead of the true time."""
+        self.boot_id = "boot-1"
+        self._cloud = Ec2("demo", lambda: local.client("ec2"))
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "state"
+
+    def configure(self, **more: Any) -> None:
+        """Write burst.json, with these settings over the usual ones."""
+        settings = {**self._burst(), **more}
+        (self.folder / "burst.json").write_text(json.dumps(settings))
+        for pool in settings["pools"].values():
+            known = [name for name in names.expand(pool["nodes"]) if name not in self.slurm.state]
+            self.slurm.define(known)
+        self.slurm.resume_timeout = settings["slurm"]["resume_timeout"]
+
+    def _burst(self) -> dict[str, Any]:
+        settings: dict[str, Any] = burst(endpoint_url=self.endpoint)
+        subnets = self.local.client("ec2").describe_subnets()["Subnets"]
+        zones = {item["AvailabilityZone"]: item["SubnetId"] for item in subnets}
+        settings["slurm"]["bin"] = str(self.folder / "bin")
+        for pool in settings["pools"].values():
+            pool["subnets"] = {zone: zones[zone] for zone in pool["subnets"]}
+        return settings
+
+    endpoint = ""
+
+    # The programs
+
+    def resume(self, nodes: str | None = None, content: bytes | None = None) -> int:
+        """Run it as slurmctld does: for all that it waits for, unless told otherwise."""
+        asks = self.slurm.asks()
+        if content is None:
+            jobs = [
+                {"job_id": ask.job, "nodes_resume": names.compress(ask.nodes), "partition": "spot"}
+                for ask in asks
+            ]
+            content = json.dumps({"jobs": jobs}).encode()
+        if nodes is None:
+            nodes = names.compress({node for ask in asks for node in ask.nodes})
+        (self.folder / "resume.json").write_bytes(content)
+        return self.run("resume", nodes)
+
+    def suspend(self) -> int:
+        """Run it for the nodes that slurmctld has powered down since."""
+        nodes = names.compress(self.slurm.suspended)
+        self.slurm.suspended.clear()
+        return self.run("suspend", nodes)
+
+    def reconcile(self, passes: int = 1, period: float = 15.0) -> int:
+        """Run so many passes as the timer does; the worst exit status."""
+        worst = 0
+        for _ in range(passes):
+            worst = max(worst, self.run("reconcile"))
+            self.skip(period)
+        return worst
+
+    def run(self, program: str, *argv: str, timeout: float = 120.0) -> int:
+        """Run one of the programs to its end, and return its exit status."""
+        process = self.start(program, *argv)
+        try:
+            return process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+
+    def start(self, program: str, *argv: str) -> subprocess.Popen[bytes]:
+        """Start one of the programs, and let it run beside the test."""
+        code = PROGRAM.format(
+            root=str(ROOT), folder=str(self.folder), program=program, began=self.clock.began,
+            speed=self.clock.speed, ahead=self.clock.ahead, wrong=self.wrong, boot=self.boot_id,
+        )  # fmt: skip
+        environment = {
+            "AWS_ACCESS_KEY_ID": "AKIALOCALCLOUD000000",
+            "AWS_SECRET_ACCESS_KEY": "local",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "SLURM_RESUME_FILE": str(self.folder / "resume.json"),
+        }
+        errors = (self.folder / "stderr").open("ab")
+        with errors:
+            return subprocess.Popen(
+                [sys.executable, "-I", "-c", code, *argv], env=environment, stderr=errors
+            )
+
+    # The world
+
+    def skip(self, seconds: float) -> None:
+        """Let that much time pass at once, for all."""
+        self.clock.skipped.append(seconds)
+        self.turn()
+        with self.controller.lock:
+            self.slurm.tick()
+
+    def turn(self) -> None:
+        """Let instances reach the states that are due."""
+        ahead = self.clock.now() - time.time()
+        self.local.clock.offset = self.local.wall.offset = ahead
+        self.local.cloud.keeper.tick()
+
+    def boot(self) -> None:
+        """Have slurmd register from each live instance that is a node."""
+        self.turn()
+        self.local.settle()
+        with self.controller.lock:
+            for item in self.live():
+                if item.node is not None:
+                    self.slurm.register(item.node, item.id, item.address, item.launched_at)
+
+    def instances(self) -> tuple[Instance, ...]:
+        """The cluster's instances as EC2 truly has them."""
+        return self._cloud.instances()
+
+    def live(self) -> list[Instance]:
+        """The cluster's instances that run, or are about to."""
+        return [item for item in self.instances() if item.state.live]
+
+    def log(self, program: str) -> list[dict[str, Any]]:
+        """The lines that a program logged, of all its runs."""
+        path = self.folder / "logs" / f"{program}.log"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def journal(self) -> list[dict[str, Any]]:
+        text = (self.state / "journal.jsonl").read_text()
+        return [json.loads(line) for line in text.splitlines()]
+
+
+class _Caller(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        program, words, fed = json.loads(self.rfile.readline())
+        controller: Controller = self.server.controller  # type: ignore[attr-defined]
+        status, out, err = controller.answer(program, words, fed)
+        self.wfile.write(json.dumps({"status": status, "out": out, "err": err}).encode())
+
+
+@contextlib.contextmanager
+def served(controller: Controller, folder: Path) -> Iterator[None]:
+    """scontrol and squeue in `folder`/bin, as long as it lasts."""
+    socket = str(folder / "slurmctld")
+    (folder / "bin").mkdir()
+    for name in ("scontrol", "squeue"):
+        program = folder / "bin" / name
+        program.write_text(CLIENT.format(python=sys.executable, socket=socket, name=name))
+        program.chmod(0o755)
+    with socketserver.ThreadingUnixStreamServer(socket, _Caller) as server:
+        server.daemon_threads = True
+        server.controller = controller  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+
+
+@contextlib.contextmanager
+def opened(folder: Path, *, speed: float = 1.0, **options: Any) -> Iterator[World]:
+    """A world of its own in which nothing runs. Options go to the local cloud."""
+    for name in ("state", "logs", "shared", "cloud"):
+        (folder / name).mkdir()
+    (folder / "slurm.conf").write_text("ClusterName=demo\n")
+    bound = bind("127.0.0.1", 0)
+    listeners = Listeners()
+    with started(folder / "cloud", **options) as local:
+        worlds: list[World] = []
+        gate = Gate(local.cloud, lambda: worlds[0].turn())
+        world = World(folder, local, gate, WorldClock(speed))
+        world.endpoint = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        worlds.append(world)
+        listeners.add("hostile", bound, gate)
+        thread = threading.Thread(target=listeners.run, daemon=True)
+        thread.start()
+        client = local.client("ec2")
+        for name in ("demo-gpu", "demo-cpu"):
+            data = {"ImageId": local.image}
+            client.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)
+        local.client("s3").create_bucket(Bucket="demo-bucket")
+        world.configure()
+        try:
+            with served(world.controller, folder):
+                yield world
+        finally:
+            listeners.stop()
+            thread.join()
