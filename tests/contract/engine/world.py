@@ -131,9 +131,9 @@ class Lie:
 class Gate:
     """Stands before the local cloud: keeps what was asked, and lies where it is told to."""
 
-    def __init__(self, cloud: Any, turn: Callable[[], None]) -> None:
+    def __init__(self, cloud: Any) -> None:
         self._cloud = cloud
-        self._turn = turn
+        self.turn: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
         self.asked: list[Call] = []
         self.lies: list[Lie] = []
@@ -155,7 +155,7 @@ class Gate:
         body = environ["wsgi.input"].read(length) if length else b""
         environ["wsgi.input"] = io.BytesIO(body)
         call = call_of(environ, body)
-        self._turn()
+        self.turn()
         lie = self._chosen(call)
         if lie is None:
             return self._cloud.front(environ, start_response)
@@ -332,6 +332,7 @@ class World:
         self.wrong = 0.0
         """How far the head's wall clock is ahead of the true time."""
         self.boot_id = "boot-1"
+        self.endpoint = ""
         self._cloud = Ec2("demo", lambda: local.client("ec2"))
 
     @property
@@ -355,8 +356,6 @@ class World:
         for pool in settings["pools"].values():
             pool["subnets"] = {zone: zones[zone] for zone in pool["subnets"]}
         return settings
-
-    endpoint = ""
 
     # The programs
 
@@ -494,11 +493,10 @@ def opened(folder: Path, *, speed: float = 1.0, **options: Any) -> Iterator[Worl
     bound = bind("127.0.0.1", 0)
     listeners = Listeners()
     with started(folder / "cloud", **options) as local:
-        worlds: list[World] = []
-        gate = Gate(local.cloud, lambda: worlds[0].turn())
+        gate = Gate(local.cloud)
         world = World(folder, local, gate, WorldClock(speed))
+        gate.turn = world.turn
         world.endpoint = f"http://127.0.0.1:{bound.getsockname()[1]}"
-        worlds.append(world)
         listeners.add("hostile", bound, gate)
         thread = threading.Thread(target=listeners.run, daemon=True)
         thread.start()
