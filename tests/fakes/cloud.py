@@ -3,7 +3,8 @@
 Capacity pools, partial launches, request rates, lists that lag behind, answers that are lost,
 calls that take effect after they have failed, interruptions. It enforces what EC2 enforces and
 counts what it is asked, so that tests can state laws about the engine instead of scripting calls.
-Its time is true time, which the head node's wall clock may disagree with.
+A launch is what the call says that would be sent, as `launch_call` reads it. Its time is true time,
+which the head node's wall clock may disagree with.
 """
 
 from __future__ import annotations
@@ -12,21 +13,22 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from slurmplugins import identity, tags
+from slurmplugins import names
 from slurmplugins.cloud import codes, spec
 from slurmplugins.health import Health, ScheduledEvent
-from slurmplugins.model import Instance, InstanceState, Launched, Refusal
-from toolkit.local.layer.throttle import Throttle
+from slurmplugins.model import Instance, InstanceState, Launched, Lifecycle
+from tests.fakes import launch_call
+from tests.fakes.request_rates import RequestRates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from slurmplugins.errors import CloudError
-    from slurmplugins.model import LaunchRequest, Offering
+    from slurmplugins.model import LaunchRequest
     from slurmplugins.names import NodeName
     from tests.fakes.clock import FakeClock
+    from tests.fakes.launch_call import Call, Choice
 
-REGION = "us-east-1"
 BOOT_SECONDS = 8.0
 END_SECONDS = 5.0
 FORGET_SECONDS = 3600.0
@@ -54,6 +56,16 @@ class Late:
 
     due: float
     request: LaunchRequest
+    call: Call
+
+
+@dataclass
+class Answer:
+    """What a call was answered: instances by their ids, and a fleet's `Errors`."""
+
+    call: Call
+    ids: list[str] = field(default_factory=list)
+    errors: list[dict[str, object]] = field(default_factory=list)
 
 
 class FakeCloud:
@@ -66,6 +78,8 @@ class FakeCloud:
     `next_errors`: what the next launches are answered, having done nothing; None: what comes of
     them. `next_list_errors`: the next lists. `lose_gifts`: how many of the next renamings happen
     and are not answered.
+    `places`: the zone of each subnet, and of each launch template that says the subnet itself.
+    `blocks`: the reservations that are capacity blocks.
     """
 
     def __init__(self, cluster: str, clock: FakeClock) -> None:
@@ -93,8 +107,10 @@ class FakeCloud:
         self.consoles: dict[str, str] = {}
         self.launch_templates: set[str] = set()
         self.subnets: set[str] = set()
-        self.throttle = Throttle(clock.monotonic, enabled=False)
-        self._tokens: dict[str, tuple[list[str], tuple[Refusal, ...]]] = {}
+        self.places: dict[str, str] = {}
+        self.blocks: set[str] = set()
+        self.throttle = RequestRates(clock.monotonic)
+        self._tokens: dict[str, Answer] = {}
         self._late: dict[str, Late] = {}
         self._made = 0
 
@@ -107,24 +123,32 @@ class FakeCloud:
         sent = (spec.create_fleet if request.others else spec.run_instances)(request)
         if self.next_errors and (error := self.next_errors.pop(0)):
             raise error
-        self._check(request)
-        token = sent["ClientToken"]
-        if self.late_effects and token not in self._tokens:
+        call = self._read(sent)
+        if self.late_effects and call.token not in self._tokens:
             self.late_effects -= 1
-            self._late[token] = Late(self.clock.monotonic() + self.delay, request)
+            self._late[call.token] = Late(self.clock.monotonic() + self.delay, request, call)
             raise codes.error("Unreachable", "the answer was lost, and the call not yet done")
-        self._late.pop(token, None)
-        self._once(token, request, self.clock.monotonic())
+        self._late.pop(call.token, None)
+        answer = self._once(request, call, self.clock.monotonic())
         if self.lose_answers:
             self.lose_answers -= 1
             raise codes.error("Unreachable", "the answer was lost")
-        ids, refusals = self._tokens[token]
-        found = [self._described(self.machines[item]) for item in ids]
-        if found and not request.others and all(m.state is TERMINATED for m in found):
+        return self._launched(request, answer)
+
+    def _launched(self, request: LaunchRequest, answer: Answer) -> Launched:
+        """What the adapter makes of EC2's answer."""
+        if answer.call.fleet:
+            for node, instance_id in zip(request.nodes, answer.ids, strict=False):
+                machine = self.machines[instance_id]
+                machine.tags["toolkit:order"] = "written"
+                if "toolkit:node" not in machine.tags:
+                    machine.instance = replace(machine.instance, node=node)
+        found = [self._described(self.machines[item]) for item in answer.ids]
+        if found and not answer.call.fleet and all(m.state is TERMINATED for m in found):
             raise codes.error(
                 "IdempotentInstanceTerminated", "Please use a different client token."
             )
-        return Launched(tuple(found), refusals)
+        return Launched(tuple(found), spec.refusals(request, answer.errors))
 
     def give(self, names: Mapping[str, NodeName], may: Callable[[str], bool]) -> bool:
         for instance_id, node in names.items():
@@ -136,7 +160,7 @@ class FakeCloud:
             if instance_id not in self.machines:
                 raise codes.error("InvalidInstanceID.NotFound", "no such machine")
             machine = self.machines[instance_id]
-            machine.tags[tags.NODE] = node
+            machine.tags["toolkit:node"] = node
             machine.was, machine.given_at = machine.instance.node, self.clock.monotonic()
             machine.instance = replace(machine.instance, node=node)
             if self.lose_gifts:
@@ -248,14 +272,22 @@ class FakeCloud:
     def _called(self, name: str, action: str, resources: int) -> None:
         self.calls.append(name)
         self._settle()
-        if not self.throttle.allows(REGION, action, filtered=True, resources=resources):
+        if not self.throttle.allows(action, resources):
             raise codes.error("RequestLimitExceeded", "Request limit exceeded.")
 
-    def _check(self, request: LaunchRequest) -> None:
-        if self.launch_templates and request.launch_template not in self.launch_templates:
+    def _read(self, sent: Mapping[str, object]) -> Call:
+        """Read a call, and refuse what EC2 refuses."""
+        if "LaunchTemplateConfigs" in sent:
+            call = launch_call.create_fleet(sent)
+        else:
+            call = launch_call.run_instances(sent, self.blocks)
+        if self.launch_templates and call.template not in self.launch_templates:
             raise codes.error("InvalidLaunchTemplateName.NotFoundException", "no such template")
-        if self.subnets and request.subnet not in self.subnets:
+        if self.subnets and any(item.subnet not in self.subnets for item in call.choices):
             raise codes.error("InvalidSubnetID.NotFound", "no such subnet")
+        if call.token in self._tokens and self._tokens[call.token].call != call:
+            raise codes.error("IdempotentParameterMismatch", "not as in the previous request")
+        return call
 
     def _settle(self) -> None:
         """Let the late calls happen that are due."""
@@ -264,73 +296,78 @@ class FakeCloud:
             if late.due <= now:
                 del self._late[token]
                 try:
-                    self._once(token, late.request, late.due)
+                    self._once(late.request, late.call, late.due)
                 except Exception:  # noqa: BLE001, S112 - nobody is there to be told
                     continue
 
-    def _once(self, token: str, request: LaunchRequest, at: float) -> None:
-        if token not in self._tokens:
+    def _once(self, request: LaunchRequest, call: Call, at: float) -> Answer:
+        if call.token not in self._tokens:
             self.requests.append(request)
-            self._tokens[token] = self._start(request, at)
+            self._tokens[call.token] = self._start(call, at)
+        return self._tokens[call.token]
 
-    def _start(self, request: LaunchRequest, at: float) -> tuple[list[str], tuple[Refusal, ...]]:
-        """Fill from the offerings in their order, as far as each goes; below the least is none."""
-        wanted = most = len(request.nodes)
+    def _start(self, call: Call, at: float) -> Answer:
+        """Fill from the choices in their order, as far as each goes; below the least is none."""
+        wanted = most = call.most
         if self.partials:
             self.partials -= 1
             wanted = most = most // 2
-        shares: list[tuple[Offering, int]] = []
-        refusals: list[Refusal] = []
-        for offering in request.offerings:
-            left = self.capacity.get(offering.key, wanted)
-            share = 0 if offering.key in self.refusals else min(left, wanted)
-            if share < wanted or most < len(request.nodes):
-                code = self.refusals.get(offering.key, "InsufficientInstanceCapacity")
-                refusals.append(Refusal(offering, codes.error(code, f"no {offering.key} left")))
-            shares.append((offering, share))
+        shares: list[tuple[Choice, int]] = []
+        answer = Answer(call)
+        codes_of_refusals = []
+        for choice in call.choices:
+            key = self._key(call, choice)
+            left = self.capacity.get(key, wanted)
+            share = 0 if key in self.refusals else min(left, wanted)
+            if share < wanted or most < call.most:
+                code = self.refusals.get(key, "InsufficientInstanceCapacity")
+                codes_of_refusals.append((choice, code, f"no {key} left"))
+            shares.append((choice, share))
             wanted -= share
-        if most - wanted < request.at_least:
-            if not request.others:
-                raise refusals[0].error
-            return [], tuple(refusals)
-        ids: list[str] = []
-        tag = {item["Key"]: item["Value"] for item in spec.tag_list(request)}
-        tag.pop(tags.ORDER, None)
-        for offering, share in shares:
-            if offering.key in self.capacity:
-                self.capacity[offering.key] -= share
-            first = len(ids)
-            ids += [self._one(request, offering, tag, first + n, at) for n in range(share)]
+        if call.fleet:
+            answer.errors = [_fleet_error(*item) for item in codes_of_refusals]
         # RunInstances says nothing about what it could not do beyond the minimum.
-        return ids, tuple(refusals) if request.others else ()
+        if most - wanted < call.least:
+            if not call.fleet:
+                raise codes.error(*codes_of_refusals[0][1:])
+            return answer
+        for choice, share in shares:
+            key = self._key(call, choice)
+            if key in self.capacity:
+                self.capacity[key] -= share
+            # A fleet numbers its machines anew for each launch that it is made of.
+            first = 0 if call.fleet else len(answer.ids)
+            answer.ids += [self._one(call, choice, first + n, at) for n in range(share)]
+        return answer
 
-    def _one(
-        self,
-        request: LaunchRequest,
-        offering: Offering,
-        tag: dict[str, str],
-        index: int,
-        at: float,
-    ) -> str:
+    def _zone(self, call: Call, choice: Choice) -> str:
+        return self.places[choice.subnet or call.template]
+
+    def _key(self, call: Call, choice: Choice) -> str:
+        return f"{call.reservation or call.market}:{choice.type}:{self._zone(call, choice)}"
+
+    def _one(self, call: Call, choice: Choice, index: int, at: float) -> str:
         self._made += 1
         number = self._made
         instance_id = f"i-{number:017x}"
+        tag = dict(call.tags)
         instance = Instance(
             id=instance_id,
             state=InstanceState.PENDING,
-            role=tag[tags.ROLE],
-            node=identity.node_of(tag, index, instance_id),
-            pool=request.pool,
-            partition=request.partition,
-            attempt=request.attempt,
-            type=offering.type,
-            zone=offering.zone,
-            lifecycle=offering.lifecycle,
+            role=tag.get("toolkit:role", ""),
+            node=_node(tag, index),
+            pool=tag.get("toolkit:pool", ""),
+            partition=tag.get("toolkit:partition", ""),
+            attempt=tag.get("toolkit:attempt", ""),
+            type=choice.type,
+            zone=self._zone(call, choice),
+            lifecycle=Lifecycle(call.market),
             address=f"10.42.{number // 250}.{number % 250 + 1}",
-            price=identity.price_of(tag, offering.type),
+            price=_price(tag, choice.type),
             launched_at=at,
         )
-        self.machines[instance.id] = Machine(instance, self.cluster, at + self.lag, tags=dict(tag))
+        cluster = tag.get("toolkit:cluster", "")
+        self.machines[instance.id] = Machine(instance, cluster, at + self.lag, tags=tag)
         return instance.id
 
     def _listed(self, machine: Machine, now: float) -> Instance:
@@ -346,6 +383,29 @@ class FakeCloud:
         if state is InstanceState.PENDING and now >= instance.launched_at + BOOT_SECONDS:
             state = InstanceState.RUNNING
         return replace(instance, state=state, ended_at=None, end_code="")
+
+
+def _fleet_error(choice: Choice, code: str, message: str) -> dict[str, object]:
+    override = {"InstanceType": choice.type}
+    return {
+        "LaunchTemplateAndOverrides": {"Overrides": override},
+        "ErrorCode": code,
+        "ErrorMessage": message,
+    }
+
+
+def _node(tag: Mapping[str, str], index: int) -> NodeName | None:
+    """The node that a machine with these tags takes itself for."""
+    if tag.get("toolkit:order") == "pending":
+        return None
+    launched = launch_call.hostlist(launch_call.whole(tag, "toolkit:nodes", ","))
+    return names.parse(launched[index]) if index < len(launched) else None
+
+
+def _price(tag: Mapping[str, str], type_: str) -> str:
+    prices = launch_call.whole(tag, "toolkit:prices", "")
+    by_type = dict(item.split("=") for item in prices.split(",") if item)
+    return by_type.get(type_, tag.get("toolkit:price", ""))
 
 
 class FakeStore:

@@ -56,6 +56,16 @@ def burst(nodes: str = "gpu-[001-008]", **more: object) -> dict[str, object]:
     }  # fmt: skip
 
 
+def places(known: config.BurstConfig) -> dict[str, str]:
+    """The zone of each subnet, and of each launch template that says the subnet itself."""
+    by_zone = [
+        (zone, place)
+        for pool in known.pools.values()
+        for zone, place in (*pool.subnets.items(), *pool.zone_templates.items())
+    ]
+    return {place: zone for zone, place in by_zone}
+
+
 class Bench:
     """An engine, its fakes, and what it logged."""
 
@@ -63,6 +73,7 @@ class Bench:
         self.clock = clock or FakeClock()
         self.config = config.parse(burst(**more))  # type: ignore[arg-type]
         self.cloud = FakeCloud(self.config.cluster, self.clock)
+        self.cloud.places = places(self.config)
         self.slurm = FakeSlurm(self.clock)
         self.slurm.define(self.config.pool_by_node)
         self.store = FakeStore()

@@ -81,6 +81,7 @@ def fake() -> Iterator[Callable[[str], Offered]]:
         one, two = FakeCloud(cluster, clock), FakeCloud("other", clock)
         two.machines = one.machines
         one.launch_templates, one.subnets = {"demo-gpu"}, {"subnet-1"}
+        one.places = {"subnet-1": "us-east-1a"}
         return Offered(
             cluster,
             one,
