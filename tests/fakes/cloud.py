@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slurmplugins import names
 from slurmplugins.cloud import codes, spec
@@ -78,6 +78,7 @@ class FakeCloud:
     `next_errors`: what the next launches are answered, having done nothing; None: what comes of
     them. `next_list_errors`: the next lists. `lose_gifts`: how many of the next renamings happen
     and are not answered.
+    `sent`: the arguments of every launch, refused or not.
     `places`: the zone of each subnet, and of each launch template that says the subnet itself.
     `blocks`: the reservations that are capacity blocks.
     """
@@ -89,6 +90,7 @@ class FakeCloud:
         self.refusals: dict[str, str] = {}
         self.machines: dict[str, Machine] = {}
         self.requests: list[LaunchRequest] = []
+        self.sent: list[dict[str, Any]] = []
         self.calls: list[str] = []
         self.lag = 0.0
         self.stale = 0.0
@@ -121,6 +123,7 @@ class FakeCloud:
         action = "CreateFleet" if request.others else "RunInstances"
         self._called("launch", action, len(request.nodes))
         sent = (spec.create_fleet if request.others else spec.run_instances)(request)
+        self.sent.append(sent)
         if self.next_errors and (error := self.next_errors.pop(0)):
             raise error
         call = self._read(sent)
