@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from toolkit.commands.groups import SuggestingGroup
 from toolkit.errors import ToolkitError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SuggestingGroup):
     """A group whose commands are imported on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

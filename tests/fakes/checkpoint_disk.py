@@ -139,6 +139,13 @@ class Power:
         shutil.rmtree(self._root)
         self._restore(self._root, top)
 
+    def keeps(self, path: Path) -> bool:
+        """Tell whether a cut would leave `path` its name and its bytes."""
+        inode = path.stat().st_ino
+        if self._names.get(path.parent.stat().st_ino, {}).get(path.name) != inode:
+            return False
+        return inode in self._names or self._files.get(inode) == path.read_bytes()
+
     def _sync(self, descriptor: int) -> None:
         found = os.fstat(descriptor)
         if stat.S_ISDIR(found.st_mode):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolkit.commands.groups import SuggestingGroup
 from toolkit.commands.options import config_option, dry_run_option, json_option, load, yes_option
 from toolkit.errors import NotConfirmed
 
@@ -23,7 +24,7 @@ prune_option = click.option(
 )
 
 
-@click.group("accounts")
+@click.group("accounts", cls=SuggestingGroup)
 def command() -> None:
     """Plan and apply Slurm accounts and users."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from toolkit.commands.groups import SuggestingGroup
 from toolkit.commands.options import config_option, find, json_option, load
 from toolkit.errors import ConfigInvalid
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 INVALID = 2
 
 
-@click.group("config")
+@click.group("config", cls=SuggestingGroup)
 def command() -> None:
     """Check cluster.yaml and slurm.conf, print cluster.yaml's schema."""
 

@@ -13,6 +13,7 @@ import click
 
 from toolkit.commands.data_derive import derive
 from toolkit.commands.data_options import catalog_of, gb, places_of, say, store_option
+from toolkit.commands.groups import SuggestingGroup
 from toolkit.commands.options import dry_run_option, json_option, yes_option
 from toolkit.errors import NotConfirmed
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from toolkit.training.datasets.lineage import Row
 
 
-@click.group("data")
+@click.group("data", cls=SuggestingGroup)
 def command() -> None:
     """Add, check, cache and collect datasets.
 

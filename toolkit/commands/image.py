@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from toolkit.commands.groups import SuggestingGroup
 from toolkit.commands.options import config_option, dry_run_option, json_option, load
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.group("image")
+@click.group("image", cls=SuggestingGroup)
 def command() -> None:
     """Build and list machine images."""
 

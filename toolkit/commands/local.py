@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolkit.commands.groups import SuggestingGroup
 from toolkit.commands.local_ailments import impair, schedule
 from toolkit.commands.local_options import control, say, state_option
 from toolkit.commands.options import json_option
@@ -57,7 +58,7 @@ class _Phases:
         self._inner.__exit__(kind, error, trace)
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def local() -> None:
     """Run an AWS endpoint with machines on this computer."""
 

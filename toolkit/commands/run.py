@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def command(*, config_path: Path | None, timeout: float, argv: tuple[str, ...]) -> int:
     """Run one command on the head node as root: `toolkit run -- sinfo -N`.
 
-    Prints its output and ends with its exit code.
+    Prints what it prints, on standard output and standard error, and ends with its exit code.
     """
     from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected
@@ -30,11 +30,13 @@ def command(*, config_path: Path | None, timeout: float, argv: tuple[str, ...]) 
     config = load(config_path)
     with connected(config) as clients:
         try:
-            click.echo(Head(clients, config).run(argv, timeout=timeout), nl=False)
+            output = Head(clients, config).output(argv, timeout=timeout)
         except HeadCommandFailed as error:
             if error.returncode <= 0:
                 raise
             click.echo(error.stdout, nl=False)
             click.echo(error.stderr, nl=False, err=True)
             return error.returncode
+    click.echo(output.stdout, nl=False)
+    click.echo(output.stderr, nl=False, err=True)
     return 0

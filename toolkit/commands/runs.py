@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolkit.commands.groups import SuggestingGroup
 from toolkit.commands.options import config_option, dry_run_option, json_option, load
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from toolkit.slurm_api import Runner
 
 
-@click.group("runs")
+@click.group("runs", cls=SuggestingGroup)
 def command() -> None:
     """List, show, compare and replay training runs.
 

@@ -39,6 +39,7 @@ def command(*, config_path: Path | None, as_json: bool) -> int:
 def _print(status: Status) -> None:
     from toolkit.output import table
 
+    missing = len(status.missing_accounts)
     rows = [
         ("stack", status.stack.lower().replace("_", " ") or "none"),
         ("head", f"{status.head_instance or 'none'} {status.head_state}".strip()),
@@ -46,6 +47,11 @@ def _print(status: Status) -> None:
         ("services", _counts(status.services) or "-"),
         ("nodes", _counts(status.nodes) or "-"),
         ("instances", _counts(status.instances) or "none"),
+        *(
+            [("accounts", f"{missing} missing")]
+            if (missing := len(status.missing_accounts))
+            else []
+        ),
     ]
     click.echo(table(("CLUSTER", status.cluster), rows))
     for reason in status.reasons:

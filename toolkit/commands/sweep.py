@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolkit.commands.groups import SuggestingGroup
 from toolkit.commands.options import config_option, dry_run_option, json_option, load
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-@click.group("sweep")
+@click.group("sweep", cls=SuggestingGroup)
 def command() -> None:
     """Start a sweep, see how it goes, get its best trials."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
@@ -22,14 +23,22 @@ if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
 
-# SSM cuts standard output at 24,000 characters; the whole of it is in the bucket.
-INLINE_LIMIT = 24_000
+# SSM cuts each stream at so many characters; the whole of it is in the bucket.
+INLINE_LIMITS = {"stdout": 24_000, "stderr": 8_000}
 # How long SSM looks for the agent before it gives a command up (it takes no less than 30).
 DELIVERY_SECONDS = 30
 RUNNING = {"Pending", "InProgress", "Delayed", "Cancelling"}
 NO_AGENT = {"InvalidInstanceId", "TargetNotConnected"}
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 STDERR_SHOWN = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Both streams of a command that ended well."""
+
+    stdout: str
+    stderr: str
 
 
 class Head:
@@ -69,6 +78,10 @@ class Head:
 
         Raises HeadCommandFailed for any exit code but 0, and when it takes longer than `timeout`.
         """
+        return self.output(argv, timeout=timeout).stdout
+
+    def output(self, argv: Sequence[str], *, timeout: float = 60) -> Output:
+        """Run one argv and return both its streams; raises as `run` does."""
         command = self.start(argv, timeout=timeout)
         return self.finish(command, argv, timeout=timeout)
 
@@ -96,7 +109,7 @@ class Head:
             raise
         return sent["Command"]["CommandId"]
 
-    def finish(self, command: str, argv: Sequence[str], *, timeout: float) -> str:
+    def finish(self, command: str, argv: Sequence[str], *, timeout: float) -> Output:
         """Wait for a command that was started."""
         deadline = self._clock() + timeout + DELIVERY_SECONDS
         pause = FIRST_PAUSE
@@ -125,11 +138,11 @@ class Head:
         name = names.bucket(self._config, self._clients.account)
         return Bucket(self._clients.client("s3"), name)
 
-    def _output(self, command: str, found: dict[str, Any], argv: Sequence[str]) -> str:
-        stdout = self._whole(command, str(found.get("StandardOutputContent") or ""))
+    def _output(self, command: str, found: dict[str, Any], argv: Sequence[str]) -> Output:
+        stdout = self._whole(command, "stdout", str(found.get("StandardOutputContent") or ""))
+        stderr = self._whole(command, "stderr", str(found.get("StandardErrorContent") or ""))
         if found["Status"] == "Success":
-            return stdout
-        stderr = str(found.get("StandardErrorContent") or "")
+            return Output(stdout, stderr)
         code = int(found.get("ResponseCode", -1))
         said = (stderr or stdout or str(found.get("StatusDetails", ""))).strip()[-STDERR_SHOWN:]
         raise HeadCommandFailed(
@@ -139,12 +152,12 @@ class Head:
             stderr=stderr,
         )
 
-    def _whole(self, command: str, inline: str) -> str:
-        if len(inline) < INLINE_LIMIT:
+    def _whole(self, command: str, stream: str, inline: str) -> str:
+        if len(inline) < INLINE_LIMITS[stream]:
             return inline
         key = (
             f"{names.COMMAND_OUTPUT}/{command}/{self.instance_id}"
-            "/awsrunShellScript/0.awsrunShellScript/stdout"
+            f"/awsrunShellScript/0.awsrunShellScript/{stream}"
         )
         data = self._bucket.read(key)
         if data is None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from slurmplugins import tags
+from toolkit import accounts
 from toolkit.deploy import names
 from toolkit.deploy.boot import HeadBoot
 from toolkit.deploy.changes import stack_status
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from slurmplugins.fact_sheet import FactSheet
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
-    from toolkit.slurm_api import NodeInfo
+    from toolkit.slurm_api import NodeInfo, Runner
 
 RECONCILE = "slurm-reconcile.timer"
 SERVICES = ("slurmctld", "slurmdbd", "mariadb", RECONCILE)
@@ -32,6 +33,8 @@ HEALTHY_STACK = {"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE
 FLAGS = ("POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "DRAIN", "DOWN", "NOT_RESPONDING")
 # Reasons with this prefix are the toolkit's own, and it clears them itself.
 OWN_REASON = "toolkit:"
+# How many of the accounts and users that slurmdbd lacks a reason names.
+NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Status:
     down: tuple[Down, ...] = ()
     instances: Mapping[str, int] = field(default_factory=dict)
     trouble: tuple[str, ...] = ()
+    missing_accounts: tuple[str, ...] = ()  # declared ones that slurmdbd lacks, users too
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -90,6 +94,11 @@ def _reasons(status: Status) -> Iterator[str]:
     if status.services and not status.slurmctld_answers:
         yield "slurmctld doesn't answer"
     yield from (f"node {node.name} is down: {node.reason}" for node in status.down)
+    if missing := status.missing_accounts:
+        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        yield (
+            f"slurmdbd lacks {', '.join(missing[:NAMED])}{more}: `toolkit accounts apply` adds them"
+        )
 
 
 def gather(config: ClusterConfig, clients: Clients) -> Status:
@@ -118,11 +127,14 @@ def _ask_head(config: ClusterConfig, head: Head, known: Status) -> Status:
     services: dict[str, str] = {}
     answers = False
     nodes: Sequence[NodeInfo] = ()
+    missing: tuple[str, ...] = ()
     try:
         services = _services(config, head)
         answers, nodes = _slurm(head)
         if services.get(RECONCILE) == "active":
             trouble += engine_trouble(head_facts.ask(head, "pass"))
+        if services.get("slurmdbd") == "active":
+            missing = missing_accounts(config, head)
     except ToolkitError as error:
         trouble.append(error.message)
     counts = Counter(_word(node) for node in nodes)
@@ -138,7 +150,17 @@ def _ask_head(config: ClusterConfig, head: Head, known: Status) -> Status:
         down=tuple(Down(node.name, node.reason) for node in nodes if _needs_someone(node)),
         instances=known.instances,
         trouble=tuple(trouble),
+        missing_accounts=missing,
     )
+
+
+def missing_accounts(config: ClusterConfig, runner: Runner) -> tuple[str, ...]:
+    """List the accounts and users of cluster.yaml that slurmdbd does not have."""
+    wanted = accounts.wanted(config)
+    if not (wanted.accounts or wanted.memberships):
+        return ()
+    found = accounts.plan(wanted, accounts.read(runner, config.cluster), config.cluster)
+    return tuple(change.what for change in found.changes if change.verb == "add")
 
 
 def engine_trouble(sheet: FactSheet) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import shlex
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.sacctmgr import FakeSacctmgr
 from toolkit.config import parse
 from toolkit.deploy import names
 from toolkit.deploy.session import Clients
@@ -26,11 +28,12 @@ NODE = {"name": "gpu-001", "state": ["IDLE", "CLOUD", "POWERED_DOWN"], "cpus": 4
 
 
 class HeadDriver(NoneDriver):
-    """Answers the commands that `toolkit status` and `toolkit apply` send."""
+    """Answers the commands that `toolkit status`, `apply` and `accounts` send."""
 
     def __init__(self) -> None:
         super().__init__()
         self.ran: list[str] = []
+        self.slurmdbd = FakeSacctmgr()
 
     def execute(self, instance_id, argv, *, timeout, stdin=b""):
         text = stdin.decode() + " ".join(argv)
@@ -41,6 +44,9 @@ class HeadDriver(NoneDriver):
             return Completed(0, json.dumps({"nodes": [NODE]}).encode(), b"")
         if "slurmplugins.facts pass" in text:
             return Completed(0, b'{"at": 1}', b"")
+        if text.startswith("sacctmgr"):
+            words = shlex.split(stdin.decode())
+            return Completed(0, self.slurmdbd.run(words).encode(), b"")
         return Completed(0, b"", b"")
 
 
@@ -98,8 +104,6 @@ def config(tmp_path):
     credentials.write_text("[local]\naws_access_key_id = AK\naws_secret_access_key = SK\n")
     text = EXAMPLE.read_text().replace("127.0.0.1:4566", f"127.0.0.1:{port}")
     text = text.replace("/var/lib/toolkit-local/aws/credentials", str(credentials))
-    # slurmdbd has no stand-in here; accounts have their own tests.
-    text = text[: text.index("accounts:")] + text[text.index("access:") :]
     path = tmp_path / "cluster.yaml"
     path.write_text(text)
     config = parse(text)

@@ -26,6 +26,11 @@ def toolkit(config, *words):
     return cli.run([*words, "--config", str(config.path)])
 
 
+def lost_account(slurmdbd):
+    """Somebody removes a user that cluster.yaml declares."""
+    del slurmdbd.members["vision", "ada"], slurmdbd.defaults["ada"]
+
+
 def test_a_cluster_comes_up_changes_and_goes_away_without_a_trace(config, capsys):
     """deploy, status, plan, deploy again, a change, apply, destroy: each says what it did."""
     assert toolkit(config, "deploy") == 0, capsys.readouterr().err
@@ -36,6 +41,15 @@ def test_a_cluster_comes_up_changes_and_goes_away_without_a_trace(config, capsys
     assert status["healthy"]
     assert status["instances"] == {"head": 1}
     assert status["nodes"] == {"idle+powered_down": 1}
+
+    lost_account(config.actor.driver.slurmdbd)
+    assert toolkit(config, "status", "--json") == 1
+    status = json.loads(capsys.readouterr().out)
+    assert status["missing_accounts"] == ["user ada to account vision"]
+    assert "`toolkit accounts apply`" in status["reasons"][0]
+    assert toolkit(config, "accounts", "apply") == 0
+    assert toolkit(config, "status") == 0
+    assert capsys.readouterr().out.endswith("healthy\n")
 
     assert toolkit(config, "plan") == 0
     assert capsys.readouterr().out == "no changes\n"

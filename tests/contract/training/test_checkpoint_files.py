@@ -3,6 +3,7 @@
 import os
 import shutil
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -236,6 +237,43 @@ def test_a_checkpoint_that_was_committed_survives_a_power_cut(flow):
     for tier in one.tiers:
         shutil.rmtree(one.root / "near")
         assert one.load() == 3, tier
+
+
+@pytest.fixture
+def vouched(monkeypatch):
+    """Note of each manifest and commit, at its rename, which names it vouches for were lost yet."""
+    rename, seen = Path.replace, []
+
+    def watch(power):
+        def noted(path, target):
+            folder = Path(target).parent
+            if Path(target).name in {manifest.MANIFEST, manifest.COMMITTED}:
+                needed = [each for each in folder.iterdir() if each.suffix != ".tmp"]
+                needed += [folder] * (Path(target).name == manifest.COMMITTED)
+                seen.append((Path(target), [each for each in needed if not power.keeps(each)]))
+            return rename(path, target)
+
+        monkeypatch.setattr(Path, "replace", noted)
+        return seen
+
+    return watch
+
+
+def test_a_name_that_vouches_for_files_is_given_when_those_are_on_disk(flow, vouched):
+    """The manifest after its files, the commit after the manifest and the folder: in every copy."""
+    one = flow("order")
+    for place in ("near", "far"):
+        (one.root / place).mkdir(parents=True, exist_ok=True)
+    with disk.Power(one.root) as power:
+        seen = vouched(power)
+        one.save(1)
+        for _ in one.tiers:  # from which it is fetched
+            # Kept elsewhere: a new folder with its inode would pass for one on the disk.
+            next((one.root / "near").glob("step-*")).rename(one.root / "gone")
+            assert one.load() == 1
+    assert [path.name for path, _ in seen] == ["manifest.json", "COMMITTED"] * (len(seen) // 2)
+    assert len(seen) == 2 + 4 * len(one.tiers)
+    assert [(path, lost) for path, lost in seen if lost] == []
 
 
 def test_a_save_whose_bytes_arrived_wrong_fails_and_neither_older_one_goes(

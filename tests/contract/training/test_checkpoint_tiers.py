@@ -176,6 +176,31 @@ def test_a_copy_that_was_cut_short_is_gone_on_with(near, far, saved):
     manifest.verify(far / name)
 
 
+def half_done(far, number):
+    folder = far / f"step-{number:08}.{number:06}"
+    folder.mkdir(parents=True)
+    (folder / "shared.json").write_bytes(b"{")
+    return folder.name
+
+
+def test_copies_left_half_done_go_with_the_next_commit_of_a_newer_one(far, saved):
+    """They are of no use any more, and paid for."""
+    half = half_done(far, 1)
+    kept = [saved(step).name for step in (2, 3)]
+    assert half not in kept
+    assert sorted(path.name for path in far.iterdir()) == kept
+
+
+def test_a_copy_half_done_that_is_newer_than_every_commit_stays(far, checkpointer, part):
+    """It was begun by a later attempt, which goes on with it."""
+    checkpoints = checkpointer()
+    checkpoints.save({"model": part()}, step=1, facts={})
+    newer = half_done(far, 9)
+    for step in (2, 3, 4):
+        checkpoints.save({"model": part()}, step=step, facts={})
+    assert FolderTier(far).unfinished() == [newer]
+
+
 def test_ranks_share_the_copying_and_the_fetching(near, far, json_codec, part, ranks):
     def save(world):
         checkpoints = Checkpointer(near, world, codec=json_codec, tiers=(FolderTier(far),))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.accounting.fake_sacctmgr import FakeSacctmgr, RefusedError
+from tests.fakes.sacctmgr import FakeSacctmgr, RefusedError
 from toolkit.accounts import Account, Book, Membership, apply, plan, read
 from toolkit.accounts.current import parse
 from toolkit.slurm_api import SlurmAnswerError

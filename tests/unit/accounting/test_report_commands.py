@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.unit.accounting.fake_sacctmgr import FakeSacctmgr
+from tests.fakes.sacctmgr import FakeSacctmgr
 from tests.unit.accounting.samples import T0
 from tests.unit.accounting.test_sacct import HELP, row
 from toolkit.accounting import sacct

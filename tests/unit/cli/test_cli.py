@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from toolkit import cli
+from toolkit.commands.groups import SuggestingGroup
 from toolkit.errors import ConfigInvalid, NotConfirmed, Problem, ToolkitError
 
 HEAVY = ("boto3", "botocore", "pydantic", "rich", "jinja2", "ruamel", "moto")
@@ -88,9 +89,41 @@ def test_an_expected_failure_is_words_and_an_exit_code(monkeypatch, capsys, erro
     assert captured.out == ""
 
 
-def test_an_unknown_command_is_wrong_usage():
-    """Exit code 2, as for an unknown option."""
-    assert cli.run(["nonsense"]) == 2
+@pytest.mark.parametrize(
+    ("argv", "meant"),
+    [
+        (["statsu"], "'status'"),
+        (["reconcil"], "'reconcile'"),
+        (["rus"], "'runs' or 'run'"),
+        (["config", "chek"], "'check'"),
+        (["local", "throtle"], "'throttle'"),
+        (["status", "--jsno"], "--json"),
+        (["xyzzy"], ""),
+        (["config", "xyzzy"], ""),
+    ],
+)
+def test_a_mistyped_name_is_wrong_usage_and_the_nearest_one_is_offered(capsys, argv, meant):
+    """Exit code 2; no name is offered where none is near."""
+    assert cli.run(argv) == 2
+    said = capsys.readouterr().err
+    assert argv[-1] in said
+    assert ("Did you mean" in said) == bool(meant)
+    assert meant in said
+
+
+def test_every_group_of_commands_offers_the_nearest_name():
+    """A new group is no exception."""
+
+    def groups(command, path):
+        if isinstance(command, click.Group):
+            yield path, command
+            for name in command.list_commands(click.Context(command)):
+                child = command.get_command(click.Context(command), name)
+                yield from groups(child, f"{path} {name}")
+
+    found = dict(groups(cli.cli, "toolkit"))
+    assert len(found) >= 8
+    assert [path for path, one in found.items() if not isinstance(one, SuggestingGroup)] == []
 
 
 def test_a_command_returns_its_exit_code(monkeypatch):

@@ -1,12 +1,15 @@
 """Commands on the head node, through a stand-in for SSM that behaves like it."""
 
 import shlex
+from contextlib import nullcontext
 from datetime import UTC, datetime
 
 import pytest
 
-from tests.unit.deploy.samples import Clock, FakeClients, FakeS3, example, refusal
-from toolkit.deploy.head import INLINE_LIMIT, Head
+from tests.unit.deploy.samples import ROOT, Clock, FakeClients, FakeS3, example, refusal
+from toolkit import cli
+from toolkit.deploy import session
+from toolkit.deploy.head import INLINE_LIMITS, Head
 from toolkit.errors import HeadCommandFailed, HeadNotReady, StackMissing
 
 BUCKET = "demo-123456789012-us-east-1"
@@ -48,13 +51,14 @@ class FakeSsm:
             return {"Status": "InProgress"}
         argv = shlex.split(self.sent[-1]["Parameters"]["commands"][0])
         code, out, err = self.program(argv)
-        key = "ssm/c-1/i-1/awsrunShellScript/0.awsrunShellScript/stdout"
-        self.s3.objects[BUCKET, key] = out.encode()
+        for stream, text in (("stdout", out), ("stderr", err)):
+            key = f"ssm/c-1/i-1/awsrunShellScript/0.awsrunShellScript/{stream}"
+            self.s3.objects[BUCKET, key] = text.encode()
         return {
             "Status": "Success" if code == 0 else "Failed",
             "ResponseCode": code,
-            "StandardOutputContent": out[:INLINE_LIMIT],
-            "StandardErrorContent": err,
+            "StandardOutputContent": out[: INLINE_LIMITS["stdout"]],
+            "StandardErrorContent": err[: INLINE_LIMITS["stderr"]],
         }
 
 
@@ -75,10 +79,35 @@ def test_words_reach_the_head_as_they_are(word):
 
 
 def test_output_that_ssm_cuts_is_read_from_the_bucket():
-    """SSM returns 24,000 characters; the whole is in S3."""
-    text = "x" * 100_000
-    runner, _ = head(lambda _: (0, text, ""))
-    assert runner.run(["sacct"]) == text
+    """SSM returns 24,000 characters of one stream and 8,000 of the other; the whole is in S3."""
+    out, err = "x" * 100_000, "y" * 20_000
+    runner, _ = head(lambda _: (0, out, err))
+    assert runner.run(["sacct"]) == out
+    assert head(lambda _: (0, out, err))[0].output(["sacct"]).stderr == err
+    with pytest.raises(HeadCommandFailed) as caught:
+        head(lambda _: (1, out, err))[0].run(["sacct"])
+    assert (caught.value.stdout, caught.value.stderr) == (out, err)
+
+
+@pytest.fixture
+def run_on_head(monkeypatch):
+    """Call `toolkit run` for a head on which each command ends as told."""
+
+    def call(*result):
+        _, ssm = head(lambda _: result)
+        clients = FakeClients(ssm=ssm, ec2=FakeEc2(), s3=ssm.s3)
+        monkeypatch.setattr(session, "connected", lambda _: nullcontext(clients))
+        monkeypatch.setattr("toolkit.deploy.head.FIRST_PAUSE", 0.0)
+        return cli.run(["run", "--config", str(ROOT / "examples" / "local.yaml"), "--", "sacct"])
+
+    return call
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_toolkit_run_passes_on_both_streams_and_the_exit_code(run_on_head, capsys, code):
+    """What a command complains of on its way to success is for a person to see as well."""
+    assert run_on_head(code, "out\n", "sacct: warning: x\n") == code
+    assert capsys.readouterr() == ("out\n", "sacct: warning: x\n")
 
 
 def test_another_exit_code_than_zero_is_an_error_with_its_output():

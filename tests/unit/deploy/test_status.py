@@ -5,7 +5,10 @@ from dataclasses import replace
 import pytest
 
 from slurmplugins.fact_sheet import FactSheet, PassFact, StandingFact
-from toolkit.deploy.status import Down, Status, engine_trouble
+from tests.fakes.sacctmgr import FakeSacctmgr
+from tests.unit.deploy.samples import Report, example
+from toolkit.deploy.people import apply_accounts
+from toolkit.deploy.status import Down, Status, engine_trouble, missing_accounts
 
 GOOD = Status(
     cluster="demo",
@@ -37,6 +40,15 @@ def test_a_cluster_without_trouble_is_healthy():
         ({"services": {"slurmdbd": "failed"}}, "slurmdbd is failed"),
         ({"slurmctld_answers": False}, "slurmctld doesn't answer"),
         ({"trouble": ("no agent",)}, "no agent"),
+        (
+            {"missing_accounts": ("account vision", "user ada to account vision")},
+            "slurmdbd lacks account vision, user ada to account vision:"
+            " `toolkit accounts apply` adds them",
+        ),
+        (
+            {"missing_accounts": tuple("abcdefg")},
+            "slurmdbd lacks a, b, c, d, e and 2 more: `toolkit accounts apply` adds them",
+        ),
         ({"down": (Down("gpu-001", "Not responding"),)}, "node gpu-001 is down: Not responding"),
     ],
 )
@@ -57,3 +69,25 @@ def test_an_engine_that_holds_back_or_protects_a_pool_is_trouble():
     shut = FactSheet(at=100, standings=(StandingFact("gpu", 5, 50), StandingFact("cpu", 2)))
     (line,) = engine_trouble(shut)
     assert line.startswith("pool gpu is protected: 5 machines in a row")
+
+
+def test_accounts_and_users_that_slurmdbd_lacks_are_told_until_they_are_applied():
+    """Nobody can submit without one. An admin's own accounts and shares are as they should be."""
+    slurm, config = FakeSacctmgr(), example("local")
+    missing = missing_accounts(config, slurm)
+    assert [what.split(" under ")[0] for what in missing] == [
+        "account language", "account vision",
+        "user ada to account vision", "user grace to account language",
+    ]  # fmt: skip
+    apply_accounts(config, slurm, Report())
+    assert missing_accounts(config, slurm) == ()
+    slurm.accounts["vision"]["fairshare"] = "7"
+    slurm.accounts["own"] = {"parent": "root", "fairshare": "1", "organization": "x"}
+    assert missing_accounts(config, slurm) == ()
+    del slurm.members["vision", "ada"]
+    assert missing_accounts(config, slurm) == ("user ada to account vision",)
+
+
+def test_a_cluster_that_declares_no_accounts_does_not_ask_for_them():
+    config = example("local").model_copy(update={"accounts": (), "users": ()})
+    assert missing_accounts(config, None) == ()

@@ -178,6 +178,19 @@ def test_what_the_workers_hold_is_held(ended, tmp_path):
     assert attempts(tmp_path)[-1].cause == "no-progress"
 
 
+@pytest.mark.parametrize(("told", "saved", "reached"), [(40, None, 40), (40, 30, 40), (40, 50, 50)])
+def test_an_attempt_without_workers_in_the_ledger_reached_what_they_said_or_saved(
+    ended, tmp_path, told, saved, reached
+):
+    """A save may be committed without its attempt hearing of it, and told of where it is not."""
+    if saved is not None:
+        folder = tmp_path / "run" / "checkpoints" / f"step-{saved:08}.000001"
+        folder.mkdir(parents=True)
+        (folder / manifest.COMMITTED).write_text("{}")
+    ended(1, word=verdict.resume(told, "spot-interruption"))
+    assert attempts(tmp_path)[-1].step_end == reached
+
+
 def test_a_cancelled_job_is_not_brought_back_by_what_its_workers_said(ended):
     scontrol = FakeScontrol()
     scontrol.job["job_state"] = ["CANCELLED", "COMPLETING"]

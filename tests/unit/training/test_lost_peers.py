@@ -132,3 +132,23 @@ def test_the_nodes_of_a_lost_peer_are_looked_at_again_before_the_job_has_to_wait
 )
 def test_nodes_are_looked_at_once_where_a_second_look_would_say_no_more(attempt, log, nodes):
     assert "looked twice" not in attempt(0, log=log, nodes=nodes)[2]
+
+
+@pytest.mark.parametrize("silent", ["job", "nodes"])
+def test_a_second_look_without_an_answer_takes_back_nothing_of_the_first(
+    attempt_of, books, tmp_path, silent
+):
+    """Neither the attempt's nodes nor the comment to which the reason is appended."""
+    attempt, path = attempt_of(0), tmp_path / "job.log"
+    path.write_text(f"[toolkit] job 12, restart 0, run folder x\n{NCCL}")
+    scontrol = FakeScontrol(comment="mine", nodes=(UP, ALSO_UP))
+
+    def pause(_seconds):
+        scontrol.job["nodes"] = ""
+        scontrol.garbled = silent == "job"
+
+    job, said = SlurmJob("12", scontrol), {"TOOLKIT_LOG": str(path)}
+    ending = Ending(attempt, job, said, clock=lambda: NOW, chance=lambda: 0.5, pause=pause)
+    assert ending.settle(1).code == 85
+    assert books.attempts()[0].nodes == ("gpu-001", "gpu-002")
+    assert scontrol.job["comment"].startswith("mine | toolkit: transient (nccl")

@@ -1,6 +1,8 @@
 """Who is not the run's owner any more changes nothing in it and is told so."""
 
+import errno
 import json
+import os
 import shutil
 from contextlib import nullcontext
 from dataclasses import replace
@@ -245,6 +247,32 @@ def test_a_checkpoint_in_a_linked_folder_of_the_run_is_mended_from_a_tier(
     model = part()
     Checkpointer(linked, Solo(), **options).load({"model": model})
     assert model.value == {"w": 1}
+
+
+@pytest.mark.parametrize(
+    ("number", "lost"),
+    [
+        (errno.ENOENT, True),
+        (errno.ENOTDIR, True),
+        (errno.ESTALE, True),  # NFS: another client deleted the folder
+        (errno.EIO, None),
+        (errno.ETIMEDOUT, None),
+        (errno.EACCES, None),
+    ],
+)
+def test_a_place_that_the_file_server_no_longer_knows_is_lost_and_other_errors_tell_nothing(
+    place, monkeypatch, number, lost
+):
+    def answer(*_):
+        raise OSError(number, os.strerror(number), str(place))
+
+    monkeypatch.setattr("toolkit.training.owner.os.utime", answer)
+    owner = Owner(place)
+    assert owner.may_be_lost()
+    with pytest.raises(OSError, match=os.strerror(number)) if lost is None else nullcontext():
+        assert owner.lost()
+    with pytest.raises(Superseded if lost else OSError):
+        owner.check()
 
 
 def test_a_disk_that_is_full_is_no_taking_over(saves, monkeypatch):

@@ -1,0 +1,348 @@
+"""The rights of the cluster's roles, evaluated as AWS evaluates them and stated as laws."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+
+import boto3
+import pytest
+import yaml
+from moto.iam.aws_managed_policies import aws_managed_policies_data
+
+from slurmplugins import names
+from slurmplugins.cloud import spec
+from slurmplugins.model import LaunchRequest, Lifecycle, Offering
+from tests.fakes.iam import Request, allowed
+from tests.unit.deploy.samples import ACCOUNT, FACTS, example
+from toolkit.deploy.stack import images_template, template
+
+OURS = "i-0123456789abcdef0"
+
+
+class Loader(yaml.CSafeLoader):
+    """Reads CloudFormation's !Ref, !Sub and !GetAtt as text."""
+
+
+Loader.add_multi_constructor("!", lambda _loader, _tag, node: node.value)
+
+
+def filled(text):
+    """Put the partition and the account in; every other reference stays its own name."""
+    known = {"AWS::Partition": "aws", "AWS::AccountId": ACCOUNT}
+    return re.sub(r"\$\{([^}]*)\}", lambda found: known.get(found[1], found[1]), text)
+
+
+@cache
+def statements(text, role):
+    """Everything that a role's policies state, Amazon's own among them."""
+    found = []
+    properties = yaml.load(text, Loader)["Resources"][role]["Properties"]  # noqa: S506 - a safe loader
+    for policy in properties["Policies"]:
+        found += policy["PolicyDocument"]["Statement"]
+    for item in found:
+        resources = item["Resource"]
+        listed = resources if isinstance(resources, list) else [resources]
+        item["Resource"] = [filled(resource) for resource in listed]
+    amazons = json.loads(aws_managed_policies_data)
+    for arn in properties.get("ManagedPolicyArns", ()):
+        found += amazons[arn.rsplit("/", 1)[1]]["Document"]["Statement"]
+    return found
+
+
+class Roles:
+    """The roles of one example's stack, with what they may do to its things and to others'."""
+
+    def __init__(self, name) -> None:
+        self.config = example(name)
+        self.cluster, self.region = self.config.cluster, str(self.config.aws.region)
+        self.text = template(self.config, FACTS)
+
+    def head(self, action, resource, context=None):
+        request = Request(action, resource, context or {})
+        return allowed(statements(self.text, "HeadRole"), request)
+
+    def compute(self, action, resource, context=None):
+        request = Request(action, resource, context or {})
+        return allowed(statements(self.text, "ComputeRole"), request)
+
+    def arn(self, kind, name="*", *, account=ACCOUNT, service="ec2", region=None):
+        return (
+            f"arn:aws:{service}:{self.region if region is None else region}:{account}:{kind}/{name}"
+        )
+
+    def instance(self):
+        return self.arn("instance", OURS)
+
+    def tagged(self, **changes):
+        """The tags of a compute node of this cluster, with changes; None: without that tag."""
+        tags = {"toolkit:cluster": self.cluster, "toolkit:role": "compute"} | changes
+        return {f"aws:ResourceTag/{key}": value for key, value in tags.items() if value is not None}
+
+
+@pytest.fixture(params=["local", "aws"])
+def roles(request):
+    return Roles(request.param)
+
+
+CLUSTER, ROLE = "toolkit:cluster", "toolkit:role"
+NOT_OURS = [
+    {CLUSTER: "another"},
+    {CLUSTER: None},
+    {ROLE: "head"},
+    {ROLE: "builder"},
+    {ROLE: None},
+    {CLUSTER: None, ROLE: None},
+]
+MOVE = {"aws:TagKeys": ("toolkit:node", "toolkit:order", "toolkit:order.2")}
+
+
+@pytest.mark.parametrize("action", ["ec2:TerminateInstances", "ec2:GetConsoleOutput"])
+@pytest.mark.parametrize("tags", NOT_OURS, ids=str)
+def test_the_head_ends_and_reads_compute_nodes_of_its_own_cluster_alone(roles, action, tags):
+    """Not another cluster's instance, not its own head, nothing without both tags."""
+    assert roles.head(action, roles.instance(), roles.tagged())
+    assert not roles.head(action, roles.instance(), roles.tagged(**tags))
+
+
+@pytest.mark.parametrize("tags", NOT_OURS, ids=str)
+def test_the_head_moves_a_node_to_an_instance_of_its_own_cluster_alone(roles, tags):
+    """Else it could make a foreign instance its own by a tag, and then end it."""
+    assert roles.head("ec2:CreateTags", roles.instance(), roles.tagged() | MOVE)
+    assert not roles.head("ec2:CreateTags", roles.instance(), roles.tagged(**tags) | MOVE)
+
+
+@pytest.mark.parametrize(
+    "key", ["toolkit:cluster", "toolkit:role", "Name", "toolkit:price", "toolkit:nodes"]
+)
+def test_no_tag_of_a_running_instance_but_its_node_can_be_changed(roles, key):
+    keys = {"aws:TagKeys": ("toolkit:node", key), f"aws:RequestTag/{key}": roles.cluster}
+    assert not roles.head("ec2:CreateTags", roles.instance(), roles.tagged() | keys)
+    assert not roles.head("ec2:DeleteTags", roles.instance(), roles.tagged() | keys)
+
+
+@pytest.mark.parametrize(
+    "kind", ["fleet", "instance", "volume", "network-interface", "spot-instances-request"]
+)
+@pytest.mark.parametrize("call", ["RunInstances", "CreateFleet"])
+def test_a_launch_tags_what_it_makes_with_this_clusters_name_and_no_other(roles, kind, call):
+    """A launch can't plant an instance in another cluster."""
+
+    def tags(**context):
+        said = {"aws:TagKeys": ("toolkit:cluster",), **context}
+        return roles.head("ec2:CreateTags", roles.arn(kind), said)
+
+    ours, name = {"aws:RequestTag/toolkit:cluster": roles.cluster}, {"ec2:CreateAction": call}
+    assert tags(**ours, **name)
+    assert not tags(**{"aws:RequestTag/toolkit:cluster": "another"}, **name)
+    assert not tags(**name), "a launch without the cluster's tag"
+    assert not tags(**ours), "not while launching"
+    assert not tags(**ours, **{"ec2:CreateAction": "CreateVolume"})
+
+
+def resources_of(roles, arguments, template_tags):
+    """Every resource that a launch touches, each with the context that EC2 evaluates it in.
+
+    `template_tags`: by kind, what the launch template adds to the request.
+    """
+    subnet = roles.arn("subnet", next(iter(subnets(roles))))
+    asked = {
+        item["ResourceType"]: {tag["Key"]: tag["Value"] for tag in item["Tags"]}
+        for item in arguments["TagSpecifications"]
+    }
+    fleet = "LaunchTemplateConfigs" in arguments
+    made = {"instance", "volume", "network-interface", *asked}
+    for kind in made:
+        tags = template_tags.get(kind, {}) | asked.get(kind, {})
+        yield kind, roles.arn(kind), {f"aws:RequestTag/{key}": value for key, value in tags.items()}
+    if fleet and "SpotOptions" in arguments:
+        yield "spot", roles.arn("spot-instances-request"), {}
+    yield "template", roles.arn("launch-template", "lt-1"), roles.tagged()
+    yield "image", roles.arn("image", FACTS.compute_image, account=""), {}
+    yield "subnet", subnet, {}
+    yield "group", roles.arn("security-group", "ComputeGroup.GroupId"), {}
+
+
+def subnets(roles):
+    found = yaml.load(roles.text, Loader)["Resources"]  # noqa: S506 - a safe loader
+    return [name for name, item in found.items() if item["Type"] == "AWS::EC2::Subnet"]
+
+
+def template_tags(roles):
+    found = yaml.load(roles.text, Loader)["Resources"]  # noqa: S506 - a safe loader
+    data = next(
+        item["Properties"]["LaunchTemplateData"]
+        for item in found.values()
+        if item["Type"] == "AWS::EC2::LaunchTemplate"
+    )
+    return {
+        item["ResourceType"]: {tag["Key"]: tag["Value"] for tag in item["Tags"]}
+        for item in data["TagSpecifications"]
+    }
+
+
+def launch_request(cluster, lifecycle):
+    """Two nodes of a pool with two types, as resume asks for them."""
+    first, second = (
+        Offering(kind, lifecycle, "us-east-1a", "1.0") for kind in ("g5.xlarge", "g6.xlarge")
+    )
+    nodes = names.expand("gpu-[001-002]")
+    template = f"{cluster}-gpu"
+    return LaunchRequest(
+        "a1", cluster, "gpu", "spot", template, "subnet-a", first, nodes, others=(second,)
+    )
+
+
+@pytest.mark.parametrize("lifecycle", [Lifecycle.SPOT, Lifecycle.ON_DEMAND])
+@pytest.mark.parametrize("call", ["RunInstances", "CreateFleet"])
+def test_what_resume_asks_for_is_allowed_for_this_cluster_and_refused_for_another(
+    roles, call, lifecycle
+):
+    """The role suffices for the very request that is sent, and for no other cluster's."""
+    build = spec.run_instances if call == "RunInstances" else spec.create_fleet
+
+    def refused(cluster):
+        arguments = build(launch_request(cluster=cluster, lifecycle=lifecycle))
+        tags = template_tags(roles) if cluster == roles.cluster else {}
+        found = []
+        for name, resource, context in resources_of(roles, arguments, tags):
+            if not roles.head(f"ec2:{call}", resource, context):
+                found.append(name)
+            tagged = {key for key in context if key.startswith("aws:RequestTag/")}
+            said = context | {"ec2:CreateAction": call}
+            if tagged and not roles.head("ec2:CreateTags", resource, said):
+                found.append(f"tags of {name}")
+        return set(found)
+
+    assert refused(roles.cluster) == set()
+    assert {"instance", "tags of instance"} <= refused("another")
+
+
+@pytest.mark.parametrize("call", ["ec2:RunInstances", "ec2:CreateFleet"])
+def test_a_launch_uses_this_clusters_network_image_and_templates_alone(roles, call):
+    ours = roles.tagged()
+    assert roles.head(call, roles.arn("launch-template", "lt-1"), ours)
+    assert not roles.head(
+        call, roles.arn("launch-template", "lt-1"), roles.tagged(**{CLUSTER: "b"})
+    )
+    assert not roles.head(call, roles.arn("launch-template", "lt-1"))
+    for kind in ("subnet", "security-group", "image", "capacity-reservation", "placement-group"):
+        assert not roles.head(call, roles.arn(kind, "another"), ours), kind
+    assert not roles.head(call, roles.arn("image", FACTS.head_image, account=""), ours)
+    for kind in ("instance", "volume", "network-interface", "fleet"):
+        assert not roles.head(call, roles.arn(kind)), "without a tag"
+        other = roles.arn(kind, region="eu-north-1")
+        assert not roles.head(call, other, {"aws:RequestTag/toolkit:cluster": roles.cluster})
+
+
+def test_the_head_gives_instances_the_compute_role_alone_and_to_ec2_alone(roles):
+    to_ec2 = {"iam:PassedToService": "ec2.amazonaws.com"}
+    assert roles.head("iam:PassRole", "ComputeRole.Arn", to_ec2)
+    assert not roles.head("iam:PassRole", "HeadRole.Arn", to_ec2)
+    assert not roles.head("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/Admin", to_ec2)
+    assert not roles.head(
+        "iam:PassRole", "ComputeRole.Arn", {"iam:PassedToService": "lambda.amazonaws.com"}
+    )
+    assert not roles.head("iam:PassRole", "ComputeRole.Arn")
+
+
+@pytest.mark.parametrize("service", ["spot", "ec2fleet", "autoscaling", "iam"])
+def test_the_head_makes_service_linked_roles_for_spot_and_fleets_alone(roles, service):
+    name = f"{service}.amazonaws.com"
+    resource = f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/{name}/AWSServiceRole"
+    right = roles.head("iam:CreateServiceLinkedRole", resource, {"iam:AWSServiceName": name})
+    assert right == (service in {"spot", "ec2fleet"})
+
+
+@cache
+def operations(service):
+    client = boto3.client(
+        service, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x"
+    )
+    return tuple(client.meta.service_model.operation_names)
+
+
+def rights(roles, role, service):
+    """Every operation of a service that a role may do to something, in the friendliest context."""
+    found = set()
+    kind = {"iam": "role"}.get(service, "instance")
+    context = roles.tagged() | {
+        "aws:RequestTag/toolkit:cluster": roles.cluster,
+        "aws:RequestedRegion": roles.region,
+        "ec2:CreateAction": "RunInstances",
+        "iam:PassedToService": "ec2.amazonaws.com",
+    }
+    places = ["*", roles.arn(kind, service=service), "ComputeRole.Arn", "SlurmKey", "Bucket.Arn"]
+    ask = roles.head if role == "head" else roles.compute
+    for operation in (*operations(service), *(["PassRole"] if service == "iam" else [])):
+        if any(ask(f"{service}:{operation}", place, context) for place in places):
+            found.add(operation)
+    return found
+
+
+def test_a_compute_node_has_no_right_in_ec2_nor_in_iam(roles):
+    """Of all their operations, whatever the resource: a user may get root on a node."""
+    assert rights(roles, "compute", "ec2") == rights(roles, "compute", "iam") == set()
+    assert rights(roles, "compute", "secretsmanager") == {"GetSecretValue"}
+
+
+def test_the_head_has_in_ec2_what_it_needs_and_nothing_else(roles):
+    assert rights(roles, "head", "ec2") == {
+        "DescribeInstances", "DescribeInstanceStatus", "DescribeSpotInstanceRequests",
+        "DescribeSpotPriceHistory", "RunInstances", "CreateFleet", "CreateTags",
+        "TerminateInstances", "GetConsoleOutput",
+    }  # fmt: skip
+    assert rights(roles, "head", "iam") == {"PassRole"}
+
+
+def test_the_head_looks_at_instances_of_its_own_region_alone(roles):
+    for region, right in ((roles.region, True), ("eu-north-1", False)):
+        assert roles.head("ec2:DescribeInstances", "*", {"aws:RequestedRegion": region}) == right
+
+
+@pytest.mark.parametrize(
+    "key", ["bundle/current", "ledger/1.jsonl", "status/head.json", "logs/x", ""]
+)
+def test_a_compute_node_reads_nothing_of_the_clusters_bucket_that_is_the_heads(roles, key):
+    for action in ("s3:GetObject", "s3:PutObject", "s3:DeleteObject"):
+        assert not roles.compute(action, f"Bucket.Arn/{key}")
+
+
+def test_the_head_deletes_no_record_and_writes_no_bundle(roles):
+    """The ledger is what the bill is made of; the bundle is what root runs."""
+    assert roles.head("s3:PutObject", "Bucket.Arn/ledger/1.jsonl")
+    assert roles.head("s3:GetObject", "Bucket.Arn/bundle/current")
+    for key in ("ledger/1.jsonl", "logs/x", "status/head.json", "bundle/current"):
+        assert not roles.head("s3:DeleteObject", f"Bucket.Arn/{key}")
+    assert not roles.head("s3:PutObject", "Bucket.Arn/bundle/current")
+    assert not roles.head("s3:GetObject", "arn:aws:s3:::anothers/ledger/1.jsonl")
+
+
+@pytest.mark.parametrize("name", ["local", "aws"])
+def test_an_image_builder_reads_bundles_and_writes_its_words_and_nothing_else(name):
+    """It runs for minutes with whatever a recipe downloads."""
+    found = statements(images_template(example(name), ACCOUNT), "BuilderRole")
+
+    def may(action, resource):
+        return allowed(found, Request(action, resource))
+
+    assert may("s3:GetObject", "Bucket.Arn/bundle/x")
+    assert may("s3:PutObject", "Bucket.Arn/status/x")
+    assert not may("s3:PutObject", "Bucket.Arn/bundle/x")
+    assert not may("s3:DeleteObject", "Bucket.Arn/status/x")
+    assert not [each for each in operations("ec2") if may(f"ec2:{each}", "*")]
+
+
+def test_the_evaluator_refuses_to_guess():
+    """A policy with an element or operator that it does not know is no policy that it judged."""
+    request = Request("ec2:RunInstances", "*", {"aws:x": "1"})
+    for extra in ({"NotAction": "x"}, {"Condition": {"DateLessThan": {"aws:x": "1"}}}):
+        statement = {"Effect": "Allow", "Action": "*", "Resource": "*", **extra}
+        with pytest.raises(NotImplementedError):
+            allowed([statement], request)
+    deny = {"Effect": "Deny", "Action": "ec2:*", "Resource": "*"}
+    allow = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+    assert allowed([allow], request)
+    assert not allowed([allow, deny], request)
+    assert not allowed([], request)
