@@ -149,7 +149,7 @@ def _carry_out(
             plan,
             launcher,
             lambda found: of_nodes(lambda: tell_slurm(found)),
-            lambda pending: of_nodes(lambda: assign(pending)),
+            named=lambda pending: of_nodes(lambda: assign(pending)),
         )
 
 
@@ -159,6 +159,7 @@ def _launch(
     plan: ResumePlan,
     launcher: Launcher,
     settled: Callable[[Results], None],
+    *,
     named: Callable[[Sequence[Assignment]], None],
 ) -> None:
     """The plan's launches, each behind the machines that it replaces and behind no others."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RUN_INSTANCES: Final = Rate(5, 2)
 CREATE_FLEET: Final = Rate(50, 5)
 INSTANCES: Final = Rate(1000, 2)
-"""Instances that RunInstances starts draw on a bucket of their own. Fleets draw on CreateFleet's."""
+"""A bucket of its own, for what RunInstances starts. A fleet draws on CreateFleet's alone."""
 DESCRIBE_INSTANCES: Final = Rate(100, 20)
 TERMINATE_INSTANCES: Final = Rate(100, 5)
 CREATE_TAGS: Final = Rate(100, 10)

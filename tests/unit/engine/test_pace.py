@@ -219,6 +219,24 @@ def test_the_line_waits_longer_each_time_that_ec2_refuses_the_known_rate_in_a_ro
     assert pauses == pytest.approx([0.2, 0.4, 0.8, 1.6], rel=0.001)
 
 
+def test_a_grant_ends_the_growing_of_pauses():
+    clock = FakeClock(0.0)
+    bucket = Bucket(Rate(10, 100), clock)
+    bucket.refused(bucket.enter(1))
+    clock.advance(1)
+    bucket.granted(bucket.enter(1))
+    bucket.refused(bucket.enter(1))
+    assert bucket.wait(bucket.enter(1)) == pytest.approx(0.2)
+
+
+def test_a_full_bucket_begins_to_fill_when_ec2_has_the_call():
+    clock = FakeClock(0.0)
+    bucket = Bucket(Rate(10, 10), clock)
+    first, second = bucket.enter(10), bucket.enter(10)
+    assert bucket.wait(first) == 0
+    assert bucket.wait(second) == pytest.approx(1.2)
+
+
 # Whole runs of resume, one call after another
 
 
@@ -262,8 +280,10 @@ def resumed(bench: Bench, *sizes: int) -> float:
 
 
 def refusals(bench: Bench) -> int:
-    return len(bench.events("launch failed")) + bench.cloud.calls.count("launch") - len(
-        bench.cloud.requests
+    return (
+        len(bench.events("launch failed"))
+        + bench.cloud.calls.count("launch")
+        - len(bench.cloud.requests)
     )
 
 
@@ -299,6 +319,14 @@ def test_calls_keep_to_the_rate_that_is_told(tmp_path: Path):
     assert len(bench.cloud.live()) == 2000
     assert 500 <= took <= 505
     assert refusals(bench) == 0
+
+
+def test_a_call_that_waits_looks_again_twice_a_second(tmp_path: Path):
+    """Another call's refusal may have moved it up."""
+    bench = far(tmp_path, told=Rate(10, 1))
+    resumed(bench, 10, 250)
+    assert sum(bench.clock.slept) >= 9
+    assert max(bench.clock.slept) <= 0.5
 
 
 def test_a_refused_launch_is_not_charged_twice(tmp_path: Path):
