@@ -14,14 +14,16 @@ if TYPE_CHECKING:
     from slurmplugins.model import Instance
     from slurmplugins.names import NodeName
 
-MAX_POOLED: Final = 500
-"""Machines in a call for several jobs. EC2 advises to split large launches."""
+MAX_POOLED: Final = 250
+"""Instances in a call for several jobs, or for a part of one: a quarter of EC2's bucket. A call as
+large as the bucket must wait until the bucket is full.
+"""
 
 _SURE: Final = tags.MAX_VALUE - 64
 """Characters that fit into a tag however they fall: the last name of a part may not."""
 
 MAX_WHOLE: Final = 1000
-"""Machines in a call for one job, which is better all or nothing than small."""
+"""Instances in the only call for a job, which is better all or nothing than small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,19 @@ def batches(wants: Sequence[Want], *, fleet: bool) -> tuple[Batch, ...]:
         else:
             found += [Batch((want,), part, len(part)) for part in _parts(want.nodes, parts)]
     return (*found, _pooled(held)) if held else tuple(found)
+
+
+def certain(batch: Batch, machines: Sequence[Instance]) -> tuple[Instance, ...]:
+    """Keep the instances of wants that lack none in this call: none of them gets another name."""
+    there = {item.node for item in machines}
+    asked = set(batch.nodes)
+    whole = {
+        node
+        for want in batch.wants
+        if there.issuperset(mine := asked.intersection(want.nodes))
+        for node in mine
+    }
+    return tuple(item for item in machines if item.node in whole)
 
 
 def settle(
@@ -130,8 +145,8 @@ def _fits(nodes: Sequence[NodeName], most: int, parts: int) -> bool:
 def _parts(nodes: Sequence[NodeName], parts: int) -> Iterator[tuple[NodeName, ...]]:
     rest = tuple(nodes)
     while rest:
-        size = min(MAX_WHOLE, len(rest))
-        while not _fits(rest[:size], MAX_WHOLE, parts):
+        size = min(MAX_POOLED, len(rest))
+        while not _fits(rest[:size], MAX_POOLED, parts):
             size = max(1, size * 3 // 4)
         yield rest[:size]
         rest = rest[size:]

@@ -120,13 +120,21 @@ def _carry_out(
 ) -> None:
     """`decided` gets the nodes that have a machine, are another run's or were given back. Nothing
     that is launched waits for what Slurm is told of other jobs.
+
+    Slurm hears each address as it comes. A large job's would all come last; if the job fails after
+    all, its nodes are given back, and slurmctld forgets their addresses as it powers them down.
     """
     crew = engine.crew
+    addressed: set[Assignment] = set()
     with crew.aside(urgent=False) as of_jobs, crew.aside(urgent=True) as of_nodes:
+
+        def assign(pending: Sequence[Assignment]) -> None:
+            news = [item for item in pending if item not in addressed]
+            addressed.update(_assign(engine, news))
 
         def tell_slurm(results: Results) -> None:
             decided.update(results.served)
-            _assign(engine, results.assignments)
+            assign(results.assignments)
             told = engine.executor.give_back(results.failures, run)
             given_back = [node for failure in results.failures for node in failure.nodes]
             decided.update(given_back)
@@ -135,7 +143,14 @@ def _carry_out(
 
         decided.update(plan.busy)
         launcher = _launcher(engine, run, deadline)
-        _launch(engine, run, plan, launcher, lambda found: of_nodes(lambda: tell_slurm(found)))
+        _launch(
+            engine,
+            run,
+            plan,
+            launcher,
+            lambda found: of_nodes(lambda: tell_slurm(found)),
+            named=lambda pending: of_nodes(lambda: assign(pending)),
+        )
 
 
 def _launch(
@@ -144,6 +159,8 @@ def _launch(
     plan: ResumePlan,
     launcher: Launcher,
     settled: Callable[[Results], None],
+    *,
+    named: Callable[[Sequence[Assignment]], None],
 ) -> None:
     """The plan's launches, each behind the machines that it replaces and behind no others."""
     from slurmplugins.actions import Terminate
@@ -158,14 +175,14 @@ def _launch(
 
     def ahead() -> None:
         free = [job for job in plan.launches if stale.isdisjoint(job.nodes)]
-        launcher.launch(free, run, settled)
+        launcher.launch(free, run, settled, named)
 
     def behind() -> None:
         engine.executor.run(
             [Terminate(item, EndCause.ORPHAN, "left over from before") for item in plan.replace]
         )
         held_up = [job for job in plan.launches if not stale.isdisjoint(job.nodes)]
-        launcher.launch(held_up, run, settled)
+        launcher.launch(held_up, run, settled, named)
 
     engine.crew.map(lambda work: work(), [ahead, behind] if stale else [ahead])
 
@@ -190,15 +207,20 @@ def _launcher(engine: Engine, run: str, deadline: float) -> Launcher:
     )
 
 
-def _assign(engine: Engine, pending: Sequence[Assignment]) -> None:
-    """Addresses and ids for Slurm. A courtesy: a node brings both when it registers."""
+def _assign(engine: Engine, pending: Sequence[Assignment]) -> Sequence[Assignment]:
+    """Tell Slurm addresses and ids, and return those that it has now.
+
+    It is a courtesy: a node brings both when it registers.
+    """
     known = [item for item in pending if item.address and item.type]
     if not known:
-        return
+        return ()
     try:
         engine.slurm.assign(known)
     except SlurmError as error:
         engine.log.warning("assign failed", message=error.message)
+        return ()
+    return known
 
 
 def _give_back_all(engine: Engine, asks: Sequence[JobAsk], failure: Failure) -> None:

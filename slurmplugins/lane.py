@@ -77,7 +77,11 @@ class Decision:
 
 
 class Lane:
-    """Climbs the ladder with all jobs together; `decided` hears of each job once, at once."""
+    """Climbs the ladder with all jobs together; `decided` hears of each job once, at once.
+
+    `named` hears, from any thread, of instances that will be no other node, before their job is
+    decided: it may come to nothing.
+    """
 
     def __init__(
         self,
@@ -92,6 +96,7 @@ class Lane:
         clock: Clock,
         attempt: Callable[[], str],
         decided: Callable[[Sequence[Decision]], None],
+        named: Callable[[Sequence[Assignment]], None],
     ) -> None:
         self._cluster = cluster
         self._pool = pool
@@ -103,6 +108,7 @@ class Lane:
         self._clock = clock
         self._attempt = attempt
         self._decided = decided
+        self._named = named
         self._known = memory.setbacks()
 
     def work(self) -> None:
@@ -149,6 +155,7 @@ class Lane:
         if not refusals:
             for item in fresh:
                 self._memory.forget(item)
+        self._named(assignments(batches.certain(batch, launched.machines)))
         return Answer(batch, launched.machines, began, (*passed, *refusals))
 
     def _request(self, batch: Batch, rung: Rung) -> LaunchRequest:
@@ -175,8 +182,10 @@ class Lane:
         """Whole jobs get their machines; the others have been told, and nothing of theirs runs."""
         machines: dict[NodeName, Instance] = {}
         began: dict[str, float] = {}
+        named: set[str] = set()
         lost: list[Want] = []
         for answer in answers:
+            named |= {item.id for item in batches.certain(answer.batch, answer.machines)}
             machines |= {item.node: item for item in answer.machines if item.node is not None}
             began |= {item.id: answer.began for item in answer.machines}
             for want in answer.batch.wants:
@@ -188,7 +197,8 @@ class Lane:
         def young(instance_id: str) -> bool:
             return self._clock.monotonic() - began[instance_id] <= YOUNG_SECONDS
 
-        settled = batches.settle(list(self._open), machines, set(filter(young, began)), set(lost))
+        free = set(filter(young, began)) - named
+        settled = batches.settle(list(self._open), machines, free, set(lost))
         filled, spare = self._given(settled, young)
         stuck = self._calls.end(item.id for item in spare)
         nodes = {item.node for item in spare if item.id in stuck}

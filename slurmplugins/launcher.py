@@ -85,12 +85,17 @@ class Launcher:
         self._crew = crew
 
     def launch(
-        self, jobs: Sequence[JobLaunch], run: str, settled: Callable[[Results], None]
+        self,
+        jobs: Sequence[JobLaunch],
+        run: str,
+        settled: Callable[[Results], None],
+        named: Callable[[Sequence[Assignment]], None] = lambda _: None,
     ) -> None:
         """Machines for every node of each job, or the reason why it has none.
 
         `settled` hears of every job exactly once, of many at a time, from any thread: each lane
-        goes on when it returns. Nothing that was started for a job that fails is kept.
+        goes on when it returns. Nothing that was started for a job that fails is kept. `named`
+        hears of instances as they come, those of jobs that will fail among them.
         """
         calls = self._calls(run)
         board = _Board(jobs, calls, settled)
@@ -111,6 +116,7 @@ class Launcher:
                 clock=self._clock,
                 attempt=self._attempt,
                 decided=board.decided,
+                named=named,
             )
             for (_, ladder), (pool, wants) in grouped.items()
         ]

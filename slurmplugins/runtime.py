@@ -69,8 +69,9 @@ def assemble(logger: Log) -> Engine:
     settings = config.load(paths.BURST)
     check_cluster(settings.cluster, paths.SLURM_CONF)
     # Only now: what is refused above is refused before any of it is loaded.
+    from slurmplugins.cloud.buckets import Rate
     from slurmplugins.cloud.ec2 import Ec2
-    from slurmplugins.cloud.paced import INSTANCES, PacedCloud, Rate
+    from slurmplugins.cloud.paced import PacedCloud
     from slurmplugins.cloud.session import client
     from slurmplugins.cloud.stores import S3Store
     from slurmplugins.journal import Journal
@@ -86,7 +87,7 @@ def assemble(logger: Log) -> Engine:
             Ec2(settings.cluster, lambda: client("ec2", region, endpoint), clock),
             clock,
             patience=settings.resume_timeout / 4,
-            instances=Rate(*settings.instance_rate) if settings.instance_rate else INSTANCES,
+            instances=Rate(*settings.instance_rate) if settings.instance_rate else None,
         ),
         store=S3Store(settings.bucket, lambda: client("s3", region, endpoint)),
         slurm=ScontrolSlurm(SystemRunner(), settings.slurm_bin),

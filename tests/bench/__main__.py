@@ -1,4 +1,4 @@
-"""python -m tests.bench [NAME ...] [--repeat N] [--limit SECONDS] [--json FILE]"""
+"""python -m tests.bench [NAME ...] [--repeat N] [--limit SECONDS] [--json FILE] [--into FILE]"""
 
 from __future__ import annotations
 
@@ -9,24 +9,42 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.bench import arena, caching, comeback, converging, launching, report, scontrol, starting
-from tests.bench.ask import Load
+from tests.bench import (
+    arena,
+    ask,
+    caching,
+    comeback,
+    converging,
+    launching,
+    report,
+    scontrol,
+    starting,
+)
+from tests.bench.ask import Load, Market
 from tests.bench.contest import PEER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from tests.bench.contest import Figures
 
 LOADS = {
     "1x1000": Load(1, 1000),
     "1x4000": Load(1, 4000),
     "500x8": Load(500, 8),
     "1000x4": Load(1000, 4),
+    "500x8-fleet": Load(500, 8, Market("on-demand", ("g5.xlarge", "g5.2xlarge"))),
+    "500x8-spot-fleet": Load(500, 8, Market("spot", ("g5.xlarge", "g5.2xlarge"))),
 }
+LAUNCHES = "launches"
 NODES = 10_000
 FRESH = 1_000
+LONG = 30.0
+"""Seconds: what takes longer runs once, so that all of it ends within a quarter of an hour."""
 
 AT_ONCE = f"{arena.RAISED['RunInstances'][0]:,.0f}"
 RATE = f"{arena.RAISED['RunInstances'][1]:.0f}/s"
@@ -34,31 +52,73 @@ DNS = f"{arena.ROUTE53[1]:.0f}/s, {arena.ROUTE53[0]:.0f} at once"
 LATENCY = f"{arena.AWS_LATENCY * 1000:.0f} ms"
 SCONTROL = f"{scontrol.CALL_SECONDS * 1000:.0f} ms"
 FED = f"{scontrol.FED_SECONDS * 1000:.0f} ms"
+TOLD = f"""\
+"toolkit" alone is told: `aws.instance_rate` {AT_ONCE} at once and {RATE}, which is what EC2 gives
+here, and `resume_timeout` {ask.TOLD_TIMEOUT}. "toolkit, defaults" is told neither: no rate, and
+{ask.DEFAULT_TIMEOUT} s. The peer has no such settings: its own are its defaults, and in "DNS off"
+its DisableManagedDns. Fleets have no published rate of instances, so there is nothing to tell."""
 
 HEAD = f"""\
-{PEER} from PyPI, its own ResumeProgram with its defaults,
-and this toolkit's resume, each alone against the same local cloud over HTTP. Not real AWS.
-EC2 refuses calls at its published rates (RunInstances: 5 at once, 2/s); instances a second are
-raised from the default 2/s to {RATE} for both, as for an account that runs 4,000 nodes: the
-floor of the wall time is what that rate alone takes, {AT_ONCE} at once and then {RATE}.
+{PEER} from PyPI, its own ResumeProgram, and this toolkit's
+resume, each alone against the same local cloud over HTTP. Not real AWS.
+EC2 refuses calls at its published rates (RunInstances: 5 at once, 2/s; CreateFleet: 50, 5/s).
+Instances a second of RunInstances are raised from the default 2/s to {RATE} for both, as for an
+account that runs 4,000 nodes. The floor is what that rate alone takes, whoever asks: {AT_ONCE}
+instances at once, and then {RATE}.
+{TOLD}
 Every AWS call takes {LATENCY} more than the fake needs. Stubs, the same for both: scontrol
 ({SCONTROL} a call, {FED} more for each command on its standard input). Stubs only the peer asks:
 DynamoDB (never refuses), Route 53 (refuses above its published {DNS}), sudo.
-CPU and peak are the program's own, without scontrol's."""
+Left out of ours: the copy of the resume file and the fork, which `start` measures.
+CPU and peak are the program's own, without scontrol's. Medians; counts are the last run's. A
+contestant that takes longer than {LONG:.0f} s runs once."""
+
+Contestant = tuple[str, "Callable[[Load, float], Figures]"]
+
+
+def contestants(load: Load) -> tuple[list[Contestant], list[Contestant]]:
+    """Ours, and the peer's ways to be set up."""
+    at_defaults = ("toolkit, defaults", partial(launching.ours, told=False))
+    ours: list[Contestant] = [] if load.market.fleet else [("toolkit", launching.ours)]
+    without = ("parallelcluster, DNS off", partial(launching.peer, dns=False))
+    peers: list[Contestant] = [] if load.market.fleet else [("parallelcluster", launching.peer)]
+    return [*ours, at_defaults], [*peers, without]
 
 
 def launch(name: str, options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
-    load = LOADS[name]
-    ours = [launching.ours(load, options.limit) for _ in range(options.repeat)]
-    peers = [launching.peer(load, options.limit) for _ in range(options.repeat)]
-    rows = [report.row("toolkit", ours), report.row("parallelcluster", peers)]
-    say(f"\n{load}\n")
-    rows += [report.ratio(ours, peers), *report.floor(launching.floor(load), ours, peers)]
-    say(report.table(report.COLUMNS, rows))
-    for one in (*ours, *peers):
-        if one.done and one.machines != load.nodes:
-            raise SystemExit(f"{one.who}: {one.machines} machines for {load.nodes} nodes")
-    return {"ours": [asdict(one) for one in ours], "peer": [asdict(one) for one in peers]}
+    load, sides = LOADS[name], contestants(LOADS[name])
+    runs: dict[str, list[Figures]] = {label: [] for side in sides for label, _ in side}
+    for _ in range(options.repeat):  # in turns: what else the machine does falls on all
+        for label, run in (*sides[0], *sides[1]):
+            if not runs[label] or runs[label][0].wall <= LONG:
+                runs[label].append(run(load, options.limit))
+    for label, group in runs.items():
+        for one in group:
+            if one.done and one.machines != load.nodes:
+                raise SystemExit(f"{label}: {one.machines} instances for {load.nodes} nodes")
+    say(launched(load, {label: runs[label] for label, _ in sides[0]},
+                 {label: runs[label] for label, _ in sides[1]}))  # fmt: skip
+    return {label: [asdict(one) for one in group] for label, group in runs.items()}
+
+
+def launched(
+    load: Load, ours: Mapping[str, list[Figures]], peers: Mapping[str, list[Figures]]
+) -> str:
+    """A load's two tables: what each took, and ours over the peer's."""
+    floor = launching.floor(load)
+    lines = [
+        report.row(f"{label}{_times(runs)}", runs, floor)
+        for label, runs in (*ours.items(), *peers.items())
+    ]
+    why = f"{floor:.1f} s" if floor else "0 s: the bucket is enough"
+    if load.market.fleet:
+        why = "none is published for instances of fleets"
+    ratios = report.table(("wall time over", *peers), report.ratios(ours, peers))
+    return f"\n### {load}\n\nFloor: {why}.\n\n{report.table(report.COLUMNS, lines)}\n\n{ratios}"
+
+
+def _times(runs: list[Figures]) -> str:
+    return f" ({len(runs)} run{'s' * (len(runs) > 1)})"
 
 
 def hop(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
@@ -194,23 +254,30 @@ ON_CLUSTER = frozenset(
     {"requeue", "start-on-head"}
 )  # asked for by name alone: a cluster must be up
 EVERY = (*LOADS, *OTHERS)
+"""`launches` is all the loads."""
+
 EXAMPLE = Path("examples/local.yaml")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(EVERY))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join((LAUNCHES, *EVERY)))
     parser.add_argument("--repeat", type=int, default=1, help="runs of each; medians are shown")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds a run may take")
     parser.add_argument("--json", type=Path, help="also write the figures there")
     parser.add_argument("--cluster", type=Path, default=EXAMPLE, help="a cluster that is up")
+    parser.add_argument("--into", type=Path, help="put what is printed between the file's marks")
     options = parser.parse_args()
     chosen = options.names or [name for name in EVERY if name not in ON_CLUSTER]
+    chosen = [name for item in chosen for name in (LOADS if item == LAUNCHES else [item])]
     unknown = set(chosen) - {*EVERY}
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
 
+    printed: list[str] = []
+
     def say(text: str) -> None:
+        printed.append(text)
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
@@ -220,6 +287,9 @@ def main() -> None:
         found[name] = launch(name, options, say) if name in LOADS else OTHERS[name](options, say)
         if options.json:
             options.json.write_text(json.dumps(found, indent=1) + "\n")
+        if options.into:
+            document = report.replaced(options.into.read_text(), "\n".join(printed))
+            options.into.write_text(document)
 
 
 if __name__ == "__main__":

@@ -168,14 +168,17 @@ def opened(state: Path, *, throttled: bool = True) -> Iterator[tuple[Arena, Gate
             thread.join()
 
 
-def prepare(arena: Arena, client: Any) -> str:
-    """A subnet large enough, and the launch templates that either's deployed cluster has."""
+def prepare(arena: Arena, client: Any, *, fleet: bool = False) -> str:
+    """A subnet large enough, and the launch templates that either's deployed cluster has.
+
+    A fleet's call names types and subnets itself, so the peer's template then has neither.
+    """
     vpc = client.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     made = client.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/17", AvailabilityZone="us-east-1a")
     subnet: str = made["Subnet"]["SubnetId"]
     image = {"ImageId": MEMORY_BASE}
     placed = {"NetworkInterfaces": [{"DeviceIndex": 0, "SubnetId": subnet}]}
-    peers = {**image, **placed, "InstanceType": "g5.xlarge"}
+    peers = image if fleet else {**image, **placed, "InstanceType": "g5.xlarge"}
     for name, data in {"demo-gpu": image, "demo-queue1-cr1": peers}.items():
         client.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)
     arena.served.clear()

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tests.bench import arena
+from toolkit.config.model import Slurm
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,6 +17,44 @@ SPOT = {"type": "g5.xlarge", "capacity": "spot", "zone": "us-east-1a", "price": 
 ON_DEMAND = {"type": "g5.xlarge", "capacity": "on-demand", "zone": "us-east-1a", "price": "1.0"}
 PEER_POOL = "queue1-dy-cr1"
 OUR_POOL = "gpu"
+ZONE = "us-east-1a"
+
+TOLD_TIMEOUT = 2100
+"""ResumeTimeout of an account that starts 4,000 nodes slowly; EC2 alone may take 25 minutes."""
+
+DEFAULT_TIMEOUT = Slurm.model_fields["resume_timeout"].default
+
+
+@dataclass(frozen=True)
+class Market:
+    """What the pool buys. Several types are a fleet, for both contestants."""
+
+    capacity: str = "on-demand"
+    types: tuple[str, ...] = ("g5.xlarge",)
+
+    @property
+    def fleet(self) -> bool:
+        return len(self.types) > 1
+
+    def offerings(self) -> list[dict[str, str]]:
+        """Our pool's, the cheapest first."""
+        return [
+            {"type": name, "capacity": self.capacity, "zone": ZONE, "price": f"1.{rank}"}
+            for rank, name in enumerate(self.types)
+        ]
+
+    def resource(self, subnet: str) -> dict[str, object]:
+        """The peer's, as its CLI writes it: CreateFleet for several types, else RunInstances."""
+        return {
+            "Api": "create-fleet" if self.fleet else "run-instances",
+            "CapacityType": self.capacity,
+            "Instances": [{"InstanceType": name} for name in self.types],
+            **({"AllocationStrategy": "lowest-price"} if self.fleet else {}),
+            "Networking": {"SubnetIds": [subnet]},
+        }
+
+    def __str__(self) -> str:
+        return f"a fleet of {len(self.types)} {self.capacity} types" if self.fleet else ""
 
 
 @dataclass(frozen=True)
@@ -24,13 +63,15 @@ class Load:
 
     jobs: int
     nodes_each: int
+    market: Market = Market()
 
     @property
     def nodes(self) -> int:
         return self.jobs * self.nodes_each
 
     def __str__(self) -> str:
-        return f"{self.jobs:,} job{'s' * (self.jobs > 1)} x {self.nodes_each:,} nodes"
+        shape = f"{self.jobs:,} job{'s' * (self.jobs > 1)} x {self.nodes_each:,} nodes"
+        return ", ".join(filter(None, [shape, str(self.market)]))
 
     def hostlist(self, pool: str) -> str:
         return f"{pool}-[1-{self.nodes}]"
@@ -59,38 +100,47 @@ class Load:
         return json.dumps({"all_nodes_resume": self.hostlist(pool), "jobs": jobs})
 
 
-def write_ours(root: Path, load: Load, subnet: str, bin_dir: Path, *offerings: object) -> None:
+def write_ours(
+    root: Path, load: Load, subnet: str, bin_dir: Path, *offerings: object, told: bool = True
+) -> None:
+    """`told`: with the account's rate and a long ResumeTimeout; else as cluster.yaml defaults."""
     (root / "state").mkdir()
     (root / "logs").mkdir()
     pool = {
         "nodes": load.hostlist(OUR_POOL), "partition": "spot", "launch_template": "demo-gpu",
-        "subnets": {"us-east-1a": subnet}, "offerings": offerings or (ON_DEMAND,),
+        "subnets": {ZONE: subnet}, "offerings": offerings or load.market.offerings(),
     }  # fmt: skip
-    burst = {
+    burst: dict[str, object] = {
         "version": 1, "cluster": "demo", "region": "us-east-1", "endpoint_url": None,
-        "bucket": "demo", "slurm": {"bin": str(bin_dir), "resume_timeout": 2100},
-        "pools": {OUR_POOL: pool},
-        "instance_rate": {"burst": arena.RAISED["RunInstances"][0],
-                          "per_second": arena.RAISED["RunInstances"][1]},
+        "bucket": "demo", "pools": {OUR_POOL: pool},
+        "slurm": {
+            "bin": str(bin_dir), "resume_timeout": TOLD_TIMEOUT if told else DEFAULT_TIMEOUT
+        },
     }  # fmt: skip
+    if told:
+        at_once, per_second = arena.RAISED["RunInstances"]
+        burst["instance_rate"] = {"burst": at_once, "per_second": per_second}
     (root / "burst.json").write_text(json.dumps(burst))
     (root / "resume.json").write_text(load.resume_file(OUR_POOL))
 
 
-def write_peer(root: Path, load: Load) -> None:
-    """As its cookbook writes them: defaults everywhere, all-or-nothing, private DNS on."""
-    compute = {"Api": "run-instances", "CapacityType": "on-demand", "Instances": [
-        {"InstanceType": "g5.xlarge"}]}  # fmt: skip
-    (root / "fleet.json").write_text(json.dumps({"queue1": {"cr1": compute}}))
+def write_peer(root: Path, load: Load, subnet: str, *, dns: bool = True) -> None:
+    """As its cookbook writes them: defaults everywhere, all-or-nothing. Without `dns` as with its
+    setting DisableManagedDns: no hosted zone.
+    """
+    fleets = {"queue1": {"cr1": load.market.resource(subnet)}}
+    (root / "fleet.json").write_text(json.dumps(fleets))
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f%z")
     (root / "heartbeat").write_text(f"{now}\n")
     settings = {
         "cluster_name": "demo", "region": "us-east-1", "dynamodb_table": "names",
-        "hosted_zone": "Z1", "dns_domain": "demo.pcluster", "head_node_private_ip": "10.0.0.10",
+        "head_node_private_ip": "10.0.0.10",
         "head_node_hostname": "head", "fleet_config_file": str(root / "fleet.json"),
         "clustermgtd_heartbeat_file_path": str(root / "heartbeat"),
         "logging_config": "/nonexistent", "instance_id": "i-head",
     }  # fmt: skip
+    if dns:
+        settings |= {"hosted_zone": "Z1", "dns_domain": "demo.pcluster"}
     lines = "".join(f"{key} = {value}\n" for key, value in settings.items())
     (root / "resume.conf").write_text(f"[slurm_resume]\n{lines}")
     (root / "resume.json").write_text(load.resume_file(PEER_POOL))

@@ -34,19 +34,21 @@ def slurm(root: Path, load: Load, pool: str) -> scontrol.Stub:
     return scontrol.write(root / "slurm", load.names(pool), UP, load.allocated(pool))
 
 
-def ours(load: Load, limit: float) -> Figures:
+def ours(load: Load, limit: float, *, told: bool = True) -> Figures:
     with tempfile.TemporaryDirectory() as place, arena.opened(Path(place) / "cloud") as (found, _):
         root = Path(place)
         subnet = arena.prepare(found, client(found))
         stub = slurm(root, load, ask.OUR_POOL)
-        ask.write_ours(root, load, subnet, stub.bin)
+        ask.write_ours(root, load, subnet, stub.bin, told=told)
         return our_resume(load, root, found, stub, limit)
 
 
 def floor(load: Load) -> float:
-    """Seconds that EC2's own rate of starting instances takes, whoever asks."""
+    """Seconds that EC2's own rate of starting instances takes, whoever asks. It publishes none for
+    fleets.
+    """
     at_once, per_second = arena.RAISED["RunInstances"]
-    return max(0.0, (load.nodes - at_once) / per_second)
+    return 0.0 if load.market.fleet else max(0.0, (load.nodes - at_once) / per_second)
 
 
 def our_resume(load: Load, root: Path, found: Arena, stub: scontrol.Stub, limit: float) -> Figures:
@@ -60,14 +62,14 @@ def our_resume(load: Load, root: Path, found: Arena, stub: scontrol.Stub, limit:
     )
 
 
-def peer(load: Load, limit: float, *, capacity: bool = True) -> Figures:
+def peer(load: Load, limit: float, *, capacity: bool = True, dns: bool = True) -> Figures:
     with tempfile.TemporaryDirectory() as place, arena.opened(Path(place) / "cloud") as (found, _):
         root = Path(place)
-        arena.prepare(found, client(found))
+        subnet = arena.prepare(found, client(found), fleet=load.market.fleet)
         if not capacity:
             found.cloud.faults.limit(Pattern(), 0)
         stub = slurm(root, load, ask.PEER_POOL)
-        ask.write_peer(root, load)
+        ask.write_peer(root, load, subnet, dns=dns)
         environment = contest.environment(
             found.endpoint,
             stub,

@@ -8,11 +8,22 @@ import statistics
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tests.bench.contest import Figures
 
-COLUMNS = ("", "wall s", "CPU s", "peak MB", "calls", "EC2", "refused", "other AWS", "scontrol")
+COLUMNS = (
+    "",
+    "wall s",
+    "x floor",
+    "CPU s",
+    "peak MB",
+    "EC2 calls",
+    "refused",
+    "DynamoDB, Route 53",
+    "scontrol",
+)
+BEGIN, END = "<!-- printed by the benchmark: begin -->", "<!-- printed by the benchmark: end -->"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -25,18 +36,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], rule, *lines[1:]])
 
 
-def row(label: str, runs: Sequence[Figures]) -> list[str]:
+def row(label: str, runs: Sequence[Figures], floor: float = 0.0) -> list[str]:
     """Medians over the runs; the last run's counts."""
     last = runs[-1]
-    wall = statistics.median(one.wall for one in runs)
-    cpu = statistics.median(one.cpu for one in runs)
+    wall = _median(runs, "wall")
     ended = all(one.done for one in runs)
     return [
         label,
-        f"{wall:.1f}" if ended else f"> {wall:.0f}, cut off at {last.machines} machines",
-        f"{cpu:.2f}" if ended else "?",
+        f"{wall:.1f}" if ended else f"> {wall:.0f}, cut off at {last.machines} instances",
+        f"{wall / floor:.2f}" if ended and floor else "",
+        f"{_median(runs, 'cpu'):.1f}" if ended else "?",
         f"{last.peak_mb:.0f}" if ended else "?",
-        f"{last.calls:,}",
         f"{last.ec2:,}",
         f"{last.refused:,}",
         f"{last.other_aws:,}",
@@ -44,25 +54,28 @@ def row(label: str, runs: Sequence[Figures]) -> list[str]:
     ]
 
 
-def ratio(ours: Sequence[Figures], peers: Sequence[Figures]) -> list[str]:
-    """Ours over the peer's; none where a run was cut off."""
+def ratios(
+    ours: Mapping[str, Sequence[Figures]], peers: Mapping[str, Sequence[Figures]]
+) -> list[list[str]]:
+    """Wall time of each of ours over each peer's; none where a run was cut off."""
+    return [
+        [label, *(_over(mine, theirs) for theirs in peers.values())] for label, mine in ours.items()
+    ]
+
+
+def _over(ours: Sequence[Figures], peers: Sequence[Figures]) -> str:
     if not all(one.done for one in (*ours, *peers)):
-        return ["  ratio", *["?"] * (len(COLUMNS) - 1)]
-    wall = _median(ours, "wall") / _median(peers, "wall")
-    cpu = _median(ours, "cpu") / max(_median(peers, "cpu"), 1e-9)
-    calls = ours[-1].calls / peers[-1].calls
-    return ["  ratio", f"{wall:.2f}", f"{cpu:.2f}", "", f"{calls:.2f}", "", "", "", ""]
+        return "?"
+    return f"{_median(ours, 'wall') / _median(peers, 'wall'):.2f}"
 
 
-def floor(seconds: float, ours: Sequence[Figures], peers: Sequence[Figures]) -> list[list[str]]:
-    """EC2's own share of the wall time, and the ratio of what each takes above it."""
-    rest = [""] * (len(COLUMNS) - 2)
-    rows = [["  floor: EC2's rate", f"{seconds:.1f}", *rest]]
-    if all(one.done for one in (*ours, *peers)):
-        mine, theirs = _median(ours, "wall") - seconds, _median(peers, "wall") - seconds
-        said = f"{mine:.1f} : {theirs:.1f} = {mine / theirs:.2f}" if theirs > 0 else "?"
-        rows.append(["  above the floor", said, *rest])
-    return rows
+def replaced(document: str, printed: str) -> str:
+    """The document with what was printed between its two marks, in place of what was there."""
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"no {BEGIN} … {END}")
+    return f"{before}{begin}\n\n{printed.strip()}\n\n{end}{after}"
 
 
 def _median(runs: Sequence[Figures], name: str) -> float:

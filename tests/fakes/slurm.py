@@ -92,7 +92,8 @@ class FakeSlurm:
     def assign(self, assignments: Sequence[Assignment]) -> None:
         self._write("assign", [item.node for item in assignments])
         for item in assignments:
-            self.assigned[item.instance_id] = item.node
+            before = self.assigned.setdefault(item.instance_id, item.node)
+            assert before == item.node, f"{item.instance_id} is {before}, and now {item.node}"
             self.state[item.node].instance_id = item.instance_id
             self.state[item.node].address = item.address
 

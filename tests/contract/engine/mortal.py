@@ -22,11 +22,12 @@ import threading
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT))
 
-from slurmplugins import bursting, reconcile
+from slurmplugins import batches, bursting, reconcile
 from slurmplugins.model import EndCause
 from tests.fakes.boundaries import watch
 from tests.fakes.engine import Bench
@@ -44,8 +45,16 @@ HALF_A_LINE = '{"at":1795000000.0,"kind":"intent","attempt":"ab'
 def programs(bench: Bench) -> dict[str, Callable[[Engine], None]]:
     """Each as its entry point calls it, with what Slurm asks for at this moment."""
     slurm = bench.slurm
+
+    def in_parts(engine: Engine) -> None:
+        """Every job of more than two nodes is larger than a call."""
+        sizes = {"MAX_POOLED": 2, "MAX_WHOLE": 2}
+        with mock.patch.multiple(batches, **sizes):
+            bursting.resume(engine, slurm.asks())
+
     return {
         "resume": lambda engine: bursting.resume(engine, slurm.asks()),
+        "resume_in_parts": in_parts,
         "suspend": lambda engine: bursting.suspend(engine, slurm.suspended, EndCause.SUSPEND),
         "resume_fail": lambda engine: bursting.suspend(
             engine, slurm.resume_failed, EndCause.RESUME_FAILED

@@ -53,6 +53,16 @@ def a_job_that_can_not_be_had_whole(bench: Bench) -> None:
     bench.slurm.start(2, NODES[3:8])
 
 
+def a_large_job(bench: Bench) -> None:
+    bench.slurm.start(1, NODES[:5])
+
+
+def a_large_job_whose_last_part_can_not_be_had(bench: Bench) -> None:
+    bench.cloud.capacity = {SPOT_A: 4, SPOT_B: 3, ON_DEMAND: 0}
+    bench.slurm.start(1, NODES[:5])
+    bench.slurm.start(2, NODES[5:7])
+
+
 def a_lost_answer(bench: Bench) -> None:
     bench.cloud.lag = 30.0
     bench.cloud.lose_answers = 1
@@ -97,6 +107,11 @@ def up(bench: Bench, count: int) -> None:
 CASES: dict[str, tuple[str, Callable[[Bench], None]]] = {
     "resume": ("resume", two_jobs_and_a_fallback),
     "resume-in-vain": ("resume", a_job_that_can_not_be_had_whole),
+    "resume-in-parts": ("resume_in_parts", a_large_job),
+    "resume-in-parts-in-vain": (
+        "resume_in_parts",
+        a_large_job_whose_last_part_can_not_be_had,
+    ),
     "resume-unanswered": ("resume", a_lost_answer),
     "suspend": ("suspend", nodes_let_go),
     "resume-fail": ("resume_fail", machines_that_never_came_up),

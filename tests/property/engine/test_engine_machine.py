@@ -15,11 +15,12 @@ import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
 from hypothesis import Phase, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from slurmplugins import bursting, names, reconcile, resume_file
+from slurmplugins import batches, bursting, names, reconcile, resume_file
 from slurmplugins.cloud import codes
 from slurmplugins.errors import EngineError
 from slurmplugins.health import IMPAIRED_SECONDS
@@ -83,6 +84,9 @@ class Trouble(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._files = contextlib.ExitStack()
+        # Small calls, so that some jobs take several.
+        for name, most in {"MAX_POOLED": 2, "MAX_WHOLE": 3}.items():
+            self._files.enter_context(mock.patch.object(batches, name, most))
         # In memory where there is such a place: the journal's fsync is not what is tested here.
         fast = "/dev/shm" if Path("/dev/shm").is_dir() else None
         state = Path(self._files.enter_context(tempfile.TemporaryDirectory(dir=fast)))

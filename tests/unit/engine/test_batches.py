@@ -9,6 +9,7 @@ import pytest
 
 from slurmplugins import batches, identity, names
 from slurmplugins.batches import Want
+from slurmplugins.cloud.paced import INSTANCES
 from slurmplugins.model import Instance, InstanceState, Lifecycle
 
 N = names.expand("gpu-[0001-4000]")
@@ -46,9 +47,9 @@ def settled(jobs: list[Want], got: int, *, old: bool = False) -> batches.Settlem
     return batches.settle(jobs, machines, set() if old else {item.id for item in machines.values()})
 
 
-def test_five_hundred_jobs_of_eight_nodes_are_nine_calls():
+def test_five_hundred_jobs_of_eight_nodes_are_seventeen_calls():
     found = batches.batches(wants(*[8] * 500), fleet=False)
-    assert len(found) == 9, "62 whole jobs fit into a call of 500"
+    assert len(found) == 17, "31 whole jobs fit into a call of 250"
     assert all(len(item.nodes) <= batches.MAX_POOLED for item in found)
     assert tuple(node for item in found for node in item.nodes) == N
 
@@ -66,14 +67,30 @@ def test_a_job_that_fits_into_one_call_is_never_split(size: int, *, fleet: bool)
 
 
 def test_a_job_larger_than_a_call_is_all_or_nothing_in_each():
-    found = batches.batches(wants(2, 2500, 3), fleet=False)
+    found = batches.batches(wants(2, 1100, 3), fleet=False)
+    parts = [(250, 250)] * 4
     assert [(len(item.nodes), item.least) for item in found] == [
         (2, 2),
-        (1000, 1000),
-        (1000, 1000),
-        (500, 500),
+        *parts,
+        (100, 100),
         (3, 3),
     ]
+
+
+def test_a_part_of_a_large_job_leaves_most_of_ec2s_bucket():
+    """A call as large as the bucket would have to wait until the bucket is full."""
+    found = batches.batches(wants(4000), fleet=False)
+    assert max(len(item.nodes) for item in found) <= INSTANCES.burst / 4
+
+
+def test_only_instances_of_wants_that_lack_none_in_the_call_are_certain():
+    jobs = wants(2, 3, 600)
+    pooled = batches.Batch(tuple(jobs[:2]), N[:5], 2)
+    machines = [machine(node) for node in N[:4]]
+    assert [item.node for item in batches.certain(pooled, machines)] == list(N[:2])
+    part = batches.Batch((jobs[2],), N[5:255], 250)
+    machines = [machine(node) for node in N[5:255]]
+    assert batches.certain(part, machines) == tuple(machines)
 
 
 @pytest.mark.parametrize("fleet", [False, True])

@@ -11,7 +11,8 @@ import pytest
 
 from slurmplugins import bursting, doubts, intents, names
 from slurmplugins.cloud import codes
-from slurmplugins.cloud.paced import PacedCloud, Rate
+from slurmplugins.cloud.buckets import Rate
+from slurmplugins.cloud.paced import PacedCloud
 from slurmplugins.crew import Crew
 from slurmplugins.journal import SETTLE_SECONDS
 from slurmplugins.model import JobAsk, Launched, LaunchRequest, Lifecycle, Offering

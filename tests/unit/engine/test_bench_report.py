@@ -1,0 +1,69 @@
+"""What the benchmark prints is what docs/benchmarks.md shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bench import __main__ as bench, ask, launching, report
+from tests.bench.contest import Figures
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "benchmarks.md"
+
+
+def figures(wall: float, *, done: bool = True) -> Figures:
+    return Figures(
+        who="", wall=wall, cpu=2.0, peak_mb=80.0, ec2=17, launches=16, refused=3, other_aws=0,
+        scontrol=33, machines=4000, done=done,
+    )  # fmt: skip
+
+
+def test_what_was_printed_takes_the_place_of_what_was_there():
+    old = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
+    new = f"before\n{report.BEGIN}\n\nnew\n\n{report.END}\nafter\n"
+    assert report.replaced(old, "\nnew\n") == new
+
+
+def test_a_document_without_the_marks_is_left_alone():
+    with pytest.raises(ValueError, match="printed by the benchmark"):
+        report.replaced("text", "new")
+
+
+def test_a_load_prints_medians_the_floor_and_each_ratio():
+    ours = {"toolkit": [figures(18.0), figures(16.5), figures(30.0)], "defaults": [figures(21.0)]}
+    text = bench.launched(ask.Load(1, 4000), ours, {"peer": [figures(36.0)]})
+    assert "Floor: 15.0 s." in text
+    assert "| toolkit (3 runs) | 18.0   | 1.20 " in text
+    assert "| defaults (1 run) | 21.0   | 1.40 " in text
+    assert "| toolkit        | 0.50 |" in text
+
+
+def test_a_run_that_was_cut_off_has_no_ratio():
+    cut = {"peer": [figures(300.0, done=False)]}
+    text = bench.launched(ask.Load(1, 4000), {"toolkit": [figures(18.0)]}, cut)
+    assert "> 300, cut off at 4000 instances" in text
+    assert "| toolkit        | ?    |" in text
+
+
+def test_fleets_have_no_floor_and_the_peer_asks_for_fleets_too():
+    load = bench.LOADS["500x8-fleet"]
+    assert launching.floor(load) == 0
+    assert load.market.resource("subnet-a")["Api"] == "create-fleet"
+
+
+def test_a_run_at_its_defaults_is_told_nothing(tmp_path: Path):
+    ask.write_ours(tmp_path, ask.Load(1, 2), "subnet-a", tmp_path, told=False)
+    text = (tmp_path / "burst.json").read_text()
+    assert "instance_rate" not in text
+    assert f'"resume_timeout": {ask.DEFAULT_TIMEOUT}' in text
+
+
+def test_the_documents_tables_have_the_columns_that_are_printed():
+    text = DOCUMENT.read_text(encoding="utf-8")
+    printed = text.partition(report.BEGIN)[2].partition(report.END)[0]
+    heads = [line for line in printed.splitlines() if "wall s" in line and line.startswith("|")]
+    assert len(heads) == len(bench.LOADS)
+    for head in heads:
+        assert tuple(cell.strip() for cell in head.strip("|").split("|")) == report.COLUMNS
+    assert " ".join(bench.TOLD.split()) in " ".join(printed.split())
