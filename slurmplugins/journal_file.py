@@ -9,6 +9,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Final
 
+from slurmplugins import safe_json
 from slurmplugins.files import write_atomically
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _records(text: str) -> list[Record]:
     found: list[Record] = []
     for line in text.split("\n"):
         try:
-            record = json.loads(line)
+            record = safe_json.loads(line)
         except ValueError:
             continue  # the last line of a run that was killed while it wrote
         if isinstance(record, dict):

@@ -112,12 +112,15 @@ def awaited(
     """What is left of the asks, and which get nothing, as Slurm has the plan's `nodes` now.
 
     A job has ended or starts anew where one of its nodes is off or down, or has no machine and is
-    not waited for. A node that is up on a machine which is too old to the plan keeps it.
+    not waited for. A node that is up on a machine which is too old to the plan keeps it. One whose
+    record is odd is waited for, as Slurm has asked for it, but no machine ends for it.
     """
     up = {name for name, node in nodes.items() if not (node.powering_up or node.off or node.down)}
     at_work = up.intersection(item.node for item in plan.replace if item.node is not None)
     fine = {name for name, node in nodes.items() if node.powering_up} | at_work
     fine |= up.intersection(item.node for item in plan.adopt)
+    odd = {name for name, node in nodes.items() if not node.readable}
+    fine |= odd.difference(item.node for item in plan.replace if item.node is not None)
     lost = set(plan.claimed) - fine
     left: list[JobAsk] = []
     failures: list[Failure] = []
