@@ -73,12 +73,21 @@ class JournalFile:
         """These and no others from now on. The header, which must be unlike that of any file
         before, is told their `size`.
         """
-        lines = b"".join(map(_line, records))
+        lines = b"".join(map(_line, filter(_writable, records)))
         write_atomically(self._path, _line({**header, "size": len(lines)}) + lines, mode=0o640)
 
 
 def _line(record: Record) -> bytes:
     return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+
+def _writable(record: Record) -> bool:
+    """What can be read may be nested too deeply to be written."""
+    try:
+        json.dumps(record)
+    except RecursionError:
+        return False
+    return True
 
 
 def _records(text: str) -> list[Record]:

@@ -262,9 +262,12 @@ def _problem(
     unclear = [
         node
         for node in ask.nodes
-        if (node in claims.settling or (node in claims.doubtful and node not in claims.busy))
-        # One that is condemned, or too old, is not what the unanswered launch may have made.
-        and not _sort(machines.get(node, ()), claims, config, now)[0]
+        if any(item.state.live and item.id in claims.strange for item in machines.get(node, ()))
+        or (
+            (node in claims.settling or (node in claims.doubtful and node not in claims.busy))
+            # One that is condemned, or too old, is not what the unanswered launch may have made.
+            and not _sort(machines.get(node, ()), claims, config, now)[0]
+        )
     ]
     if unclear:
         text = f"an earlier launch for {unclear[0]} got no answer; it is settled within minutes"
@@ -284,7 +287,7 @@ def _sort(
     fresh = [
         item
         for item in live
-        if now - item.launched_at < config.resume_timeout
+        if claims.age(item, now) < config.resume_timeout
         and item.id not in claims.let_go
         and (item.node is None or item.pool == config.pool_by_node.get(item.node))
     ]
