@@ -54,14 +54,14 @@ class Case:
 
 
 def of(world: World) -> Iterator[Case]:
-    """Every node that is ours and that no live run of resume is at."""
+    """Every node that is ours, that can be read, and that no live run of resume is at."""
     machines = machines_by_node(
         item for item in world.instances if not strangers.misfit(world, item)
     )
     listed = {machine.id for machine in world.instances}
     expected = {m.node for m in world.claims.launched.values() if m.instance_id not in listed}
     for name in world.config.pool_by_node:
-        if name in world.nodes and name not in world.claims.busy:
+        if name in world.nodes and world.nodes[name].readable and name not in world.claims.busy:
             found = machines.get(name, ())
             yield _case(world, name, found, expected=name in expected)
 

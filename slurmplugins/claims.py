@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,9 @@ class Claims:
     know. `launched`: machines launched so recently that the cloud may not list them yet. `ended`:
     machines we have decided to end, and why. `let_go`: machines that Slurm has powered their node
     down with. `former`: names that machines had before. `claimed`: when a node was last claimed, by
-    the steady clock, if that was lately; its run may be over.
+    the steady clock, if that was lately; its run may be over. `strange`: machines that lines name
+    which nobody here understands: they are not handed out, and not ended. `born`: when machines were
+    launched, and `at`: when this was read, both in the time of `steady`.
     """
 
     busy: frozenset[NodeName] = frozenset()
@@ -35,6 +38,16 @@ class Claims:
     let_go: frozenset[str] = frozenset()
     former: Mapping[str, Collection[NodeName]] = field(default_factory=dict)
     claimed: Mapping[NodeName, float] = field(default_factory=dict)
+    strange: frozenset[str] = frozenset()
+    born: Mapping[str, float] = field(default_factory=dict)
+    at: float = 0.0
+
+    def age(self, machine: Instance, now: float) -> float:
+        """Tell how old the machine is: by `now`, the head's clock, only where nobody wrote it down.
+        The head's clock and EC2's may differ.
+        """
+        born = self.born.get(machine.id, math.inf)
+        return self.at - born if born <= self.at else now - machine.launched_at
 
     def named(self, listed: Iterable[Instance]) -> tuple[Instance, ...]:
         """The machines under the names they were given last. A list read before these claims may

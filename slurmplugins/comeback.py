@@ -8,12 +8,11 @@ a word. Here the job's end is held against the machines' ends. Pure: reconcile d
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from slurmplugins import names
-from slurmplugins.errors import BadName
 from slurmplugins.model import REASON_PREFIX
-from slurmplugins.slurm_json import number
+from slurmplugins.slurm_json import count, flags, stated, text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -132,10 +131,7 @@ def due(jobs: Iterable[EndedJob], lost: Iterable[Loss]) -> tuple[Comeback, ...]:
 
 
 def _of(job: EndedJob, by_node: Mapping[str, Sequence[Loss]]) -> list[Loss]:
-    try:
-        nodes = names.expand(job.nodes)
-    except BadName:
-        return []  # not nodes of ours
+    nodes = names.expand(job.nodes, odd=[])  # others are not ours
     return [
         loss
         for node in nodes
@@ -145,21 +141,28 @@ def _of(job: EndedJob, by_node: Mapping[str, Sequence[Loss]]) -> list[Loss]:
     ]
 
 
-def parse(item: Mapping[str, Any]) -> EndedJob | None:
-    """A job of `scontrol show jobs --json`; None for one that is no batch job."""
-    states = item.get("job_state") or ()
+def parse(item: object) -> EndedJob | None:
+    """A job of `scontrol show jobs --json`; None for one that is no batch job. ValueError for one
+    with an odd field: nothing can be said of its end.
+    """
+    if not isinstance(item, dict):
+        raise ValueError("not a job")  # noqa: TRY004 - one error for all that is odd
     if not item.get("batch_flag"):
         return None
     code = item.get("exit_code")
     code = code if isinstance(code, dict) else {}
-    exited = "SUCCESS" not in (status := code.get("status") or ()) and "SIGNALED" not in status
+    exited = not {"SUCCESS", "SIGNALED"} & _words(code.get("status"))
     return EndedJob(
-        id=int(item.get("job_id") or 0),
-        flags=frozenset(states if isinstance(states, list) else str(states).split(",")),
-        nodes=str(item.get("nodes") or ""),
-        ended_at=number(item.get("end_time")) or 0.0,
-        code=int(number(code.get("return_code")) or 0) if exited else None,
+        id=count(item.get("job_id")),
+        flags=flags(item.get("job_state")),
+        nodes=text(item.get("nodes")),
+        ended_at=stated(item.get("end_time")) or 0.0,
+        code=count(code.get("return_code")) if exited else None,
         requeue=bool(item.get("requeue")),
-        admin_comment=str(item.get("admin_comment") or ""),
-        started_at=number(item.get("start_time")) or 0.0,
+        admin_comment=text(item.get("admin_comment")),
+        started_at=stated(item.get("start_time")) or 0.0,
     )
+
+
+def _words(value: object) -> frozenset[str]:
+    return flags(value) if value else frozenset()

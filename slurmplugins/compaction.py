@@ -47,7 +47,9 @@ def kept(
 
     found = []
     for record in records:
-        with contextlib.suppress(KeyError, TypeError, ValueError):
-            if matters(record):
-                found.append(record)
+        try:
+            kept = matters(record)
+        except (KeyError, TypeError, ValueError, AttributeError):  # damaged, or a newer version's
+            kept = young(record)
+        found += [record] if kept else []
     return found

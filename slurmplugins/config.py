@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmplugins import names, paths
+from slurmplugins import names, paths, safe_json
 from slurmplugins.errors import BadName, ConfigError
 from slurmplugins.policy import Policy, Preference
 from slurmplugins.wanted import Lifecycle, Offering, Pool
@@ -76,7 +75,7 @@ def load(path: Path) -> BurstConfig:
     if len(text) > MAX_BYTES:
         raise ConfigError((f"{path}: larger than {MAX_BYTES} bytes",))
     try:
-        data = json.loads(text)
+        data = safe_json.loads(text)
     except ValueError as error:
         raise ConfigError((f"{path}: not JSON: {error}",)) from error
     return parse(data)

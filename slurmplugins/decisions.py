@@ -7,10 +7,10 @@ files of MOST_BYTES at most.
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmplugins import safe_json
 from slurmplugins.log import to_file
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
             continue
         for line in text.splitlines():
             try:
-                record = json.loads(line)
+                record = safe_json.loads(line)
             except ValueError:
                 continue
             if isinstance(record, dict):
@@ -102,6 +102,6 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
 
 def _event(line: str) -> str:
     try:
-        return str(json.loads(line).get("event", ""))
+        return str(safe_json.loads(line).get("event", ""))
     except (ValueError, AttributeError):
         return ""

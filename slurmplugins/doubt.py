@@ -20,7 +20,7 @@ BELIEVED_AFTER: Final = 600.0
 def slurm(world: World) -> str:
     """Why Slurm's list of nodes is not believed; empty when it is."""
     ours = world.config.pool_by_node
-    known = sum(1 for name in ours if name in world.nodes)
+    known = sum(1 for name in ours if name in world.nodes and world.nodes[name].readable)
     if known < len(ours) * SHARE:
         return f"Slurm lists {known} of {len(ours)} nodes: not believed"
     return ""

@@ -217,6 +217,7 @@ def _nodes(engine: Engine) -> tuple[NodeFact, ...]:
             static=node.name in static,
         )
         for node in engine.slurm.nodes()
+        if node.name
     )
 
 

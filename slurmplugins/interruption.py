@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
+
+from slurmplugins import safe_json
 
 if TYPE_CHECKING:
     from slurmplugins.imds import Metadata
@@ -73,7 +74,7 @@ def scheduled(metadata: Metadata, now: float) -> Notice | None:
 
 def _list(text: str) -> list[dict[str, object]]:
     try:
-        value = json.loads(text)
+        value = safe_json.loads(text)
     except ValueError:
         return []  # the service answers with an empty list when there is none
     found = value if isinstance(value, list) else []
@@ -83,7 +84,7 @@ def _list(text: str) -> list[dict[str, object]]:
 def _object(text: str) -> dict[str, object]:
     """A notice that can't be read is still a notice."""
     try:
-        value = json.loads(text)
+        value = safe_json.loads(text)
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from slurmplugins import job_name, names
+from slurmplugins import job_name, names, safe_json
 from slurmplugins.errors import BadName, SlurmRefused, SlurmUnreachable
 from slurmplugins.fact_sheet import AttemptFact, JobFact
-from slurmplugins.slurm_json import number
+from slurmplugins.slurm_json import count, stated, text
 
 if TYPE_CHECKING:
     from slurmplugins.job_name import JobName
@@ -38,10 +37,10 @@ class JobReader:
         if done.returncode and job is not None and "nvalid job id" in done.stdout + done.stderr:
             return ()
         try:
-            found = json.loads(_said(done))["jobs"]
-            return tuple(_job(item) for item in found if isinstance(item, dict))
+            found = list(safe_json.loads(_said(done))["jobs"])
         except (ValueError, KeyError, TypeError) as error:
             raise SlurmUnreachable(f"{argv[0]}: {error}") from error
+        return tuple(fact for item in found if (fact := _job(item)) is not None)
 
     def attempts(self, name: JobName) -> tuple[AttemptFact, ...]:
         """Every run of the job, oldest first, requeued ones too."""
@@ -78,30 +77,40 @@ def _attempt(row: list[str]) -> AttemptFact:
     )
 
 
-def _job(item: dict[str, Any]) -> JobFact:
-    states = item.get("job_state") or ()
-    return JobFact(
-        id=int(_number(item.get("job_id")) or 0),
-        name=str(item.get("name") or ""),
-        user=str(item.get("user_name") or ""),
-        account=str(item.get("account") or ""),
-        partition=str(item.get("partition") or ""),
-        states=tuple(states if isinstance(states, list) else str(states).split(",")),
-        reason=str(item.get("state_reason") or ""),
-        held=item.get("hold") is True,
-        nodes=_expanded(str(item.get("nodes") or "")),
-        node_count=int(_number(item.get("node_count")) or 0),
-        most_nodes=int(_number(item.get("max_nodes")) or 0),
-        restarts=int(_number(item.get("restart_cnt")) or 0),
-        submitted_at=_number(item.get("submit_time")),
-        eligible_at=_number(item.get("eligible_time")),
-        started_at=_number(item.get("start_time")),
-        admin_comment=str(item.get("admin_comment") or ""),
-        comment=str(item.get("comment") or ""),
-        array=job_name.array_of(item),
-        task=job_name.of(item).task,
-        waiting=job_name.waiting(item),
-    )
+def _job(item: object) -> JobFact | None:
+    """None for a record that is odd: people see the others."""
+    if not isinstance(item, dict):
+        return None
+    try:
+        return JobFact(
+            id=count(item.get("job_id")),
+            name=text(item.get("name")),
+            user=text(item.get("user_name")),
+            account=text(item.get("account")),
+            partition=text(item.get("partition")),
+            states=_states(item.get("job_state")),
+            reason=text(item.get("state_reason")),
+            held=item.get("hold") is True,
+            nodes=_expanded(text(item.get("nodes"))),
+            node_count=count(item.get("node_count")),
+            most_nodes=count(item.get("max_nodes")),
+            restarts=count(item.get("restart_cnt")),
+            submitted_at=_time(item.get("submit_time")),
+            eligible_at=_time(item.get("eligible_time")),
+            started_at=_time(item.get("start_time")),
+            admin_comment=text(item.get("admin_comment")),
+            comment=text(item.get("comment")),
+            array=job_name.array_of(item),
+            task=job_name.of(item).task,
+            waiting=job_name.waiting(item),
+        )
+    except ValueError:
+        return None
+
+
+def _states(value: object) -> tuple[str, ...]:
+    """In the order in which Slurm has them."""
+    return tuple(map(text, value if isinstance(value, list) else text(value).split(",")))
 
 
 def _expanded(hostlist: str) -> tuple[str, ...]:
@@ -112,6 +121,6 @@ def _expanded(hostlist: str) -> tuple[str, ...]:
         return (hostlist,)
 
 
-def _number(value: object) -> float | None:
+def _time(value: object) -> float | None:
     """0 is Slurm's word for no time."""
-    return number(value) or None
+    return stated(value) or None

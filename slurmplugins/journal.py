@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins import compaction, intents
@@ -23,6 +24,7 @@ from slurmplugins.book import Book, number
 from slurmplugins.errors import StateError
 from slurmplugins.files import locked
 from slurmplugins.journal_file import JournalFile
+from slurmplugins.steady import Steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,6 +57,7 @@ class Journal:
         self._runs = directory / "runs"
         self._clock = clock
         self._boot = clock.boot()
+        self._steady = Steady(directory, clock)
         self._sum = self._empty()
 
     @contextlib.contextmanager
@@ -137,7 +140,7 @@ class Journal:
         since: float = math.inf,
     ) -> frozenset[str]:
         """Condemn those machines whose node no run works on, or has since, and that have not been
-        given to another node; returns their ids.
+        given to another node, nor are named by what a newer version wrote; returns their ids.
 
         This is the moment at which resume and who ends machines agree who has a machine.
         """
@@ -147,7 +150,9 @@ class Journal:
             ids = [
                 item
                 for item, node in wanted
-                if node not in busy and claims.name(item, node) == node
+                if node not in busy
+                and claims.name(item, node) == node
+                and item not in claims.strange
             ]
             fresh = [item for item in ids if item not in claims.ended]
             if fresh:
@@ -173,19 +178,19 @@ class Journal:
             self._file.rewrite(self._stamped({"kind": compaction.COMPACTED}), kept)
 
     def _empty(self) -> Book:
-        return Book(self._recent, self._boot)
+        return Book(self._recent, self._young, self._moment, self._boot)
 
     def _book(self) -> Book:
         anew, records = self._file.read()
         if anew:
             self._sum = self._empty()
         for record in records:
-            with contextlib.suppress(KeyError, TypeError, ValueError):  # a damaged line
-                self._sum.add(record)
+            self._sum.add(record)
         return self._sum
 
     def _claims(self, book: Book, but: str = "") -> Claims:
-        return book.claims(lambda run: run != but and self._alive(run))
+        found = book.claims(lambda run: run != but and self._alive(run))
+        return replace(found, at=self._steady.now())
 
     def _recent(self, record: Record) -> bool:
         return self._age(record) <= SETTLE_SECONDS
@@ -194,12 +199,20 @@ class Journal:
         return self._age(record) < KEEP_SECONDS
 
     def _age(self, record: Record) -> float:
-        """By the steady clock, which nobody can set; by the other one for what is from before the
-        last boot.
+        return self._steady.now() - self._moment(record)
+
+    def _moment(self, record: Record) -> float:
+        """When it was written, in the time of `steady`. By the wall clock for a line of before the
+        last boot that does not say it; long ago where it can't be true.
         """
-        if record.get("boot") == self._boot:
-            return self._clock.monotonic() - number(record, "up")
-        return self._clock.now() - number(record, "at")
+        now = self._clock.monotonic()
+        if record.get("boot") == self._boot and (up := number(record, "up")) <= now:
+            return self._steady.at(up)
+        latest = self._steady.at(now)
+        if (written := number(record, "steady")) > -math.inf:
+            return written if written <= latest else -math.inf
+        age = self._clock.now() - number(record, "at")
+        return latest - age if age > -SETTLE_SECONDS else -math.inf
 
     def _alive(self, run: str) -> bool:
         path = self._runs / f"{run}.lock"
@@ -221,8 +234,9 @@ class Journal:
         self._file.append(self._stamped(record))
 
     def _stamped(self, record: Record) -> Record:
-        clock = self._clock
-        return {"at": clock.now(), "up": clock.monotonic(), "boot": self._boot, **record}
+        up = self._clock.monotonic()
+        when = {"at": self._clock.now(), "up": up, "boot": self._boot}
+        return {**when, "steady": self._steady.at(up), **record}
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Final
 
+from slurmplugins import safe_json
 from slurmplugins.files import write_atomically
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class JournalFile:
         """These and no others from now on. The header, which must be unlike that of any file
         before, is told their `size`.
         """
-        lines = b"".join(map(_line, records))
+        lines = b"".join(map(_line, filter(_writable, records)))
         write_atomically(self._path, _line({**header, "size": len(lines)}) + lines, mode=0o640)
 
 
@@ -80,11 +81,20 @@ def _line(record: Record) -> bytes:
     return json.dumps(record, separators=(",", ":")).encode() + b"\n"
 
 
+def _writable(record: Record) -> bool:
+    """What can be read may be nested too deeply to be written."""
+    try:
+        json.dumps(record)
+    except RecursionError:
+        return False
+    return True
+
+
 def _records(text: str) -> list[Record]:
     found: list[Record] = []
     for line in text.split("\n"):
         try:
-            record = json.loads(line)
+            record = safe_json.loads(line)
         except ValueError:
             continue  # the last line of a run that was killed while it wrote
         if isinstance(record, dict):

@@ -8,7 +8,7 @@ import shutil
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import identity, names, paths, tags
+from slurmplugins import identity, names, paths, safe_json, tags
 from slurmplugins.errors import BootError
 from slurmplugins.files import write_atomically
 from slurmplugins.node_config import InstanceFacts
@@ -153,7 +153,7 @@ def _launched_at(metadata: Metadata) -> float | None:
     """The launch time, which only the identity document has; None where it is not served."""
     text = metadata.get("/latest/dynamic/instance-identity/document")
     try:
-        pending = json.loads(text)["pendingTime"] if text else None
+        pending = safe_json.loads(text)["pendingTime"] if text else None
         return datetime.fromisoformat(pending).timestamp() if pending else None
     except (ValueError, KeyError, TypeError):
         return None

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from slurmplugins import ledger
+from slurmplugins import ledger, safe_json
 from slurmplugins.errors import StateError
 from slurmplugins.files import write_atomically
 from slurmplugins.names import NodeName
@@ -35,7 +35,7 @@ class Memory:
     @classmethod
     def load(cls, state: Path) -> Memory:
         try:
-            data: dict[str, Any] = json.loads((state / "reconcile.json").read_bytes())
+            data: dict[str, Any] = safe_json.loads((state / "reconcile.json").read_bytes())
             entries = {key: ledger.from_json(value) for key, value in data["ledger"].items()}
             since = data.get("doubted_since")
             return cls(
@@ -71,7 +71,7 @@ class LastPass:
     @classmethod
     def load(cls, state: Path) -> LastPass:
         try:
-            data = json.loads((state / "pass.json").read_bytes())
+            data = safe_json.loads((state / "pass.json").read_bytes())
             return cls(float(data["at"]), str(data["note"]), tuple(map(str, data["remarks"])))
         except (OSError, ValueError, KeyError, TypeError):
             return cls()

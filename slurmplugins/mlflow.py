@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.error import URLError
 
+from slurmplugins import safe_json
 from slurmplugins.errors import TrackingError
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class MlflowRest:
         )
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310  # the same
-                found = json.load(answer)
+                found = safe_json.loads(answer.read())
         except (URLError, OSError, ValueError) as error:
             raise TrackingError(f"MLflow, {path}: {error}") from error
         if not isinstance(found, dict):

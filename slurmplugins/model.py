@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "REASON_PREFIX",
+    "UNREADABLE",
     "Assignment",
     "EndCause",
     "Failure",
@@ -32,6 +33,9 @@ __all__ = [
 
 REASON_PREFIX: Final = "toolkit:"
 """Marks the node reasons that are ours. A node whose reason lacks it is an admin's: hands off."""
+
+UNREADABLE: Final = "UNREADABLE"
+"""In place of the states of a node or job whose record is odd: nothing is decided on it."""
 
 
 class InstanceState(StrEnum):
@@ -103,6 +107,11 @@ class Node:
     address: str = ""
 
     @property
+    def readable(self) -> bool:
+        """Whether slurmctld's record of the node could be understood."""
+        return UNREADABLE not in self.flags
+
+    @property
     def powered_down(self) -> bool:
         return "POWERED_DOWN" in self.flags
 
@@ -150,7 +159,7 @@ class Node:
     @property
     def up(self) -> bool:
         """slurmd has registered and answers. UNKNOWN: not since slurmctld started."""
-        unheard = self.silent or "UNKNOWN" in self.flags
+        unheard = self.silent or "UNKNOWN" in self.flags or not self.readable
         return not (self.off or self.powering_up or self.down or unheard)
 
     @property
@@ -177,6 +186,11 @@ class Job:
     restarts: int = 0
     admin_comment: str = ""
     submitted_at: float = 0.0
+
+    @property
+    def readable(self) -> bool:
+        """Whether slurmctld's record of the job could be understood; else it may be anywhere."""
+        return UNREADABLE not in self.flags
 
     @property
     def running(self) -> bool:

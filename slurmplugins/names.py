@@ -39,20 +39,27 @@ def expand(
 ) -> tuple[NodeName, ...]:
     """Expand `gpu-[001-003,7],cpu-1` in the order written; BadName when malformed or too long.
 
-    Where a list of the `odd` ones is given, parts that are no names of ours go there instead.
+    Where a list of the `odd` ones is given, parts that are no names of ours go there instead. So do
+    the largest ranges of a hostlist that names more than `limit` nodes.
     """
     if not hostlist:
         return ()
     out: list[NodeName] = []
+    strange: list[str] = []
     for part in _split(hostlist):
         try:
             out += _expand_part(part, limit - len(out))
         except BadName:
             if odd is None:
                 raise
-            odd.append(part)
+            strange.append(part)
         if len(out) > limit:
-            raise BadName(f"hostlist names more than {limit} nodes")
+            if odd is None:
+                raise BadName(f"hostlist names more than {limit} nodes")
+            out, strange = _smallest_first(hostlist, limit)
+            break
+    if odd is not None:
+        odd += strange
     return tuple(out)
 
 
@@ -104,6 +111,54 @@ def _split(hostlist: str) -> Iterator[str]:
         yield ",".join(pieces)
 
 
+def _smallest_first(hostlist: str, limit: int) -> tuple[list[NodeName], list[str]]:
+    """As many names as the limit allows, and the parts that are left out."""
+    pieces: list[tuple[int, str]] = []
+    odd: list[str] = []
+    for part in _split(hostlist):
+        try:
+            pieces += _pieces(part)
+        except BadName:
+            odd.append(part)
+    taken: set[int] = set()
+    room = limit
+    for size, at in sorted((size, at) for at, (size, _) in enumerate(pieces)):
+        if size > room:
+            break
+        room -= size
+        taken.add(at)
+    out: list[NodeName] = []
+    for at, (size, piece) in enumerate(pieces):
+        if at in taken:
+            out += _expand_part(piece, size)
+        else:
+            odd.append(piece)
+    return out, odd
+
+
+def _pieces(part: str) -> list[tuple[int, str]]:
+    """Each range of a part, and how many names it has."""
+    group = _GROUP.fullmatch(part)
+    if group is None:
+        return [(1, parse(part))]
+    found: list[tuple[int, str]] = []
+    for item in group[2].split(","):
+        first, last, _ = _bounds(item)
+        found.append((last - first + 1, f"{group[1]}[{item}]"))
+    return found
+
+
+def _bounds(item: str) -> tuple[int, int, int]:
+    """The first and the last number of a range, and how many digits they have."""
+    bounds = _RANGE.fullmatch(item)
+    if bounds is None:
+        raise BadName(f"not a range in a hostlist: {item[:80]!r}")
+    first, last = int(bounds[1]), int(bounds[2] or bounds[1])
+    if last < first:
+        raise BadName(f"a range runs backwards: {item!r}")
+    return first, last, len(bounds[1])
+
+
 def _expand_part(part: str, room: int) -> list[NodeName]:
     """Its names; no more than one range of them too many where there are more than `room`."""
     group = _GROUP.fullmatch(part)
@@ -112,15 +167,10 @@ def _expand_part(part: str, room: int) -> list[NodeName]:
     prefix, body = group.groups()
     out: list[NodeName] = []
     for item in body.split(","):
-        bounds = _RANGE.fullmatch(item)
-        if bounds is None:
-            raise BadName(f"not a range in a hostlist: {item[:80]!r}")
-        first, last = int(bounds[1]), int(bounds[2] or bounds[1])
-        if last < first:
-            raise BadName(f"a range runs backwards: {item!r}")
+        first, last, width = _bounds(item)
         last = min(last, first + room - len(out))
         # The quickest way there is: ResumeProgram expands every name three times.
-        width, numbers = len(bounds[1]), map(str, range(first, last + 1))
+        numbers = map(str, range(first, last + 1))
         out += cast("list[NodeName]", [prefix + number.rjust(width, "0") for number in numbers])
         if len(out) > room:
             break

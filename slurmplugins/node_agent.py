@@ -14,12 +14,20 @@ after that slurmd and the processes here do.
 from __future__ import annotations
 
 import itertools
-import json
 from dataclasses import dataclass, field
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import health, interruption, node_config, node_jobs, paths, runtime, users
+from slurmplugins import (
+    health,
+    interruption,
+    node_config,
+    node_jobs,
+    paths,
+    runtime,
+    safe_json,
+    users,
+)
 from slurmplugins.clock import SystemClock
 from slurmplugins.errors import EngineError, MetadataError, SlurmError
 from slurmplugins.imds import HttpTransport, Imds
@@ -175,7 +183,7 @@ def main() -> None:
 
     def work() -> None:
         settings = node_config.load()
-        facts = json.loads(paths.INSTANCE.read_text(encoding="utf-8"))
+        facts = safe_json.loads(paths.INSTANCE.read_text(encoding="utf-8"))
         clock, runner = SystemClock(), SystemRunner()
         slurm = ScontrolSlurm(runner, paths.SLURM_BIN, timeout=DRAIN_SECONDS)
         asked = ScontrolSlurm(runner, paths.SLURM_BIN, timeout=JOBS_SECONDS)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from slurmplugins import paths
+from slurmplugins import paths, safe_json
 from slurmplugins.errors import ConfigError
 
 
@@ -56,7 +55,7 @@ class InstanceFacts:
 def load(path: Path = paths.NODE) -> NodeConfig:
     """Read node.json; ConfigError names every missing field."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = safe_json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError((f"{path}: can't be read: {error}",)) from error
     if not isinstance(data, dict):

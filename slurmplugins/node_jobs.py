@@ -30,13 +30,21 @@ def attempts(
     slurm: Slurm, runner: Runner, bin_dir: str, node: str, proc: Path
 ) -> frozenset[JobAttempt]:
     """Attempts running on this node: from slurmctld, else from slurmd and the processes here.
+    From all of them where slurmctld has a record that is odd: that job may be here.
 
     Raises SlurmError when neither knows.
     """
     try:
-        return frozenset((job.id, job.restarts) for job in slurm.jobs([node]) if job.running)
+        jobs = slurm.jobs([node])
     except SlurmError:
         return _local(runner, bin_dir, proc)
+    known = frozenset((job.id, job.restarts) for job in jobs if job.running)
+    if all(job.readable for job in jobs):
+        return known
+    with contextlib.suppress(SlurmError):
+        numbers = {job for job, _ in known}
+        known |= {one for one in _local(runner, bin_dir, proc) if one[0] not in numbers}
+    return known
 
 
 def request_stop(

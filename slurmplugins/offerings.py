@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from slurmplugins import safe_json
 from slurmplugins.errors import Capacity, PriceTooLow, Quota
 from slurmplugins.files import write_atomically
 
@@ -77,7 +78,7 @@ class OfferingMemory:
 
     def _load(self) -> dict[str, Setback]:
         try:
-            data = json.loads(self._path.read_bytes())
+            data = safe_json.loads(self._path.read_bytes())
             return {
                 str(key): Setback(str(item["code"]), float(item["until"]))
                 for key, item in data.items()

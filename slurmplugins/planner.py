@@ -112,12 +112,15 @@ def awaited(
     """What is left of the asks, and which get nothing, as Slurm has the plan's `nodes` now.
 
     A job has ended or starts anew where one of its nodes is off or down, or has no machine and is
-    not waited for. A node that is up on a machine which is too old to the plan keeps it.
+    not waited for. A node that is up on a machine which is too old to the plan keeps it. One whose
+    record is odd is waited for, as Slurm has asked for it, but no machine ends for it.
     """
     up = {name for name, node in nodes.items() if not (node.powering_up or node.off or node.down)}
     at_work = up.intersection(item.node for item in plan.replace if item.node is not None)
     fine = {name for name, node in nodes.items() if node.powering_up} | at_work
     fine |= up.intersection(item.node for item in plan.adopt)
+    odd = {name for name, node in nodes.items() if not node.readable}
+    fine |= odd.difference(item.node for item in plan.replace if item.node is not None)
     lost = set(plan.claimed) - fine
     left: list[JobAsk] = []
     failures: list[Failure] = []
@@ -259,9 +262,12 @@ def _problem(
     unclear = [
         node
         for node in ask.nodes
-        if (node in claims.settling or (node in claims.doubtful and node not in claims.busy))
-        # One that is condemned, or too old, is not what the unanswered launch may have made.
-        and not _sort(machines.get(node, ()), claims, config, now)[0]
+        if any(item.state.live and item.id in claims.strange for item in machines.get(node, ()))
+        or (
+            (node in claims.settling or (node in claims.doubtful and node not in claims.busy))
+            # One that is condemned, or too old, is not what the unanswered launch may have made.
+            and not _sort(machines.get(node, ()), claims, config, now)[0]
+        )
     ]
     if unclear:
         text = f"an earlier launch for {unclear[0]} got no answer; it is settled within minutes"
@@ -281,7 +287,7 @@ def _sort(
     fresh = [
         item
         for item in live
-        if now - item.launched_at < config.resume_timeout
+        if claims.age(item, now) < config.resume_timeout
         and item.id not in claims.let_go
         and (item.node is None or item.pool == config.pool_by_node.get(item.node))
     ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import deque
 from typing import Any, Final
+
+from slurmplugins import safe_json
 
 TAIL: Final = 30
 LONGEST: Final = 500
@@ -78,7 +79,7 @@ class Progress:
 def _message(result: str) -> str:
     """What a person needs of a failed task's result."""
     try:
-        value = json.loads(result)
+        value = safe_json.loads(result)
     except ValueError:
         return result
     if not isinstance(value, dict):

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmplugins import safe_json
 from slurmplugins.boots import BootFailure
 from slurmplugins.files import locked, write_atomically
 from slurmplugins.model import Failure
@@ -158,7 +159,7 @@ def update(state: Path, boots: Boots, now: float) -> tuple[Record, Record]:
 def load(state: Path) -> Record:
     """The record; an empty one where there is none that can be read."""
     try:
-        data = json.loads((state / "protection.json").read_bytes())
+        data = safe_json.loads((state / "protection.json").read_bytes())
         pools = {str(pool): _standing(item) for pool, item in data["pools"].items()}
         return Record(pools, {str(key): float(at) for key, at in data["counted"].items()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -23,7 +23,7 @@ def main() -> None:
     import gc
 
     gc.disable()  # nothing that is loaded and read up to the first call becomes garbage
-    from slurmplugins import resume_file, runtime
+    from slurmplugins import names, resume_file, runtime
     from slurmplugins.errors import ConfigError
 
     log = runtime.logger("resume")
@@ -33,7 +33,7 @@ def main() -> None:
         asks = resume_file.asks(content, hostlist, odd)
         log.info("called", nodes=hostlist, jobs=[ask.job for ask in asks if ask.job is not None])
         if odd:
-            log.warning("not our nodes", parts=odd)
+            log.warning("not our nodes", parts=odd, most=names.MAX_EXPANSION)
         try:
             engine = runtime.assemble(log)
         except ConfigError as error:

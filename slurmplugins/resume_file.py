@@ -7,11 +7,9 @@ can write (features, extra) is not read at all; the partition only picks a polic
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmplugins import names
-from slurmplugins.errors import BadName
+from slurmplugins import names, safe_json
 from slurmplugins.wanted import JobAsk
 
 if TYPE_CHECKING:
@@ -27,6 +25,9 @@ MAX_NAMES: Final = 2_000_000
 
 MAX_JOB_ID: Final = 2**32
 
+_LONGEST: Final = 20
+"""Digits of a job's number that is written as text."""
+
 
 def asks(content: bytes | None, hostlist: str, odd: list[str] | None = None) -> tuple[JobAsk, ...]:
     """Which nodes are wanted, by job, from the resume file and ResumeProgram's argument.
@@ -34,7 +35,7 @@ def asks(content: bytes | None, hostlist: str, odd: list[str] | None = None) -> 
     A node is in exactly one ask: that of the first job that lists it. Nodes of the argument that
     no job lists follow as asks without a job, one each, so that one can fail alone. An absent,
     unreadable or odd file therefore still gets every node launched. What is no name of ours in
-    the argument goes to `odd`; BadName only when it names too many.
+    the argument goes to `odd`, and so do the largest ranges of an argument that names too many.
     """
     wanted = dict.fromkeys(names.expand(hostlist, odd=[] if odd is None else odd), True)
     found = tuple(_jobs(content))
@@ -49,31 +50,40 @@ def asks(content: bytes | None, hostlist: str, odd: list[str] | None = None) -> 
     return tuple(out)
 
 
-def _jobs(content: bytes | None) -> Iterable[tuple[int, tuple[NodeName, ...], str]]:
+def _jobs(content: bytes | None) -> Iterable[tuple[int | None, tuple[NodeName, ...], str]]:
+    """Each entry's job, nodes and partition. One whose number can't be read has nodes all the same:
+    they are one job's, all or nothing.
+    """
     left = MAX_NAMES
     for entry in _entries(content):
-        job = entry.get("job_id")
         nodes = entry.get("nodes_resume", entry.get("nodes"))
         partition = entry.get("partition")
-        if isinstance(job, bool) or not isinstance(job, int) or not isinstance(nodes, str):
+        if not isinstance(nodes, str):
             continue
-        if not 0 < job < MAX_JOB_ID:
-            continue
-        try:
-            named = names.expand(nodes)
-        except BadName:
-            continue  # another tool's nodes: the argument still has those that are ours
+        # What is no name of ours is another tool's.
+        named = names.expand(nodes, odd=[])
         left -= len(named)
         if left < 0:
             return  # jobs that share nodes repeat them; no honest file repeats so many
-        yield job, named, partition if isinstance(partition, str) else ""
+        yield _number(entry.get("job_id")), named, partition if isinstance(partition, str) else ""
+
+
+def _number(value: object) -> int | None:
+    """A job's number: plain, as text, or as newer data parsers write it."""
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set", True) else None
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < _LONGEST:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 < value < MAX_JOB_ID else None
 
 
 def _entries(content: bytes | None) -> list[dict[str, Any]]:
     if not content or len(content) > MAX_BYTES:
         return []
     try:
-        data = json.loads(content)
+        data = safe_json.loads(content)
     except ValueError:
         return []
     jobs = data.get("jobs") if isinstance(data, dict) else None

@@ -54,6 +54,6 @@ class SystemRunner:
             )
         except subprocess.TimeoutExpired:
             return Completed(TIMED_OUT, "", f"{argv[0]} took longer than {timeout:g} s")
-        except OSError as error:
+        except (OSError, ValueError) as error:  # also a word that no argument can hold
             return Completed(NOT_RUN, "", str(error))
         return Completed(done.returncode, done.stdout, done.stderr)

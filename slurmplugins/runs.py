@@ -16,6 +16,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmplugins import safe_json
 from slurmplugins.errors import EngineError
 from slurmplugins.mlflow import JOB_TAG, MlflowRest
 from slurmplugins.runner import SystemRunner
@@ -83,7 +84,7 @@ def _tags(text: str) -> Mapping[int, Mapping[str, str]]:
     try:
         return {
             int(job): {str(key): str(value) for key, value in tags.items()}
-            for job, tags in json.loads(text).items()
+            for job, tags in safe_json.loads(text).items()
         }
     except AttributeError as error:
         raise ValueError(text) from error

@@ -90,7 +90,7 @@ def assemble(logger: Log) -> Engine:
             instances=Rate(*settings.instance_rate) if settings.instance_rate else None,
         ),
         store=S3Store(settings.bucket, lambda: client("s3", region, endpoint)),
-        slurm=ScontrolSlurm(SystemRunner(), settings.slurm_bin),
+        slurm=ScontrolSlurm(SystemRunner(), settings.slurm_bin, log=logger),
         journal=Journal(paths.STATE, clock),
         memory=OfferingMemory(paths.STATE / "offerings.json", clock),
         clock=clock,

@@ -9,11 +9,10 @@ is set down first.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from slurmplugins import job_name, slurm_json
+from slurmplugins import job_name, safe_json, slurm_json
 from slurmplugins.admin_comment import COMMENT_LENGTH, appended, plain
 from slurmplugins.errors import SlurmError, SlurmRefused, SlurmUnreachable
 from slurmplugins.names import expand
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from slurmplugins.comeback import EndedJob
+    from slurmplugins.log import Log
     from slurmplugins.model import Assignment, Job, Node
     from slurmplugins.names import NodeName
     from slurmplugins.runner import Runner
@@ -102,8 +102,12 @@ class Slurm(Protocol):
 class ScontrolSlurm:
     """`Slurm` through scontrol and squeue."""
 
-    def __init__(self, runner: Runner, bin_dir: str, *, timeout: float | None = None) -> None:
+    def __init__(
+        self, runner: Runner, bin_dir: str, *, timeout: float | None = None, log: Log | None = None
+    ) -> None:
         self._runner = runner
+        self._log = log
+        self._odd: set[str] = set()
         self._scontrol = f"{bin_dir}/scontrol"
         self._squeue = f"{bin_dir}/squeue"
         self._read_timeout = timeout or READ_TIMEOUT
@@ -114,6 +118,7 @@ class ScontrolSlurm:
         for part in [None] if names is None else _parts(names):
             argv = [self._scontrol, "show", "nodes", *([",".join(part)] if part else []), "--json"]
             found += [slurm_json.node(item) for item in _list(self._read(argv), "nodes")]
+        self._put_aside("node", [node.name for node in found if not node.readable])
         return tuple(found)
 
     def jobs(self, nodes: Sequence[str] | None = None) -> tuple[Job, ...]:
@@ -121,11 +126,16 @@ class ScontrolSlurm:
         if nodes is not None and len(nodes) <= NODES_IN_CALL:
             argv.append("--nodelist=" + ",".join(nodes))
         found = tuple(slurm_json.job(item) for item in _list(self._read(argv), "jobs"))
+        self._put_aside("job", [str(job.id) for job in found if not job.readable])
         if nodes is None:
             return found
         # Before 24.05.1 squeue's JSON is of the whole queue, whichever nodes are asked for.
         asked = set(nodes)
-        return tuple(job for job in found if not asked.isdisjoint(expand(job.nodes, odd=[])))
+        return tuple(
+            job
+            for job in found
+            if not job.readable or not asked.isdisjoint(expand(job.nodes, odd=[]))
+        )
 
     def assign(self, assignments: Sequence[Assignment]) -> None:
         for part in _parts(assignments):
@@ -165,7 +175,10 @@ class ScontrolSlurm:
 
     def comment(self, job: int, text: str) -> None:
         record = self._record(job)
-        before = slurm_json.job(record).admin_comment
+        try:
+            before = slurm_json.text(record.get("admin_comment"))
+        except ValueError as error:  # what others wrote there would be lost
+            raise SlurmRefused(f"job {job} has an odd AdminComment: {error}") from error
         after = appended(before, plain(text, COMMENT_LENGTH // 2))
         if after != before:
             self._write(
@@ -178,8 +191,15 @@ class ScontrolSlurm:
     def ended(self) -> tuple[EndedJob, ...]:
         from slurmplugins import comeback
 
-        jobs = _list(self._read([self._scontrol, "show", "jobs", "--json"]), "jobs")
-        return tuple(job for item in jobs if (job := comeback.parse(item)) is not None)
+        found: list[EndedJob] = []
+        for item in _list(self._read([self._scontrol, "show", "jobs", "--json"]), "jobs"):
+            try:
+                job = comeback.parse(item)
+            except ValueError:
+                self._put_aside("job", [str(slurm_json.job(item).id)])
+            else:
+                found += [job] if job is not None else []
+        return tuple(found)
 
     def requeue(self, job: int) -> None:
         self._write([self._scontrol, "requeue", str(job_name.of(self._record(job)))])
@@ -192,9 +212,16 @@ class ScontrolSlurm:
         """This job's record among those of its array. SlurmRefused where slurmctld has none."""
         shown = _list(self._read([self._scontrol, "show", "job", str(job), "--json"]), "jobs")
         for item in shown:
-            if item.get("job_id") == job:
+            if isinstance(item, dict) and slurm_json.number(item.get("job_id")) == job:
                 return item
         raise SlurmRefused(f"job {job} is not known")
+
+    def _put_aside(self, kind: str, ids: Iterable[str]) -> None:
+        """Say once which records could not be understood."""
+        fresh = sorted({one[:80] for one in ids} - self._odd)
+        self._odd.update(fresh)
+        if fresh and self._log is not None:
+            self._log.warning("odd record", kind=kind, ids=fresh)
 
     def _update(self, nodes: Sequence[str], *settings: str) -> None:
         self._write([self._scontrol, "update", "nodename=" + ",".join(nodes), *settings])
@@ -208,7 +235,7 @@ class ScontrolSlurm:
         if done.returncode:
             raise _failure(argv, done.stderr or done.stdout)
         try:
-            data = json.loads(done.stdout)
+            data = safe_json.loads(done.stdout)
         except ValueError as error:
             raise SlurmUnreachable(f"{argv[0]}: answer is not JSON: {error}") from error
         if not isinstance(data, dict) or data.get("errors"):
@@ -241,7 +268,7 @@ def awaited(
     return frozenset(
         name
         for name, node in known(slurm, nodes).items()
-        if node.powering_up or (name in ended and not node.off)
+        if node.powering_up or (name in ended and node.readable and not node.off)
     )
 
 
@@ -261,8 +288,8 @@ def _parts(items: Sequence[_Item]) -> Iterable[Sequence[_Item]]:
     return (items[start : start + NODES_IN_CALL] for start in range(0, len(items), NODES_IN_CALL))
 
 
-def _list(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
+def _list(data: dict[str, Any], key: str) -> list[Any]:
     value = data.get(key)
     if not isinstance(value, list):
         raise SlurmUnreachable(f"no {key!r} in Slurm's answer")
-    return [item for item in value if isinstance(item, dict)]
+    return value

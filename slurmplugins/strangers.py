@@ -28,7 +28,9 @@ def ends(world: World) -> Iterator[Terminate]:
             yield Terminate(machine, world.claims.ended[machine.id], "its end was decided before")
         elif machine.node is None and machine.attempt in world.claims.asked:
             continue  # of a fleet whose run is about to say who is who
-        elif old(world, machine) and (why := _why_none(world, machine)):
+        elif (
+            old(world, machine) and not _odd(world, machine) and (why := _why_none(world, machine))
+        ):
             yield Terminate(machine, EndCause.ORPHAN, why)
 
 
@@ -41,6 +43,8 @@ def remarks(world: World) -> Iterator[str]:
             yield f"{machine.id} has the cluster's tag and no known role: left alone"
         elif machine.node in world.config.pool_by_node and machine.node not in world.nodes:
             yield f"{machine.id} is {machine.node}, which Slurm does not have: left alone"
+        elif _odd(world, machine):
+            yield f"{machine.id} is {machine.node}, whose record in Slurm is odd: left alone"
         elif _wrong_pool(world, machine) and _in_use(world, machine):
             yield f"{machine.id} works as {machine.node}, though its tags say pool {machine.pool!r}"
 
@@ -55,8 +59,18 @@ def old(world: World, machine: Instance) -> bool:
     return world.now - machine.launched_at > world.config.orphan_grace
 
 
+def _odd(world: World, machine: Instance) -> bool:
+    """Slurm has a record that can't be read, and it is or may be this node's."""
+    if machine.node is None:
+        return False
+    node = world.nodes.get(machine.node)
+    return "" in world.nodes if node is None else not node.readable
+
+
 def _why_none(world: World, machine: Instance) -> str:
     name = machine.node
+    if _odd(world, machine):
+        return ""
     if name is None or not (name in world.config.pool_by_node or name in world.nodes):
         return f"there is no node {name or 'for it'}"
     if misfit(world, machine) and name not in world.claims.busy:

@@ -25,7 +25,7 @@ def end_machines(program: str, hostlist: str, cause: str) -> None:
         odd: list[str] = []
         nodes = names.expand(hostlist, odd=odd)
         if odd:
-            log.warning("not our nodes", parts=odd)
+            log.warning("not our nodes", parts=odd, most=names.MAX_EXPANSION)
         bursting.suspend(runtime.assemble(log), nodes, EndCause(cause))
 
     detach.leave(runtime.guarded(log, work))

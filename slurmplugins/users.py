@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmplugins import safe_json
 from slurmplugins.errors import BootError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Person:
 def parse(text: str) -> tuple[Person, ...]:
     """Every entry checked; BootError names the first that is not what it should be."""
     try:
-        data = json.loads(text)
+        data = safe_json.loads(text)
     except ValueError as error:
         raise BootError(f"the list of users is not JSON: {error}") from error
     if not isinstance(data, list):

@@ -100,7 +100,7 @@ def holding(engine: Engine, world: World, nodes: Sequence[NodeName]) -> frozense
 
 def _holds(before: Node, now: Node) -> bool:
     """Whether what was decided on a node as it was `before` is still right."""
-    if not now.ours and now.reason != before.reason:
+    if not now.readable or (not now.ours and now.reason != before.reason):
         return False
     came_up = _works(now) and not _works(before)
     return now.off == before.off and now.instance_id == before.instance_id and not came_up

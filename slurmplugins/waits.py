@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from slurmplugins import safe_json
 from slurmplugins.errors import SlurmError
 from slurmplugins.files import write_atomically
 
@@ -40,7 +41,7 @@ class Waits:
 
     def _load(self) -> dict[int, float]:
         try:
-            data = json.loads(self._path.read_bytes())
+            data = safe_json.loads(self._path.read_bytes())
             return {int(job): float(at) for job, at in data.items()}
         except (OSError, ValueError, TypeError, AttributeError):
             return {}

@@ -6,6 +6,7 @@ import json
 import threading
 from typing import TYPE_CHECKING, Any
 
+from slurmplugins import safe_json
 from slurmplugins.cloud.session import translate
 from slurmplugins.errors import CloudError, NotFound
 
@@ -44,7 +45,7 @@ class S3Store:
     def get(self, key: str) -> dict[str, object] | None:
         try:
             body = self._call("get_object", Key=key)["Body"].read()
-            value = json.loads(body)
+            value = safe_json.loads(body)
         except NotFound:
             return None
         except ValueError:
