@@ -151,6 +151,8 @@ class Agent:
         return True
 
     def _ask_jobs(self, notice: Notice) -> None:
+        # Before the list: a job may start after it and before the drain, which ends meanwhile.
+        drained = self.drained
         try:
             attempts = self.jobs()
         except SlurmError as error:
@@ -174,8 +176,7 @@ class Agent:
                 continue
             self._asked.add(attempt)
             self.log.info("stop requested", job=attempt[0], restart_count=attempt[1])
-        # Until the node is drained a new job may still start here.
-        self.all_asked = complete and self.drained
+        self.all_asked = complete and drained
 
 
 def main() -> None:

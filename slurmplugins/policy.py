@@ -44,7 +44,7 @@ def ladder(pool: Pool, policy: Policy, waited: float) -> tuple[Rung, ...]:
     types; a reservation is always a rung of its own. Except as listed and for spot alone,
     reservations come first: they are paid for anyway.
     """
-    chosen = _chosen(pool.offerings, policy, waited)
+    chosen = _once(_chosen(pool.offerings, policy, waited))
     alone = pool.one_by_one or policy.preference is Preference.CHEAPEST_FIRST
     return tuple((item,) for item in chosen) if alone else _grouped(chosen)
 
@@ -80,6 +80,17 @@ def _chosen(offerings: Sequence[Offering], policy: Policy, waited: float) -> Seq
             return [*reserved, *demand]
         case Preference.CHEAPEST_FIRST:
             return [*reserved, *sorted(bought, key=_cost)]
+
+
+def _once(offerings: Iterable[Offering]) -> tuple[Offering, ...]:
+    """Keep the first of each: EC2 refuses a fleet that lists one twice.
+
+    A type that is listed for a zone and, in another line, for all zones is there twice.
+    """
+    first: dict[str, Offering] = {}
+    for item in offerings:
+        first.setdefault(item.key, item)
+    return tuple(first.values())
 
 
 def _cost(offering: Offering) -> tuple[bool, Decimal]:

@@ -1,7 +1,8 @@
 """Every kind of launch call that the engine makes, whole, as EC2 reads it with the launch template.
 
-The cluster is examples/aws.yaml with a second type on demand and a pool in a capacity block. EC2 has no capacity at all, so the
-engine climbs each ladder to its end. `TOOLKIT_GOLDEN=write` accepts a change; read the diff.
+The cluster is examples/aws.yaml with a second type on demand and a pool in a capacity block. EC2
+has no capacity at all, so the engine climbs each ladder to its end. `TOOLKIT_GOLDEN=write` accepts
+a change; read the diff.
 """
 
 from __future__ import annotations

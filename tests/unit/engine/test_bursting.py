@@ -187,23 +187,6 @@ def test_a_machine_already_condemned_does_not_settle_a_doubt(bench: Bench):
     assert len(bench.cloud.requests) == started == 2
 
 
-def test_a_list_that_grew_old_before_its_turn_is_read_again(bench: Bench):
-    """Another run came, launched and went while this one was stopped between list and claim."""
-    ask = bench.slurm.start(7, G[:1])
-    passed: list[str] = []
-
-    def stopped(place: str) -> None:
-        passed.append(place)
-        if passed.count("cloud.instances: done") == 1 and place == "cloud.instances: done":
-            bursting.resume(bench.engine, [ask])
-            bench.clock.advance(300)
-
-    config = dataclasses.replace(bench.engine.config, resume_timeout=600)
-    bench.engine = dataclasses.replace(bench.engine, config=config)
-    bursting.resume(watch(bench.engine, stopped), [ask])
-    assert len(bench.cloud.requests) == 1
-
-
 def at(place: str, act: Callable[[], None]) -> Callable[[str], None]:
     """A step that acts the first time it is there."""
     todo = [act]
