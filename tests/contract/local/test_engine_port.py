@@ -16,7 +16,7 @@ from toolkit.local.faults import Pattern
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-GAPS: dict[str, str] = {}
+GAPS: dict[str, suite.Gap] = {}
 
 globals().update({name: value for name, value in vars(suite).items() if name.startswith("test_")})
 offered = suite.offered

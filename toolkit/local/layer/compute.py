@@ -14,7 +14,7 @@ from moto.ec2.models.instances import Instance
 from moto.ec2.responses import EC2Response
 
 from toolkit.local.faults import Faults, Pool
-from toolkit.local.layer import births, reservations
+from toolkit.local.layer import births, contradictions, reservations
 from toolkit.local.layer.launch import SPOT, Launch, launch_of, merge
 from toolkit.local.layer.prices import spot_price
 from toolkit.local.layer.refusals import refused
@@ -72,6 +72,7 @@ class Compute:
 
     def run(self, region: str, params: Mapping[str, Any]) -> Any:
         """Launch between MinCount and MaxCount instances; returns moto's reservation."""
+        contradictions.check_run(params)
         launch = self.launch_of_call(region, params)
         at_least = int(params.get("MinCount") or 1)
         at_most = int(params.get("MaxCount") or at_least)

@@ -12,7 +12,7 @@ from moto.ec2.models.fleets import Fleet
 from moto.ec2.responses import EC2Response
 from moto.ec2.utils import random_fleet_id
 
-from toolkit.local.layer import births
+from toolkit.local.layer import births, contradictions
 from toolkit.local.layer.compute import Compute, plain
 from toolkit.local.layer.launch import (
     ON_DEMAND,
@@ -73,6 +73,7 @@ class Fleets:
         total = int(target.get("TotalTargetCapacity") or 0)
         if total < 1:
             raise refused("InvalidParameterValue", "TotalTargetCapacity must be at least 1")
+        contradictions.check_fleet(params)
         default = target.get("DefaultTargetCapacityType") or ON_DEMAND
         spot = int(target.get("SpotTargetCapacity") or 0)
         on_demand = int(target.get("OnDemandTargetCapacity") or 0)

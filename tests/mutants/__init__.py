@@ -1,0 +1,1 @@
+"""Whether the tests would notice: mutants of the core, by a tool and by hand."""

@@ -1,0 +1,55 @@
+"""The reviewer's mutants again: one row for each, with the tests that notice it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+from tests.mutants.reviewed import REVIEWED
+from tests.mutants.tree import ROOT, copied, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tests.mutants.reviewed import Mutant
+
+PYTEST = (ROOT / ".venv" / "bin" / "python", "-m", "pytest", "-q", "-x", "--tb=no", "-rfE")
+QUIET = ("-p", "no:cacheprovider", "-p", "no:randomly")
+
+
+def main(paths: Sequence[str]) -> int:
+    """Print the table, of some files or of all; 1 where a mutant survives or is out of date."""
+    chosen = [item for item in REVIEWED if not paths or item.path in paths]
+    wrong = 0
+    with copied() as tree:
+        for mutant in chosen:
+            said, fine = tried(tree, mutant)
+            wrong += not fine
+            say(f"| {mutant.path} | {mutant.what} | {said} |")
+    say(f"{len(chosen)} mutants, {wrong} that are not noticed and should be")
+    return 1 if wrong else 0
+
+
+def tried(tree: Path, mutant: Mutant) -> tuple[str, bool]:
+    """What becomes of one mutant, and whether that is as it should be."""
+    path = tree / mutant.path
+    text = path.read_text()
+    if text.count(mutant.old) != 1:
+        return f"OUT OF DATE: the text is there {text.count(mutant.old)} times", False
+    path.write_text(text.replace(mutant.old, mutant.new))
+    try:
+        ran = subprocess.run(
+            [*PYTEST, *QUIET, *mutant.tests], cwd=tree, capture_output=True, text=True, check=False
+        )
+    finally:
+        path.write_text(text)
+    test = re.search(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)
+    if ran.returncode == 1 and test:
+        return f"noticed by `{test.group(1).removeprefix('tests/')}`", True
+    if ran.returncode:
+        return f"NOT RUN: pytest ended with {ran.returncode}", False
+    if mutant.equivalent:
+        return f"survives: {mutant.equivalent}", True
+    return "SURVIVES", False

@@ -1,0 +1,40 @@
+"""A copy of the checkout that may be changed."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+MEMORY = Path("/dev/shm")
+
+
+def say(text: str) -> None:
+    """Print a line at once: what follows may take minutes."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def copied() -> Iterator[Path]:
+    """Every file that git has, as it is in the checkout now."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, check=True, capture_output=True,
+    ).stdout.decode()  # fmt: skip
+    place = MEMORY if MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="mutants-", dir=place) as folder:
+        tree = Path(folder)
+        for name in filter(None, listed.split("\0")):
+            if (ROOT / name).is_file():
+                (tree / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, tree / name)
+        yield tree
