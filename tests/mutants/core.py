@@ -19,6 +19,7 @@ CORE: dict[str, tuple[str, ...]] = {
     ),
     "slurmplugins/spend.py": ("tests/unit/engine/test_policy.py",),
     "slurmplugins/cloud/spec.py": (
+        "tests/unit/engine/test_answers.py",
         "tests/unit/engine/test_launch_calls.py",
         "tests/unit/engine/test_ec2_calls.py",
         "tests/property/engine/test_launch_laws.py",
