@@ -10,7 +10,11 @@ from tests.slurm.conftest import toolkit
 from tests.slurm.trained import HOME, PYTHON, SCRIPTS, TORCHRUN, submit
 from tests.slurm.waiting import until
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.machines,
+    pytest.mark.timeout(900),
+    pytest.mark.xdist_group("gpu"),
+]
 FSDP = (
     *("/shared/jobscripts/fsdp.sbatch", "/shared/jobscripts/fsdp/train.py", "--epochs", "20"),
     *("--sequences", "256", "--width", "64", "--layers", "2"),
