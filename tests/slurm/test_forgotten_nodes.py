@@ -1,7 +1,8 @@
 """A slurmctld that is killed, and restores its nodes as they were before they registered.
 
 It saves them when something happens to one, five seconds apart, else every five minutes. So the
-file of before is put back while slurmctld is down: what a kill at the worst moment leaves.
+file of before is put back while slurmctld is down: what a kill at the worst moment leaves. It is
+the whole cluster's, so these tests run beside no other.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tests.slurm.waiting import until
 pytestmark = [
     pytest.mark.machines,
     pytest.mark.timeout(900),
-    pytest.mark.xdist_group("farm"),
+    pytest.mark.xdist_group("gpu"),
 ]
 SAVED = "/var/lib/slurm/slurmctld/node_state"
 EARLY = "/var/lib/slurm/slurmctld/node_state.early"
