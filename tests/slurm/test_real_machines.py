@@ -1,12 +1,13 @@
 """Real machines, without the AWS API: they boot, are entered, imaged, and leave no trace.
 
-They have a state directory of their own below TOOLKIT_LOCAL_DIR, with its images shared: the
-base is built once, and removing everything here cannot touch another test's machines.
+They have a state directory of their own beside TOOLKIT_LOCAL_DIR, and the base image from the
+library of both: removing everything here cannot touch another test's machines.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from ipaddress import IPv4Interface, IPv4Network
@@ -35,15 +36,13 @@ def until(what, condition):
 @pytest.fixture(scope="module")
 def layout(state):
     del state  # it says which directory is this checkout's
-    shared = Layout.from_environment()
-    shared.make()
-    mine = Layout(shared.state / "machines-test")
-    mine.state.mkdir(exist_ok=True)
-    if not mine.images.exists():
-        mine.images.symlink_to(shared.images)
+    tier = Layout.from_environment()
+    mine = Layout(tier.state.with_name(f"{tier.state.name}-machines"))
+    mine.make()
     problems = preflight.check(mine)
     assert not problems, problems
-    return mine
+    yield mine
+    shutil.rmtree(mine.state)
 
 
 @pytest.fixture(scope="module")
