@@ -89,6 +89,11 @@ class Cluster:
         return Story(ToolkitCommand(self.config), stage)
 
 
+def pytest_collection_modifyitems(items):
+    """What needs no cluster comes first: the other lane deploys it meanwhile."""
+    items.sort(key=lambda item: item.path.name != "test_real_machines.py")
+
+
 @pytest.fixture(scope="session")
 def state():
     """The tier's own state directory; its images stay for the next run."""
