@@ -7,8 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 EXAMPLE := examples/local.yaml
-# The real-Slurm tier has its own cloud beside the demo's: own directory, own port, own namespaces.
-TEST_STATE := /var/lib/toolkit-test
+# The real-Slurm tier has this checkout's own cloud: own directory, own port, own namespaces.
+TEST_STATE := $(shell scripts/test-state)
 
 .PHONY: help demo test lint types unit property contract golden slurm bench clean distclean setup setup-demo setup-test
 
@@ -27,8 +27,17 @@ setup-test: ## Install what the tests need as well
 demo: setup-demo ## From nothing to a model trained through a spot interruption, and what it cost
 	@$(BIN)/python -m toolkit.demo --config $(EXAMPLE)
 
+# Three at once: the Slurm tier mostly waits. Each prints all that it said when it is over.
+TIERS := slurm contract pure
+
 test: setup-test ## Everything: lint, unit, property, contract, golden, real Slurm
-	@$(MAKE) --no-print-directory lint types unit property contract golden slurm
+	@$(MAKE) --no-print-directory -j $(words $(TIERS)) $(TIERS:%=tier-%)
+
+.PHONY: pure $(TIERS:%=tier-%)
+$(TIERS:%=tier-%): tier-%:
+	@scripts/told $* $(MAKE) --no-print-directory -j1 $*
+
+pure: lint types unit property golden
 
 lint: setup-test ## ruff, import-linter, ansible-lint, cfn-lint, shellcheck
 	@scripts/lint
@@ -55,8 +64,8 @@ unit-rest:
 property: setup-test ## Laws, by hypothesis
 	@$(PYTEST) tests/property -n auto $(PURE)
 
-# The two long tiers say what took them long: all of it has 40 minutes.
-SLOWEST := --durations=12 --durations-min=20
+# The two long tiers say what took them long: all of it has 25 minutes.
+SLOWEST := --durations=20 --durations-min=5
 
 contract: setup-test ## One suite against the fake EC2, moto and the local cloud; torchrun on loopback
 	@$(PYTEST) tests/contract -n 2 --dist loadfile -q $(SLOWEST)
@@ -65,7 +74,7 @@ golden: setup-test ## Rendered slurm.conf, stack, user data
 	@$(PYTEST) tests/golden $(PURE)
 
 slurm: setup-test ## Real machines, real Slurm, real torchrun (needs root)
-	@TOOLKIT_LOCAL_DIR=$(TEST_STATE) scripts/with-cleanup $(PYTEST) tests/slurm -q -p no:randomly $(SLOWEST)
+	@TOOLKIT_LOCAL_DIR=$(TEST_STATE) scripts/with-cleanup scripts/slurm-tier
 
 bench: setup-test ## Against aws-parallelcluster-node on one throttled fake EC2; docs/benchmarks.md
 	@$(BIN)/python -m tests.bench $(BENCH)

@@ -42,6 +42,14 @@ class AskJobs:
 
 
 @dataclass(frozen=True, slots=True)
+class Register:
+    """Have the node's slurmd register again; slurmctld seems to have forgotten that it did."""
+
+    node: NodeName
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class PowerDown:
     node: NodeName
     why: str
@@ -63,7 +71,7 @@ class PowerUp:
     why: str
 
 
-Action = Terminate | MarkDown | Drain | AskJobs | PowerDown | Reopen | PowerUp
+Action = Terminate | MarkDown | Drain | AskJobs | Register | PowerDown | Reopen | PowerUp
 
 
 @dataclass(frozen=True, slots=True)

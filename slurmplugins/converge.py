@@ -10,8 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import boots, cases, doubt, strangers
-from slurmplugins.actions import AskJobs, Drain, MarkDown, PowerDown, PowerUp, Reopen, Terminate
+from slurmplugins import boots, cases, doubt, registering, strangers
+from slurmplugins.actions import (
+    AskJobs,
+    Drain,
+    MarkDown,
+    PowerDown,
+    PowerUp,
+    Register,
+    Reopen,
+    Terminate,
+)
 from slurmplugins.cases import NOT_RESPONDING, RESUME_TIMEOUT
 from slurmplugins.model import REASON_PREFIX, EndCause, InstanceState
 from slurmplugins.world import Plan, World
@@ -24,6 +33,7 @@ if TYPE_CHECKING:
     from slurmplugins.health import Health
     from slurmplugins.model import Node
     from slurmplugins.names import NodeName
+    from slurmplugins.registering import Asked
 
 __all__ = ["SPOT_TAKEN", "Plan", "World", "plan"]
 
@@ -48,22 +58,26 @@ def plan(world: World) -> Plan:
     remarks = list(strangers.remarks(world))
     unbacked: dict[NodeName, float] = {}
     woken: dict[NodeName, float] = {}
+    asked: dict[NodeName, Asked] = {}
     for case in cases.of(world):
+        if registering.forgotten(world, case):
+            asked[case.name] = registering.update(world, case.name)
         if case.node.off:
-            actions += _off(world, case)
+            actions += _off(world, case, asked.get(case.name))
             actions += _wake(world, case, woken)
             continue
         if case.unbacked:
             unbacked[case.name] = _since(world.unbacked_since.get(case.name), world.now)
             if case.node.up and _missing(world, case, unbacked[case.name]):
                 remarks.append(f"{case.name} answers, and EC2 lists no machine for it: left alone")
-        actions += _on(world, case, unbacked.get(case.name))
+        actions += _on(world, case, unbacked.get(case.name), asked.get(case.name))
     return Plan(
         tuple(actions),
         unbacked,
         remarks=tuple(remarks),
         doubted_since=doubted,
         woken=woken,
+        asked=asked,
     )
 
 
@@ -82,6 +96,7 @@ def _held(world: World) -> Plan | None:
         cloud_believed=believed,
         doubted_since=since,
         woken=world.woken,
+        asked=world.asked,
     )
 
 
@@ -90,8 +105,11 @@ def _since(remembered: float | None, now: float) -> float:
     return now if remembered is None else min(remembered, now)
 
 
-def _off(world: World, case: Case) -> Iterator[Action]:
+def _off(world: World, case: Case, asked: Asked | None) -> Iterator[Action]:
     """Slurm has let go of the node: it should have no machine, and be usable again."""
+    if asked is not None:
+        yield from _lost_sight(world, case, asked)
+        return
     failed = RESUME_TIMEOUT in case.node.reason
     for machine in case.live:
         if case.node.powering_down or failed or strangers.old(world, machine):
@@ -108,6 +126,22 @@ def _off(world: World, case: Case) -> Iterator[Action]:
         yield Reopen(case.name, "its machine is gone")
 
 
+def _lost_sight(world: World, case: Case, asked: Asked) -> Iterator[Action]:
+    """Take the node's jobs back only when its slurmd can't be found again."""
+    if world.now - asked.first >= world.config.resume_timeout:
+        if not case.kept_off:
+            yield MarkDown(case.name, f"{REASON_PREFIX} never-registered")
+    else:
+        yield from _register(world, case, asked)
+
+
+def _register(world: World, case: Case, asked: Asked | None) -> Iterator[Action]:
+    """Have slurmd say again what slurmctld has forgotten."""
+    running = any(item.state is InstanceState.RUNNING for item in case.live)
+    if running and asked is not None and asked.last == world.now:
+        yield Register(case.name, "its instance runs, and slurmctld waits for it")
+
+
 def _wake(world: World, case: Case, woken: dict[NodeName, float]) -> Iterator[Action]:
     """Static nodes have a machine although no job wants one."""
     if case.name not in world.config.static:
@@ -122,7 +156,9 @@ def _wake(world: World, case: Case, woken: dict[NodeName, float]) -> Iterator[Ac
         yield PowerUp(case.name, "a static node")
 
 
-def _on(world: World, case: Case, unbacked_since: float | None) -> Iterator[Action]:
+def _on(
+    world: World, case: Case, unbacked_since: float | None, asked: Asked | None
+) -> Iterator[Action]:
     """Slurm wants the node up, or thinks it is."""
     yield from _stopped(world, case)
     yield from _duplicates(case)
@@ -135,7 +171,7 @@ def _on(world: World, case: Case, unbacked_since: float | None) -> Iterator[Acti
             yield PowerDown(case.name, reason)
         return
     sick = tuple(_sick(world, case)) if case.live else ()
-    yield from sick
+    yield from sick or _register(world, case, asked)
     if not sick and case.node.ours and not case.node.power_down_asked:
         if case.node.down:
             yield PowerDown(case.name, "given back, not yet powered down")

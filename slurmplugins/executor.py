@@ -6,7 +6,7 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from slurmplugins import awaiting, decisions, names, node_jobs
+from slurmplugins import awaiting, decisions, names, node_jobs, registering
 from slurmplugins.actions import (
     AskJobs,
     Drain,
@@ -14,6 +14,7 @@ from slurmplugins.actions import (
     Outcome,
     PowerDown,
     PowerUp,
+    Register,
     Reopen,
     Terminate,
 )
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 HEARD_AFTER: Final = 30.0
 """Seconds of a notice that are gone when the head, which sees it a pass late, asks for the node."""
 
-_OnNode = MarkDown | Drain | AskJobs | PowerDown | Reopen | PowerUp
+_OnNode = MarkDown | Drain | AskJobs | Register | PowerDown | Reopen | PowerUp
 _Reasoned = TypeVar("_Reasoned", MarkDown, Drain, AskJobs)
 
 
@@ -90,6 +91,7 @@ class Executor:
             tell(drains, partial(self._slurm.drain, reason=reason))
         for reason, asks in _by_reason(actions, AskJobs).items():
             tell(asks, partial(self._ask_jobs, comments, reason=reason))
+        tell([item for item in actions if isinstance(item, Register)], self._ask_registrations)
         tell([item for item in actions if isinstance(item, PowerDown)], self._slurm.power_down)
         tell([item for item in actions if isinstance(item, Reopen)], self._slurm.resume)
         tell([item for item in actions if isinstance(item, PowerUp)], self._slurm.power_up)
@@ -164,6 +166,15 @@ class Executor:
                 asked[job.id] = partial(self._teller.comment, job.id, text)
         self._slurm.drain(nodes, reason)
         comments.update(asked)
+
+    def _ask_registrations(self, nodes: Sequence[NodeName]) -> None:
+        """Leave a request for each node's agent, which has slurmd register."""
+        place, now = self._stop_requests, self._clock.now()
+        try:
+            for node in nodes:
+                registering.request(place, node, now)
+        except OSError as error:
+            raise SlurmError(f"no request in {place}: {error.strerror}") from error
 
     def _request_stop(
         self, attempt: node_jobs.JobAttempt, notice: Notice, node: NodeName, now: float

@@ -11,6 +11,7 @@ from slurmplugins import ledger, safe_json
 from slurmplugins.errors import StateError
 from slurmplugins.files import write_atomically
 from slurmplugins.names import NodeName
+from slurmplugins.registering import Asked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +27,7 @@ class Memory:
     ledger: dict[str, LedgerEntry] = field(default_factory=dict)
     doubted_since: float | None = None
     woken: dict[NodeName, float] = field(default_factory=dict)
+    asked: dict[NodeName, Asked] = field(default_factory=dict)
 
     @property
     def known(self) -> frozenset[str]:
@@ -43,6 +45,10 @@ class Memory:
                 {key: entry for key, entry in entries.items() if entry is not None},
                 None if since is None else float(since),
                 _times(data.get("woken", {})),
+                {
+                    NodeName(key): Asked(float(first), float(last))
+                    for key, (first, last) in data.get("asked", {}).items()
+                },
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return cls()
@@ -53,6 +59,7 @@ class Memory:
             "ledger": {key: ledger.to_json(item) for key, item in self.ledger.items()},
             "doubted_since": self.doubted_since,
             "woken": self.woken,
+            "asked": {key: (item.first, item.last) for key, item in self.asked.items()},
         }
         try:
             write_atomically(state / "reconcile.json", json.dumps(value).encode(), mode=0o640)

@@ -24,6 +24,7 @@ from slurmplugins import (
     node_config,
     node_jobs,
     paths,
+    registering,
     runtime,
     safe_json,
     users,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from slurmplugins.imds import Metadata
     from slurmplugins.interruption import Notice
     from slurmplugins.log import Log
+    from slurmplugins.runner import Runner
     from slurmplugins.slurm import Slurm
 
 POLL_SECONDS: Final = 1.0
@@ -57,7 +59,11 @@ STOP_AHEAD: Final = 600.0
 """Before a scheduled event, jobs have this long to save."""
 
 PEOPLE_EVERY: Final = 5
-"""Polls between two looks at the list of people."""
+"""Polls between two looks at the list of people, and for a request to register."""
+
+RELOAD: Final = ("/usr/bin/systemctl", "reload", "slurmd.service")
+RELOAD_SECONDS: Final = 30.0
+"""systemd only sends a signal, and slurmd does the rest by itself."""
 
 OLD_REQUEST: Final = 24 * 3600.0
 """A stop request is about an attempt that ended within minutes of it."""
@@ -179,6 +185,30 @@ class Agent:
         self.all_asked = complete and drained
 
 
+@dataclass(slots=True)
+class Registrar:
+    """Has this node's slurmd register again when reconcile asks for it."""
+
+    node: str
+    directory: Path
+    runner: Runner
+    log: Log
+    _done: str = ""
+
+    def poll(self) -> None:
+        """Reload slurmd once for each request. Never raises."""
+        asked = registering.requested(self.directory, self.node)
+        if not asked or asked == self._done:
+            return
+        done = self.runner.run(RELOAD, timeout=RELOAD_SECONDS)
+        if done.returncode:
+            self.log.problem("slurmd not reloaded", message=done.stderr.strip()[-200:])
+            return
+        self._done = asked
+        registering.forget(self.directory, self.node)
+        self.log.warning("slurmd registers again", why="slurmctld waits for this node")
+
+
 def main() -> None:
     log = runtime.logger("node-agent")
 
@@ -200,12 +230,14 @@ def main() -> None:
             clock=clock,
             log=log.bind(node=node),
         )
+        registrar = Registrar(node, requests, runner, log.bind(node=node))
         people = users.Follower(paths.users_file(settings.shared.path), runner)
         log.info("watching", node=node)
         node_jobs.forget_requests(requests, clock.now() - OLD_REQUEST)
         for turn in itertools.count():
             agent.poll()
             if turn % PEOPLE_EVERY == 0:
+                registrar.poll()
                 try:
                     people.follow()
                 except (EngineError, OSError) as error:

@@ -80,6 +80,7 @@ def run(engine: Engine) -> None:
         unbacked=dict(plan.unbacked_since),
         doubted_since=plan.doubted_since,
         woken=dict(plan.woken),
+        asked=dict(plan.asked),
     )
     _tidy(engine)
     if learned != memory:
@@ -114,6 +115,7 @@ def _world(engine: Engine, memory: Memory) -> converge.World:
         known=memory.known,
         doubted_since=memory.doubted_since,
         woken=memory.woken,
+        asked=memory.asked,
         seen=seen,
         answered=answered,
     )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from slurmplugins.health import Health
     from slurmplugins.model import Instance, Node
     from slurmplugins.names import NodeName
+    from slurmplugins.registering import Asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,8 @@ class World:
 
     Remembered from pass to pass: `unbacked_since`, since when a node that is up was seen without
     a machine; `known`, machines believed alive at the end of the last pass; `doubted_since`, since
-    when the cloud's list is not believed; `woken`, when static nodes were last asked to power up.
+    when the cloud's list is not believed; `woken`, when static nodes were last asked to power up;
+    `asked`, when nodes were asked to register again.
     """
 
     config: BurstConfig
@@ -36,6 +38,7 @@ class World:
     known: frozenset[str] = frozenset()
     doubted_since: float | None = None
     woken: Mapping[NodeName, float] = field(default_factory=dict)
+    asked: Mapping[NodeName, Asked] = field(default_factory=dict)
     seen: float = 0.0
     answered: float = 0.0
 
@@ -53,3 +56,4 @@ class Plan:
     cloud_believed: bool = True
     doubted_since: float | None = None
     woken: Mapping[NodeName, float] = field(default_factory=dict)
+    asked: Mapping[NodeName, Asked] = field(default_factory=dict)

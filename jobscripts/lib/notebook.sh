@@ -3,7 +3,7 @@
 
 # Runs the server and exits the job: 0 idle or shut down, 85 its machine is taken (bring me back).
 notebook() {
-  local program idle=$((${TOOLKIT_IDLE_MINUTES:-30} * 60))
+  local program idle=${TOOLKIT_IDLE_SECONDS:-$((${TOOLKIT_IDLE_MINUTES:-30} * 60))}
   program=$(_notebook_program) || refuse "no Jupyter in the Python environment $TOOLKIT_ENV:" \
     "add jupyterlab to training.requirements in cluster.yaml, or set TOOLKIT_ENV"
   _token

@@ -237,14 +237,27 @@ class FakeSlurm:
         and was asked for before the machine booted.
         """
         item = self.state[name]
-        if item.flags & {"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"}:
+        off = item.flags & {"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"}
+        if off and not item.flags >= {"POWERED_DOWN", "ALLOCATED"}:
             return False
         if "POWERING_UP" in item.flags and booted_at < item.asked_at:
             return False
-        item.flags -= {"POWERING_UP", "NOT_RESPONDING"}
+        item.flags -= {"POWERING_UP", "NOT_RESPONDING", "POWERED_DOWN"}
         item.instance_id, item.address = instance_id, address or item.address
         self.assigned[instance_id] = NodeName(name)
         return True
+
+    def killed(self, names: Iterable[str], *, saved: str = "POWERING_UP") -> None:
+        """Bring back nodes at work as they were saved before they registered.
+
+        POWERED_DOWN: before they were allocated. The jobs' own state was saved since.
+        """
+        for name in names:
+            item = self.state[name]
+            assert "ALLOCATED" in item.flags, (name, item.flags)
+            silent = {"NOT_RESPONDING"} if saved == "POWERING_UP" else set()
+            item.flags = {"ALLOCATED", "CLOUD", saved} | silent
+            item.since = min(item.since, self.clock.now())
 
     def silence(self, names: Iterable[str]) -> None:
         """No slurmd answers for these nodes."""

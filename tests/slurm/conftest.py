@@ -1,11 +1,17 @@
-"""One real cluster for the whole tier, on a local cloud of its own beside a demo's."""
+"""One real cluster for the whole tier, on a local cloud of this checkout's own.
+
+Two workers share it, each with its lane (`xdist_group`): what takes from the pool of GPUs, and
+what takes from the pool `farm`. What concerns the whole cluster is a test of the first lane.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import io
 import json
 import os
-import shutil
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -21,10 +27,12 @@ from toolkit.demo.phases import Stage
 from toolkit.demo.story import Story
 from toolkit.deploy.head import Head
 from toolkit.deploy.session import Clients
+from toolkit.local.machines.layout import Layout
+from toolkit.local.store import StateFiles
 
 REPOSITORY = Path(__file__).parents[2]
 TOOLKIT = Path(sys.executable).parent / "toolkit"
-PORT = 4577  # beside a demo's 4566
+PORTS = range(20_000, 30_000)  # below those that the kernel gives to whoever connects
 GROUPS = ("runs", "sweep")
 DEPLOY_SECONDS = 1500  # a cold one builds two images
 OTHER_JOBSCRIPTS = ["deepspeed==0.19.8", "jupyter-server"]  # what they need besides PyTorch
@@ -81,69 +89,100 @@ class Cluster:
         return Story(ToolkitCommand(self.config), stage)
 
 
+def pytest_collection_modifyitems(items):
+    """What needs no cluster comes first: the other lane deploys it meanwhile."""
+    items.sort(key=lambda item: item.path.name != "test_real_machines.py")
+
+
 @pytest.fixture(scope="session")
 def state():
     """The tier's own state directory; its images stay for the next run."""
-    path = Path(os.environ.get("TOOLKIT_LOCAL_DIR", "/var/lib/toolkit-test"))
+    path = Path(os.environ.get("TOOLKIT_LOCAL_DIR") or _own_state())
     os.environ["TOOLKIT_LOCAL_DIR"] = str(path)
+    path.mkdir(parents=True, exist_ok=True)
     return path
 
 
-def registered_machines() -> list[str]:
-    """What machinectl lists; nothing on a host without it, or without the systemd that it asks."""
-    if shutil.which("machinectl") is None:
-        return []
-    argv = ["machinectl", "list", "--no-legend"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    return done.stdout.splitlines() if done.returncode == 0 else []
+def _own_state() -> str:
+    done = subprocess.run([REPOSITORY / "scripts/test-state"], stdout=subprocess.PIPE, check=True)
+    return done.stdout.decode().strip()
 
 
-def host_traces() -> dict[str, list[str]]:
-    """What a person would look at for leftovers: mounts, namespaces, links, machines, processes."""
-    shown = {
-        name: subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
-        for name, argv in {
-            "mount": ["mount"],
-            "netns": ["ip", "netns"],
-            "link": ["ip", "-br", "link"],
-            "ps": ["ps", "-eo", "stat,args"],
-        }.items()
+def free_port(state: Path) -> int:
+    """The first free port, from one on that other checkouts' clouds hardly begin with."""
+    first = int(Layout(state).name.removeprefix("tkl-"), 16) % len(PORTS)
+    for port in (*PORTS[first:], *PORTS[:first]):
+        with socket.socket() as attempt:
+            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                attempt.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError(f"no free port in {PORTS}")
+
+
+def host_traces(state: Path) -> dict[str, list[str]]:
+    """What a person would look at for leftovers of the cloud in that directory, and of no other:
+    mounts, namespaces, control groups, processes. Nothing of it is in the host's own network.
+    """
+    name = Layout(state).name
+    rows = {
+        "mount": Path("/proc/self/mountinfo").read_text().splitlines(),
+        "netns": _names("/run/netns"),
+        "cgroup": [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{name}")],
+        "ps": list(_arguments()),
     }
-    shown["machinectl"] = registered_machines()
-    ours = ("systemd-nspawn", "slurm", "mariadbd", "toolkit.local.daemon")
-    # A zombie is not ours any more: the host's PID 1 collects it when it pleases. The state varies.
-    rows = [line.split(maxsplit=1) for line in shown["ps"]]
-    shown["ps"] = sorted(
-        args for state, args in rows if "Z" not in state and any(name in args for name in ours)
-    )
-    return shown
+    return {
+        kind: sorted(row for row in found if f"{state}/" in row or name in row)
+        for kind, found in rows.items()
+    }
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return [path.name for path in Path(directory).iterdir()]
+    except FileNotFoundError:
+        return []
+
+
+def _arguments():
+    """Every process's command line, but for zombies, which have none."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            yield path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
 
 
 @pytest.fixture(scope="session")
-def traces():
-    """Look again at what the host shows."""
-    return host_traces
+def traces(state):
+    """Look at what the host shows of the tier's cloud."""
+    return lambda: host_traces(state)
 
 
 @pytest.fixture(scope="session")
-def before():
-    """What the host shows before there is a cloud."""
-    return host_traces()
+def cluster(state):
+    """The tier's cluster, as `toolkit deploy` leaves it; made by the first who asks.
+
+    It goes with the session, unless scripts/slurm-tier says that others come after.
+    """
+    path = state / "cluster.yaml"
+    with (state / "tier.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if StateFiles(state).running() is None or not path.exists():
+            _deploy(state, path)
+    config = load(path)
+    yield Cluster(path, Head(Clients(config), config))
+    if os.environ.get("TOOLKIT_TEST_CLUSTER") != "keep":
+        toolkit("local", "down")
 
 
-@pytest.fixture(scope="session")
-def cloud(state, before):
-    """A running local cloud, gone afterwards."""
-    toolkit("local", "up", "--port", str(PORT), timeout=600)
-    yield state
+def _deploy(state: Path, path: Path) -> None:
+    """Written only when it is there: another worker may be waiting for it."""
+    path.unlink(missing_ok=True)
     toolkit("local", "down")
-
-
-@pytest.fixture(scope="session")
-def cluster(cloud, tmp_path_factory):
-    """The example's cluster on that cloud, as `toolkit deploy` leaves it."""
-    yaml = YAML(typ="rt")
-    wanted = yaml.load((REPOSITORY / "examples/local.yaml").read_text())
+    port = free_port(state)
+    toolkit("local", "up", "--port", str(port), timeout=600)
+    wanted = YAML(typ="rt").load((REPOSITORY / "examples/local.yaml").read_text())
     wanted["cluster"] = "judge"
     wanted["pools"]["gpu"]["count"] = 8
     wanted["pools"]["farm"] = FARM
@@ -151,11 +190,10 @@ def cluster(cloud, tmp_path_factory):
     wanted["partitions"]["batch"] = {"pools": ["farm"], "policy": "spot-first"}
     wanted["training"]["requirements"] += OTHER_JOBSCRIPTS
     wanted["training"]["checkpoints"] = "bucket"
-    wanted["aws"]["endpoint_url"] = f"http://127.0.0.1:{PORT}"
-    wanted["aws"]["credentials_file"] = str(cloud / "aws/credentials")
-    path = tmp_path_factory.mktemp("cluster") / "cluster.yaml"
-    with path.open("w") as file:
-        yaml.dump(wanted, file)
-    toolkit("deploy", "--config", str(path), timeout=DEPLOY_SECONDS)
-    config = load(path)
-    return Cluster(path, Head(Clients(config), config))
+    wanted["aws"]["endpoint_url"] = f"http://127.0.0.1:{port}"
+    wanted["aws"]["credentials_file"] = str(state / "aws/credentials")
+    new = path.with_suffix(".new.yaml")
+    with new.open("w") as file:
+        YAML(typ="rt").dump(wanted, file)
+    toolkit("deploy", "--config", str(new), timeout=DEPLOY_SECONDS)
+    new.rename(path)

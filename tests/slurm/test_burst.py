@@ -11,35 +11,30 @@ from collections import Counter
 
 import pytest
 
-from slurmplugins import names, tags
+from slurmplugins import names
 from slurmplugins.cloud import spec
+from tests.slurm import machines as instances
 from tests.slurm.conftest import toolkit
+from tests.slurm.machines import LIVE
 from tests.slurm.waiting import until
-from toolkit.config import load
-from toolkit.deploy.session import Clients
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.machines,
+    pytest.mark.timeout(900),
+    pytest.mark.xdist_group("farm"),
+]
 SIZES = (6, 4, 2, 1, 1, 1, 1, 1, 1, 1, 1)  # nodes of each job: twenty together
 GATE = "/shared/home/ada/gate"  # the jobs work until it is there, however slow the machine is
 WORK = f"until [[ -e {GATE} ]]; do sleep 1; done"
-SPOT_LEFT = 13  # of twenty; the rest must be had elsewhere in the same resume
+# Of each type of spot; the rest of the twenty must be had elsewhere in the same resume.
+SPOT_LEFT = {"c7i.large": 7, "m7i.large": 6}
+SPOT = sum(SPOT_LEFT.values())
 NOTICE = 12.0  # seconds; EC2 gives 120, but nothing here watches for the notice
-LIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
+POOL = "farm"
 
 
 def machines(cluster, *states: str) -> list[dict]:
-    """The pool's machines that EC2 lists in those states."""
-    found = (
-        Clients(load(cluster.config))
-        .client("ec2")
-        .describe_instances(
-            Filters=[
-                {"Name": f"tag:{tags.POOL}", "Values": ["farm"]},
-                {"Name": "instance-state-name", "Values": list(states)},
-            ]
-        )
-    )
-    return [item for group in found["Reservations"] for item in group["Instances"]]
+    return instances.machines(cluster, POOL, *states)
 
 
 def ids(found: list[dict]) -> set[str]:
@@ -65,9 +60,12 @@ def one_machine_each(found: list[dict]) -> None:
 
 @pytest.fixture
 def spot_runs_out(cluster):
-    toolkit("local", "exhaust", "spot", "--free", str(SPOT_LEFT))
+    pools = {f"{kind}/*/spot": free for kind, free in SPOT_LEFT.items()}
+    for pool, free in pools.items():
+        toolkit("local", "exhaust", pool, "--free", str(free))
     yield
-    toolkit("local", "exhaust", "--restore")
+    for pool in pools:
+        toolkit("local", "exhaust", pool, "--restore")
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +100,7 @@ def test_twenty_nodes_start_though_spot_runs_out_and_slurmctld_restarts(
     one_machine_each(found)
     assert len(found) == sum(SIZES)
     bought = Counter(item.get("InstanceLifecycle", "on-demand") for item in found)
-    assert bought == {"spot": SPOT_LEFT, "on-demand": sum(SIZES) - SPOT_LEFT}
+    assert bought == {"spot": SPOT, "on-demand": sum(SIZES) - SPOT}
 
 
 def test_a_quarter_of_the_machines_is_taken_and_every_job_ends_well(cluster, burst, gate):
@@ -137,9 +135,10 @@ def test_nothing_of_the_burst_is_left(cluster, burst):
 
     def asleep() -> bool:
         shown = json.loads(cluster.run("scontrol", "show", "nodes", "--json"))["nodes"]
-        farm = [node for node in shown if node["name"].startswith("farm-")]
+        farm = [node for node in shown if node["name"].startswith(f"{POOL}-")]
         return all(set(node["state"]) == {"IDLE", "CLOUD", "POWERED_DOWN"} for node in farm)
 
     until("every node powered down", asleep, 180)
     plan = json.loads(cluster.toolkit("reconcile", "--plan", "--json").stdout)
-    assert plan["actions"] == []
+    ours = [item for item in plan["actions"] if (item["node"] or "").startswith(f"{POOL}-")]
+    assert ours == []

@@ -1,4 +1,4 @@
-"""Jobs that come back on fewer nodes than they had, or to a run folder that has lost everything."""
+"""Jobs that come back on fewer nodes than they had."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import json
 import pytest
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.trained import HOME, PYTHON, SCRIPTS, TORCHRUN, submit
+from tests.slurm.trained import HOME, PYTHON, submit
 from tests.slurm.waiting import until
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.machines,
+    pytest.mark.timeout(900),
+    pytest.mark.xdist_group("gpu"),
+]
 FSDP = (
     *("/shared/jobscripts/fsdp.sbatch", "/shared/jobscripts/fsdp/train.py", "--epochs", "20"),
     *("--sequences", "256", "--width", "64", "--layers", "2"),
@@ -52,22 +56,4 @@ def test_the_fewest_and_the_most_nodes_of_a_range_are_what_slurm_says_of_a_waiti
     assert (job.shown()["node_count"]["number"], job.shown()["max_nodes"]["number"]) == (2, 4)
     cluster.as_user("scontrol", "update", f"jobid={job.number}", "numnodes=2")
     assert (job.shown()["node_count"]["number"], job.shown()["max_nodes"]["number"]) == (2, 2)
-    cluster.as_user("scancel", job.number)
-
-
-def test_a_run_that_lost_its_folders_checkpoints_goes_on_from_those_in_s3(cluster):
-    """Nodes reach the cluster's bucket with what their role gives them, and nobody else's words."""
-    for name in ("slow.py", "far.py"):
-        cluster.write(f"{HOME}/{name}", (SCRIPTS / name).read_text())
-    job = submit(cluster, "--nodes=1", TORCHRUN, f"{HOME}/far.py", "--epochs=1000")
-    until("two saves", lambda: len(job.saved()) >= 2)
-    cluster.as_user("scontrol", "requeuehold", job.number)
-    until("the requeue", lambda: job.states() == {"PENDING"})
-    checkpoints = f"{HOME}/runs/{job.number}/checkpoints"
-    cluster.as_user(
-        "find", checkpoints, "-name", "step-*", "-prune", "-exec", "rm", "-r", "{}", "+"
-    )
-    cluster.as_user("scontrol", "release", job.number)
-
-    assert job.attempt(1)["step_start"] > 0, job.output()
     cluster.as_user("scancel", job.number)

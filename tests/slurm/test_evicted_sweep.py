@@ -1,4 +1,4 @@
-"""A sweep of 24 trials on eight spot machines, some of which are taken away."""
+"""A sweep of twelve trials on four spot machines, some of which are taken away."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ from tests.slurm.conftest import toolkit
 from tests.slurm.trained import HOME, SCRIPTS, Trained
 from tests.slurm.waiting import until
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.machines,
+    pytest.mark.timeout(900),
+    pytest.mark.xdist_group("farm"),
+]
 SWEEP = "taken"
-TRIALS = 24
+TRIALS, AT_ONCE = 12, 4
 LAST = TRIALS - 1
 NOTICES = {0: 120.0, 1: 1.0, LAST: 120.0}
 """Seconds, by task: two that can be heard, one that can't."""
+# Of the pool that this lane has, a machine a task: one that is taken is no other task's.
+ALONE = ("--partition=batch", "--gpus-per-node=0", "--exclusive")
 COUNT = """
 cd "$1"
 for trial in $(grep -lF "$2" -- */trial.json); do
@@ -67,7 +73,18 @@ def test_trials_whose_machines_are_taken_go_on_and_every_trial_ends_once(cluster
     for name in ("slow.py", "slow_trial.py"):
         cluster.write(f"{HOME}/{name}", (SCRIPTS / name).read_text())
     cluster.toolkit(
-        *("sweep", "start", SWEEP, "--as", "ada", "--trials", str(TRIALS), "--at-once", "8"),
+        *(
+            "sweep",
+            "start",
+            SWEEP,
+            "--as",
+            "ada",
+            "--trials",
+            str(TRIALS),
+            "--at-once",
+            str(AT_ONCE),
+        ),
+        *(f"--sbatch={option}" for option in ALONE),
         *(f"{HOME}/slow_trial.py", "--epochs", "4", "--stay-in", *map(str, NOTICES)),
     )
     taken: dict[str, tuple[Task, int, int]] = {}

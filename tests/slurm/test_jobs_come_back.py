@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pytest
 from ruamel.yaml import YAML
 
 from tests.slurm.conftest import toolkit
+from tests.slurm.machines import machine_of
 from tests.slurm.trained import HOME, TORCHRUN, Trained, slow, submit
 from tests.slurm.waiting import until
-from toolkit.local.machines import factory
-from toolkit.local.machines.layout import Layout
 from toolkit.training.cause import Evidence
 from toolkit.training.cause_rules import classify
 from toolkit.training.slurm_job import SlurmJob
 
-if TYPE_CHECKING:
-    from toolkit.local.machines.nspawn import NspawnDriver
-
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.machines,
+    pytest.mark.timeout(900),
+    pytest.mark.xdist_group("gpu"),
+]
 SMOKE = "/shared/jobscripts/smoke.sbatch"
 NETWORK_ERROR = "RuntimeError: NCCL error in: ncclRemoteError: A call failed, network error"
 # Fails as a broken network makes a job fail, but only on the first start of the job.
@@ -39,12 +37,6 @@ with Run(params={}, seed=0):
 """
 ONE = ("--nodes=1",)
 NODE = "node-failure"
-
-
-def machine_of(cluster, node: str) -> tuple[NspawnDriver, str]:
-    """What plays the machine behind a node, and the machine's id."""
-    shown = json.loads(cluster.run("scontrol", "show", "node", node, "--json"))["nodes"][0]
-    return factory.nspawn_driver(Layout.from_environment()), shown["instance_id"]
 
 
 def strike(cluster, node: str) -> None:

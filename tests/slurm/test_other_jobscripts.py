@@ -12,7 +12,11 @@ from tests.slurm.conftest import toolkit
 from tests.slurm.trained import HOME, PYTHON, Trained, submit
 from tests.slurm.waiting import until
 
-pytestmark = [pytest.mark.machines, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.machines,
+    pytest.mark.timeout(900),
+    pytest.mark.xdist_group("gpu"),
+]
 JOBSCRIPTS = "/shared/jobscripts"
 TRAINED = {
     "fsdp": ("--epochs", "20", "--sequences", "256", "--width", "64", "--layers", "2"),
@@ -93,20 +97,6 @@ def test_a_replay_is_submitted_with_the_words_of_the_first_command_line(cluster,
     for fact in ("nice", "shared", "memory_per_cpu", "node_count", "tres_per_node", "time_limit"):
         assert again.shown()[fact] == job.shown()[fact], fact
     cluster.as_user("scancel", again.number)
-
-
-def test_a_warm_up_fills_the_cache_of_every_machine_once(cluster):
-    cluster.write(f"{HOME}/words.txt", "a dataset")
-    cluster.as_user("sh", "-c", 'mkdir -p "$1/words" && mv "$1/words.txt" "$1/words"', "sh", HOME)
-    datasets = (*PYTHON, "-m", "toolkit.training.datasets")
-    added = json.loads(cluster.as_user(*datasets, "add", f"{HOME}/words", "--name", "words"))
-    warm = ("--partition=batch", "--nodes=2", f"{JOBSCRIPTS}/data-warmup.sbatch")
-    first = submit(cluster, *warm, "words@1")
-    assert first.ended() == {"COMPLETED"}, first.output()
-    assert len(re.findall(r"words@1: filled", first.output())) == 2, first.output()
-    again = submit(cluster, f"--nodelist={first.shown()['nodes']}", *warm, added["version"])
-    assert again.ended() == {"COMPLETED"}, again.output()
-    assert len(re.findall(r"was there", again.output())) == 2, again.output()
 
 
 def test_a_notebook_answers_its_user_and_comes_back_when_its_machine_is_taken(cluster, taken):

@@ -1,37 +1,29 @@
 """Real machines, without the AWS API: they boot, are entered, imaged, and leave no trace.
 
-They have a state directory of their own below TOOLKIT_LOCAL_DIR, with its images shared: the
-base is built once, and removing everything here cannot touch another test's machines.
+They have a state directory of their own beside TOOLKIT_LOCAL_DIR, and the base image from the
+library of both: removing everything here cannot touch another test's machines.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
-import subprocess
 import time
 from ipaddress import IPv4Interface, IPv4Network
 from pathlib import Path
 
 import pytest
 
+from tests.slurm.conftest import host_traces
 from toolkit.local.machines import cleanup, factory, preflight
 from toolkit.local.machines.driver import MachineSpec, MachineState
 from toolkit.local.machines.errors import NotRunning
 from toolkit.local.machines.layout import Layout
 
-pytestmark = pytest.mark.machines
+pytestmark = [pytest.mark.machines, pytest.mark.xdist_group("farm")]
 SNAPSHOT = "ami-0fffffffffffffff0"
 PATIENCE = 60.0
-
-
-def host_traces() -> dict[str, str]:
-    """What the host shows of machines: mounts, namespaces, links."""
-    commands = {"mount": ["mount"], "netns": ["ip", "netns"], "link": ["ip", "-br", "link"]}
-    return {
-        name: subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-        for name, argv in commands.items()
-    }
 
 
 def until(what, condition):
@@ -42,16 +34,15 @@ def until(what, condition):
 
 
 @pytest.fixture(scope="module")
-def layout():
-    shared = Layout.from_environment()
-    shared.make()
-    mine = Layout(shared.state / "machines-test")
-    mine.state.mkdir(exist_ok=True)
-    if not mine.images.exists():
-        mine.images.symlink_to(shared.images)
+def layout(state):
+    del state  # it says which directory is this checkout's
+    tier = Layout.from_environment()
+    mine = Layout(tier.state.with_name(f"{tier.state.name}-machines"))
+    mine.make()
     problems = preflight.check(mine)
     assert not problems, problems
-    return mine
+    yield mine
+    shutil.rmtree(mine.state)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +83,7 @@ def sh(driver, spec, script, code=0):
 
 
 def test_machines_reach_each_other_and_the_host_sees_nothing_afterwards(driver, make_spec, layout):
-    before = host_traces()
+    before = host_traces(layout.state)
     first, second = make_spec(10), make_spec(11)
     for spec in (first, second):
         driver.start(spec)
@@ -108,7 +99,7 @@ def test_machines_reach_each_other_and_the_host_sees_nothing_afterwards(driver, 
     assert driver.list() == ()
     assert b"systemd" in driver.console(first.instance_id)
     cleanup.everything(layout)
-    assert host_traces() == before
+    assert host_traces(layout.state) == before
 
 
 def test_user_data_runs_on_a_builder_and_its_disk_becomes_an_image(driver, make_spec):
@@ -177,7 +168,7 @@ def test_the_copied_python_makes_environments(driver, make_spec):
 def test_machines_are_found_and_removed_after_a_kill_9_of_all_that_started_them(
     driver, make_spec, layout
 ):
-    before = host_traces()
+    before = host_traces(layout.state)
     spec = make_spec(18)
     child = os.fork()
     if child == 0:
@@ -194,7 +185,7 @@ def test_machines_are_found_and_removed_after_a_kill_9_of_all_that_started_them(
     removed = cleanup.everything(layout)
     assert spec.instance_id in removed.machines
     assert driver.list() == ()
-    assert host_traces() == before
+    assert host_traces(layout.state) == before
     assert not cleanup.everything(layout)
 
 

@@ -88,7 +88,7 @@ class Trained:
         until(f"{steps} steps of job {self.number}", lambda: self.steps() >= steps)
         return self.steps()
 
-    def ended(self, seconds: float = 180.0) -> frozenset[str]:
+    def ended(self, seconds: float = 300.0) -> frozenset[str]:
         """Wait for its end, its last process's too; the states it ended in."""
 
         def over() -> bool:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def until(what: str, condition: Callable[[], T], seconds: float = 180.0) -> T:
+def until(what: str, condition: Callable[[], T], seconds: float = 300.0) -> T:
     """The first true answer of `condition`, asked every second; an error after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):

@@ -78,7 +78,7 @@ def wanted(config: ClusterConfig, base: BaseImage) -> tuple[ImageSpec, ...]:
     specs = []
     for kind in names.IMAGE_KINDS:
         bundle = image_bundle({"vars.json": image_vars(config, kind)})
-        # The script is part of what makes the image; whose bucket it reads from is not.
+        # The script is part of what makes the image; where it reads its parts from is not.
         script = builder_script(config, bucket="", image="", sha=bundle.sha)
         parts = hashlib.sha256(f"{kind}\0{base.id}\0{bundle.sha}\0{script}".encode())
         name = names.image(kind, parts.hexdigest())

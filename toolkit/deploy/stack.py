@@ -152,7 +152,10 @@ def compute_script(config: ClusterConfig, bucket: str) -> str:
 
 
 def builder_script(config: ClusterConfig, *, bucket: str, image: str, sha: str) -> str:
-    """A builder's user data: this very bundle, which says what kind of image it is."""
+    """A builder's user data: this very bundle, which says what kind of image it is.
+
+    Without a bucket it is the same at every endpoint: it goes into the image's name then.
+    """
     boot = boot_settings(
         config,
         bucket=bucket,
@@ -160,6 +163,8 @@ def builder_script(config: ClusterConfig, *, bucket: str, image: str, sha: str) 
         playbook="image.yml",
         bundle=sha,
     )
+    if not bucket:
+        boot["endpoint_url"] = None
     return render("user_data_builder.sh.j2", {"image_name": image, "boot": boot})
 
 

@@ -75,6 +75,7 @@ class DiskShelf:
             "tags": json.dumps(dict(image.tags)),
         }
         self._store.annotate(image.id, name=image.name, attributes=attributes)
+        self._store.share(image.id)
 
     def drop(self, image_id: str) -> None:
         """Remove the image; its files stay while something stands on them."""

@@ -43,7 +43,7 @@ def wait_until_idle(
     """Return when nothing that `look` finds has been used for `limit` seconds."""
     used, silent = clock(), False
     while clock() - used < limit:
-        sleep(LOOK_SECONDS)
+        sleep(min(LOOK_SECONDS, limit / 2))
         try:
             # A kernel that was shut down takes its time along: what was seen of it is kept.
             used, silent = max(used, last_use(look(), clock())), False

@@ -1,4 +1,4 @@
-"""The digits run, undisturbed and interrupted twenty times: by notice and by kill -9 in turn.
+"""The digits run, undisturbed and interrupted eight times: by notice and by kill -9 in turn.
 
 python interrupted.py ROOT TRAIN.PY [arguments…]
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import forked
 import sklearn.datasets  # noqa: F401  # for the attempts
 
-TIMES = 20
+TIMES = 8
 
 
 def attempt(root: Path, name: str, restart: int) -> int:

@@ -117,7 +117,7 @@ def notebook(node):
 
 
 def test_a_notebook_that_nobody_uses_ends_itself_and_its_job_though_its_page_is_open(notebook):
-    process = start(notebook, "interactive.sbatch", TOOLKIT_IDLE_MINUTES="1")
+    process = start(notebook, "interactive.sbatch", TOOLKIT_IDLE_SECONDS="10")
     token = answering(notebook, process)
     assert status(notebook, "another") == 403
     assert (notebook / "runs" / JOB / "token").stat().st_mode & 0o077 == 0

@@ -235,14 +235,16 @@ def test_a_run_goes_on_on_three_ranks_and_on_one(cluster):
 
 EXAMPLES = {
     "fsdp": ("--sequences", "256", "--length", "16", "--width", "32", "--layers", "2"),
-    "deepspeed": ("--epochs", "3", "--hidden", "64", "--stage", "3"),
     "pipeline": ("--epochs", "3", "--hidden", "64"),
 }
 
 
 @pytest.mark.parametrize("batch", EXAMPLES)
 def test_every_jobscripts_example_trains_and_ends_well_when_nothing_is_left_to_do(cluster, batch):
-    """A notice after the last step's save brings a job back that has no step left."""
+    """A notice after the last step's save brings a job back that has no step left.
+
+    DeepSpeed's takes a minute to be imported: it trains in tests/slurm/test_other_jobscripts.py.
+    """
     script = REPO / "jobscripts" / batch / "train.py"
     for attempt in (0, 1):
         done = cluster.run(8, attempt, *EXAMPLES[batch], script=script, batch=batch)

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from slurmplugins import config, converge, names
-from slurmplugins.actions import AskJobs, Drain, MarkDown, PowerDown, PowerUp, Reopen, Terminate
+from slurmplugins.actions import (
+    AskJobs,
+    Drain,
+    MarkDown,
+    PowerDown,
+    PowerUp,
+    Register,
+    Reopen,
+    Terminate,
+)
 from slurmplugins.claims import Claims
 from slurmplugins.config import UNBACKED_GRACE
 from slurmplugins.health import Health, ScheduledEvent
@@ -20,6 +29,7 @@ from slurmplugins.model import (
     Lifecycle,
     Node,
 )
+from slurmplugins.registering import Asked
 from tests.fakes.engine import burst
 
 NOW = 1_795_000_000.0
@@ -64,6 +74,7 @@ WORDS: dict[type, str] = {
     MarkDown: "down",
     Drain: "drain",
     AskJobs: "ask",
+    Register: "register",
     PowerDown: "power-down",
     Reopen: "reopen",
     PowerUp: "power-up",
@@ -161,6 +172,36 @@ TABLE: dict[str, tuple[converge.World, list[str]]] = {
     # Slurm wants it up
     "up and backed": (world("ALLOCATED", machine()), []),
     "up and starting": (world("ALLOCATED+POWERING_UP", machine(S.PENDING, age=5)), []),
+    "starting for longer than a healthy one takes, slurmd silent": (
+        world("ALLOCATED+POWERING_UP+NOT_RESPONDING", machine(age=46)),
+        ["register"],
+    ),
+    "starting, slurmd silent": (
+        world("ALLOCATED+POWERING_UP+NOT_RESPONDING", machine(age=44)),
+        [],
+    ),
+    "a job on it, powered down, machine lives": (
+        world("ALLOCATED+POWERED_DOWN", machine()),
+        ["register"],
+    ),
+    "the same, and a person has drained it": (
+        world("ALLOCATED+DRAIN+POWERED_DOWN", machine(), reason="flood"),
+        ["register"],
+    ),
+    "the same, and nothing came of that for ResumeTimeout": (
+        world(
+            "ALLOCATED+DRAIN+POWERED_DOWN",
+            machine(),
+            reason="flood",
+            asked={NODE: Asked(NOW - 180, NOW - 60)},
+        ),
+        [],
+    ),
+    "a job on it, powered down, machine lives, asked for ResumeTimeout": (
+        world("ALLOCATED+POWERED_DOWN", machine(), asked={NODE: Asked(NOW - 180, NOW - 60)}),
+        ["down toolkit: never-registered"],
+    ),
+    "a job on it, powered down, no machine": (world("ALLOCATED+POWERED_DOWN"), []),
     "up, machine taken": (world("ALLOCATED", TAKEN_MACHINE), LOST),
     "up, machine being taken": (
         world("ALLOCATED", machine(S.SHUTTING_DOWN, end_code=TAKEN)),

@@ -6,6 +6,7 @@ directory of an overlay, because an overlay can leave out fsync, half of what dp
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from toolkit.local.machines.inherit import Inheritance
     from toolkit.local.machines.interpreter import Interpreter
     from toolkit.local.machines.layout import Layout
+    from toolkit.local.machines.library import Library
 
 GROUP = "base-build"
 _CACHE = Path("var/cache/apt/archives")
@@ -51,6 +53,7 @@ class BaseBuilder:
 
     layout: Layout
     store: ImageStore
+    library: Library
     groups: Groups
     host: Inheritance
     interpreter: Interpreter
@@ -66,16 +69,25 @@ class BaseBuilder:
         `report(phase, detail)` is called several times a second while it builds. Raises
         BaseBuildFailed with the phase and the end of what was printed.
         """
-        try:
-            return self.store.get(self.image_id)
-        except ImageMissing:
-            pass
+        with contextlib.suppress(ImageMissing):
+            found = self.store.get(self.image_id)
+            self.store.share(found.id)
+            return found
+        if self.library.busy(self.image_id):
+            report("wait", "for another local cloud, which builds it")
+        with self.library.locked(self.image_id):
+            with contextlib.suppress(ImageMissing):
+                return self.store.get(self.image_id)
+            return self._built(report)
+
+    def _built(self, report: Callable[[str, str], None]) -> Image:
         work = self.layout.run / "base"
         self.discard(work)
         try:
             self._build_in(work, report)
             image = Image(self.image_id, recipe.IMAGE_NAME, parent=None, created=time.time())
             self.store.adopt(image, work / "upper")
+            self.store.share(image.id)
         finally:
             self.discard(work)
         return self.store.get(self.image_id)

@@ -10,6 +10,7 @@ from toolkit.local.machines.cgroups import Groups
 from toolkit.local.machines.host import RealHost
 from toolkit.local.machines.images import ImageStore
 from toolkit.local.machines.interpreter import Interpreter
+from toolkit.local.machines.library import Library
 from toolkit.local.machines.nspawn import NspawnDriver
 
 if TYPE_CHECKING:
@@ -26,9 +27,11 @@ def base_builder(layout: Layout) -> BaseBuilder:
     """Return the builder of this host's base image."""
     layout.make()
     host = RealHost()
+    library = Library(layout.library)
     return BaseBuilder(
         layout,
-        ImageStore(layout.images),
+        ImageStore(layout.images, library),
+        library,
         Groups.on_this_host(layout.name),
         inherit.of_this_host(host),
         Interpreter.of_this_process(),

@@ -3,7 +3,8 @@
     <images>/<ami-id>/meta.json   id, name, parent, created, attributes
     <images>/<ami-id>/layer/      the files; deletions are overlay whiteouts
 
-An image appears whole or not at all: it is made beside its place and renamed into it.
+An image appears whole or not at all: it is made beside its place and renamed into it. One that
+is missing is taken from the library of all local clouds, if it is there.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from toolkit.local.machines.driver import check_image_id
 from toolkit.local.machines.errors import ImageMissing, MachineError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
+
+    from toolkit.local.machines.library import Library
 
 
 _PARTIAL = ".partial-"
+_DROPPED = ".dropped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +45,28 @@ class Image:
 class ImageStore:
     """The images of one state directory."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, library: Library | None = None) -> None:
         """Keep images below `root`, which exists."""
         self._root = root
+        self._library = library
         self._lock = threading.RLock()
 
     def get(self, image_id: str) -> Image:
         """Return the image; ImageMissing if there is none."""
-        try:
-            data: dict[str, Any] = json.loads(
-                (self._directory(image_id) / "meta.json").read_bytes()
-            )
-        except FileNotFoundError:
-            raise ImageMissing(f"{image_id} is not in {self._root}") from None
-        return Image(**data)
+        directory = self._directory(image_id)
+        if not directory.exists() and image_id in self._offered():
+            self._library.lend(image_id, directory)  # type: ignore[union-attr]  # it offers one
+        image = _read_meta(directory)
+        if image is None:
+            raise ImageMissing(f"{image_id} is not in {self._root}")
+        return image
 
     def list(self) -> tuple[Image, ...]:
-        """Return every image that is not hidden, oldest first."""
-        return tuple(image for image in self._all() if not image.hidden)
+        """Return every image that is not hidden, oldest first; the library's among them."""
+        own = self._all()
+        lent = [_read_meta(self._library.directory(each)) for each in self._offered()]  # type: ignore[union-attr]  # as above
+        found = [*own, *(image for image in lent if image and image.id not in _ids(own))]
+        return _sorted(image for image in found if not image.hidden)
 
     def layers(self, image_id: str) -> tuple[Path, ...]:
         """Return the directories to stack, newest first, base last."""
@@ -100,11 +108,19 @@ class ImageStore:
             image = replace(self.get(image_id), name=name, attributes=dict(attributes))
             _write_meta(self._directory(image_id), image)
 
+    def share(self, image_id: str) -> None:
+        """Put the image and those it stands on into the library."""
+        if self._library is not None:
+            for each in reversed(self.bases(image_id)):
+                self._library.add(self._directory(each))
+
     def remove(self, image_id: str, *, in_use: Collection[str] = ()) -> None:
         """Deregister: the files go once no image and no machine (`in_use`) stands on them."""
         with self._lock:
             with contextlib.suppress(ImageMissing):
                 _write_meta(self._directory(image_id), replace(self.get(image_id), hidden=True))
+            if image_id in self._offered():  # other clouds keep it
+                (self._root / f"{check_image_id(image_id)}{_DROPPED}").touch()
             self.collect(in_use=in_use)
 
     def collect(self, *, in_use: Collection[str] = ()) -> None:
@@ -123,8 +139,13 @@ class ImageStore:
             shutil.rmtree(partial, ignore_errors=True)
 
     def _all(self) -> tuple[Image, ...]:
-        found = [self.get(meta.parent.name) for meta in self._root.glob("ami-*/meta.json")]
-        return tuple(sorted(found, key=lambda image: (image.created, image.id)))
+        found = [_read_meta(meta.parent) for meta in self._root.glob("ami-*/meta.json")]
+        return _sorted(image for image in found if image is not None)
+
+    def _offered(self) -> tuple[str, ...]:
+        """Return what the library has and nobody has removed here."""
+        offered = () if self._library is None else self._library.ids()
+        return tuple(each for each in offered if not (self._root / f"{each}{_DROPPED}").exists())
 
     def _chain(self, image_id: str) -> tuple[Image, ...]:
         chain: list[Image] = []
@@ -138,6 +159,22 @@ class ImageStore:
 
     def _directory(self, image_id: str) -> Path:
         return self._root / check_image_id(image_id)
+
+
+def _ids(images: Iterable[Image]) -> frozenset[str]:
+    return frozenset(image.id for image in images)
+
+
+def _sorted(images: Iterable[Image]) -> tuple[Image, ...]:
+    return tuple(sorted(images, key=lambda image: (image.created, image.id)))
+
+
+def _read_meta(directory: Path) -> Image | None:
+    try:
+        data: dict[str, Any] = json.loads((directory / "meta.json").read_bytes())
+    except FileNotFoundError:
+        return None
+    return Image(**data)
 
 
 def _write_meta(directory: Path, image: Image) -> None:

@@ -46,9 +46,19 @@ class Layout:
         return self.state / "console"
 
     @property
+    def shared(self) -> Path:
+        """What all local clouds beside this one share: images, and what was downloaded for them."""
+        return self.state.parent / "toolkit-shared"
+
+    @property
+    def library(self) -> Path:
+        """The images that are shared."""
+        return self.shared / "images"
+
+    @property
     def cache(self) -> Path:
         """Downloaded packages; safe to delete at any time."""
-        return self.state / "cache"
+        return self.shared / "cache"
 
     @property
     def filesystems(self) -> Path:
@@ -71,9 +81,11 @@ class Layout:
     def make(self) -> None:
         """Create what is missing, readable by root alone: disks hold other people's files."""
         self.state.mkdir(parents=True, exist_ok=True)
+        self.shared.mkdir(mode=0o700, exist_ok=True)
         for directory in (
             self.instances,
             self.images,
+            self.library,
             self.consoles,
             self.cache,
             self.filesystems,

@@ -7,6 +7,7 @@ with the state directory's name, so several local clouds share a host.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from toolkit.local.machines.errors import MachineError
 from toolkit.local.machines.host import must
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from toolkit.local.machines.driver import MachineSpec
     from toolkit.local.machines.host import Host
 
@@ -25,7 +28,8 @@ MOUNT_MARK = Path("/run/toolkit-local.netns-mounted")
 METADATA_ADDRESS = "169.254.169.254/32"
 _BRIDGE = "br0"
 _PORT_DIGITS = 14  # an interface name has 15 characters at most
-# Bridges are shared, and the first `ip netns add` of a boot makes a mount, not atomically.
+# Bridges are shared. So is the mount that the first `ip netns add` of a boot makes, not atomically,
+# and with other local clouds' processes: there a lock on a file, beside the mark, does the same.
 _SHARED = threading.RLock()
 
 
@@ -81,7 +85,7 @@ class Network:
 
     def remove_all(self) -> None:
         """Remove every namespace, and the mount that `ip netns` made if it was made for us."""
-        with _SHARED:
+        with self._alone():
             for name in self.namespaces():
                 must(self.host, ["ip", "netns", "del", name])
             others = self.netns_root.is_dir() and any(self.netns_root.iterdir())
@@ -121,13 +125,20 @@ class Network:
         return self.host.run(["ip", "-n", name, "link", "show", "eth0"]).returncode == 0
 
     def _add(self, name: str) -> None:
-        with _SHARED:
+        with self._alone():
             if (self.netns_root / name).exists():
                 return
             if not self.mark.exists() and not self._is_mounted():
-                self.mark.parent.mkdir(parents=True, exist_ok=True)
                 self.mark.touch()
             must(self.host, ["ip", "netns", "add", name])
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep out every other local cloud of this host; not to be nested."""
+        self.mark.parent.mkdir(parents=True, exist_ok=True)
+        with _SHARED, self.mark.with_suffix(".lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def _is_mounted(self) -> bool:
         lines = self.mountinfo.read_text().splitlines()

@@ -18,6 +18,7 @@ from toolkit.local.machines.driver import Completed, MachineState, check_instanc
 from toolkit.local.machines.errors import MachineError, NotRunning
 from toolkit.local.machines.images import Image, ImageStore
 from toolkit.local.machines.launcher import Launcher
+from toolkit.local.machines.library import Library
 from toolkit.local.machines.network import Network
 from toolkit.local.machines.processes import Processes
 
@@ -52,7 +53,7 @@ class NspawnDriver:
         self._locks: dict[str, threading.RLock] = {}
         self._locks_lock = threading.Lock()
         self._launchers: dict[str, Launcher] = {}
-        self.images = ImageStore(layout.images)
+        self.images = ImageStore(layout.images, Library(layout.library))
 
     def start(
         self, spec: MachineSpec, *, on_network: Callable[[Path | None], None] | None = None

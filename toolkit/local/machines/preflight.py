@@ -116,7 +116,7 @@ class Preflight:
         while not place.exists():
             place = place.parent
         free = shutil.disk_usage(place).free
-        needed = DISK_NEEDED_AGAIN if any(self.layout.images.glob("ami-*")) else DISK_NEEDED
+        needed = DISK_NEEDED_AGAIN if self._has_base() else DISK_NEEDED
         if free < needed:
             yield Problem(
                 f"{needed // _GB} GB free at {place}",
@@ -131,6 +131,9 @@ class Preflight:
                 f"{memory / _GIB:.1f} GiB",
                 "end other programs, or use a larger machine (8 GiB is enough)",
             )
+
+    def _has_base(self) -> bool:
+        return any(any(place.glob("ami-*")) for place in (self.layout.images, self.layout.library))
 
     def _python(self) -> Iterable[Problem]:
         if sys.version_info < (3, 11):  # noqa: UP036 - the point is to tell who runs an older one

@@ -1,0 +1,42 @@
+"""The instances of the real cluster, as EC2 lists them, and what plays them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from slurmplugins import tags
+from toolkit.config import load
+from toolkit.deploy.session import Clients
+from toolkit.local.machines import factory
+from toolkit.local.machines.layout import Layout
+
+if TYPE_CHECKING:
+    from toolkit.local.machines.nspawn import NspawnDriver
+
+LIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
+
+
+def machines(cluster, pool: str, *states: str) -> list[dict]:
+    """The pool's machines that EC2 lists in those states."""
+    found = (
+        Clients(load(cluster.config))
+        .client("ec2")
+        .describe_instances(
+            Filters=[
+                {"Name": f"tag:{tags.POOL}", "Values": [pool]},
+                {"Name": "instance-state-name", "Values": list(states)},
+            ]
+        )
+    )
+    return [item for group in found["Reservations"] for item in group["Instances"]]
+
+
+def node(cluster, name: str) -> dict:
+    """The node, as Slurm has it."""
+    return json.loads(cluster.run("scontrol", "show", "node", name, "--json"))["nodes"][0]
+
+
+def machine_of(cluster, name: str) -> tuple[NspawnDriver, str]:
+    """What plays the machine behind a node, and the machine's id."""
+    return factory.nspawn_driver(Layout.from_environment()), node(cluster, name)["instance_id"]

@@ -1,0 +1,101 @@
+"""A slurmctld that is killed, and restores its nodes as they were before they registered.
+
+It saves them when something happens to one, five seconds apart, else every five minutes. So the
+file of before is put back while slurmctld is down: what a kill at the worst moment leaves. It is
+the whole cluster's, so these tests run beside no other.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.slurm.conftest import toolkit
+from tests.slurm.machines import node
+from tests.slurm.trained import HOME, submit
+from tests.slurm.waiting import until
+
+pytestmark = [
+    pytest.mark.machines,
+    pytest.mark.timeout(900),
+    pytest.mark.xdist_group("gpu"),
+]
+SAVED = "/var/lib/slurm/slurmctld/node_state"
+EARLY = "/var/lib/slurm/slurmctld/node_state.early"
+# Long enough for a request, short enough to be waited for. Its step has slurmctld save the job.
+WORK = "--wrap=srun bash -c 'until [[ -e {gate} ]]; do sleep 1; done'"
+KILL = f"""
+pkill -9 -x slurmctld
+cp -p {EARLY} {SAVED}
+cp -p {EARLY} {SAVED}.old
+"""
+BOOT_WAITS = 12  # seconds: slurmctld saves twice in them
+UP = {"MIXED", "CLOUD"}
+
+
+def flags(cluster, job) -> set[str]:
+    return set(node(cluster, job.nodes()[0])["state"])
+
+
+def keep(cluster, of: str) -> None:
+    """Keep the file as it is now; it is what slurmctld saves after something happens to a node."""
+    before = cluster.run("stat", "--format=%y", SAVED)
+    cluster.run("scontrol", "update", f"nodename={of}", "comment=saved")
+    until("slurmctld's save", lambda: cluster.run("stat", "--format=%y", SAVED) != before, 30)
+    cluster.run("cp", "-p", SAVED, EARLY)
+
+
+@pytest.fixture
+def slow_ec2():
+    """Instances are had some seconds late, so that nodes are powering up for as long."""
+    toolkit("local", "throttle", "CreateFleet", "--seconds", str(BOOT_WAITS))
+    yield
+    toolkit("local", "throttle", "--clear")
+
+
+@pytest.fixture
+def gate(cluster, request):
+    path = f"{HOME}/{request.node.name.partition('[')[0]}"
+    cluster.as_user("rm", "-f", path)
+    yield path
+    cluster.as_user("touch", path)
+
+
+def begin(cluster, gate: str):
+    wrapped = WORK.format(gate=gate)
+    return submit(cluster, "--partition=batch", "--nodes=1", "--exclusive", "--requeue", wrapped)
+
+
+def goes_on(cluster, job, gate: str) -> None:
+    """On the instance that it has, to its end."""
+    name = job.nodes()[0]
+    instance = node(cluster, name)["instance_id"]
+    until("its step saved", lambda: "StepId" in steps(cluster, job))
+    cluster.run("sleep", "6")  # slurmctld's own pause between two saves
+    cluster.run("sh", "-c", KILL)
+    until("slurmctld", lambda: "UP" in cluster.run("scontrol", "ping"))
+    assert not flags(cluster, job) <= UP, "it has forgotten nothing"
+    until("the node up again", lambda: flags(cluster, job) <= UP, 120)
+    cluster.as_user("touch", gate)
+    assert job.ended() == {"COMPLETED"}
+    assert job.shown()["restart_cnt"] == 0
+    assert node(cluster, name)["instance_id"] == instance
+
+
+def steps(cluster, job) -> str:
+    return cluster.run("scontrol", "show", "step", f"{job.number}.0")
+
+
+def test_a_job_goes_on_when_slurmctld_takes_its_node_for_powering_up(cluster, gate, slow_ec2):
+    job = begin(cluster, gate)
+    until("powering up", lambda: job.nodes() and "POWERING_UP" in flags(cluster, job))
+    keep(cluster, job.nodes()[0])
+    assert "POWERING_UP" in flags(cluster, job)
+    job.running()
+    goes_on(cluster, job, gate)
+
+
+def test_a_job_goes_on_when_slurmctld_takes_its_node_for_powered_down(cluster, gate):
+    keep(cluster, "farm-020")
+    job = begin(cluster, gate)
+    job.running()
+    goes_on(cluster, job, gate)

@@ -1,0 +1,16 @@
+"""The cluster's end, when every other test is through with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.slurm.conftest import toolkit
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(900), pytest.mark.xdist_group("gpu")]
+
+
+def test_destroy_and_down_leave_nothing_of_the_cloud_on_the_host(cluster, traces):
+    assert all(traces().values()), "there is nothing to look for"
+    cluster.toolkit("destroy", "--yes")
+    toolkit("local", "down")
+    assert not any(traces().values()), traces()

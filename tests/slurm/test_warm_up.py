@@ -1,0 +1,31 @@
+"""A dataset on every machine before the jobs that read it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.slurm.trained import HOME, PYTHON, submit
+
+pytestmark = [
+    pytest.mark.machines,
+    pytest.mark.timeout(900),
+    pytest.mark.xdist_group("farm"),
+]
+JOBSCRIPTS = "/shared/jobscripts"
+
+
+def test_a_warm_up_fills_the_cache_of_every_machine_once(cluster):
+    cluster.write(f"{HOME}/words.txt", "a dataset")
+    cluster.as_user("sh", "-c", 'mkdir -p "$1/words" && mv "$1/words.txt" "$1/words"', "sh", HOME)
+    datasets = (*PYTHON, "-m", "toolkit.training.datasets")
+    added = json.loads(cluster.as_user(*datasets, "add", f"{HOME}/words", "--name", "words"))
+    warm = ("--partition=batch", "--nodes=2", f"{JOBSCRIPTS}/data-warmup.sbatch")
+    first = submit(cluster, *warm, "words@1")
+    assert first.ended() == {"COMPLETED"}, first.output()
+    assert len(re.findall(r"words@1: filled", first.output())) == 2, first.output()
+    again = submit(cluster, f"--nodelist={first.shown()['nodes']}", *warm, added["version"])
+    assert again.ended() == {"COMPLETED"}, again.output()
+    assert len(re.findall(r"was there", again.output())) == 2, again.output()

@@ -1,0 +1,108 @@
+"""Local clouds share images as links, and none can take another's away."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from toolkit.local.machines.errors import ImageMissing
+from toolkit.local.machines.images import Image, ImageStore
+from toolkit.local.machines.library import Library
+
+BASE, HEAD = "ami-00000000000000001", "ami-00000000000000002"
+
+
+@pytest.fixture
+def library(tmp_path):
+    return Library(tmp_path / "shared")
+
+
+@pytest.fixture
+def store(tmp_path, library):
+    def make(name):
+        root = tmp_path / name
+        root.mkdir(exist_ok=True)
+        return ImageStore(root, library)
+
+    return make
+
+
+@pytest.fixture
+def built(tmp_path, store):
+    """A store that has built two images and shared them."""
+    made = store("one")
+    for image, text in (
+        (Image(BASE, "base", None, 1.0), "a"),
+        (Image(HEAD, "head", BASE, 2.0), "b"),
+    ):
+        tree = tmp_path / image.name
+        tree.mkdir()
+        (tree / "file").write_text(text)
+        (tree / "link").symlink_to("file")
+        made.adopt(image, tree)
+    made.share(HEAD)
+    return made
+
+
+def test_another_cloud_lists_and_stacks_what_one_has_built(built, store):
+    other = store("two")
+    assert [image.name for image in other.list()] == ["base", "head"]
+    layers = other.layers(HEAD)
+    assert [(layer / "file").read_text() for layer in layers] == ["b", "a"]
+    assert (layers[0] / "link").readlink().name == "file"
+    assert (layers[0] / "file").samefile(built.layers(HEAD)[0] / "file")
+
+
+def test_what_one_cloud_removes_stays_with_the_others(built, store):
+    running, late = store("two"), store("three")
+    running.layers(HEAD)
+    built.remove(HEAD)
+    assert HEAD not in {image.id for image in built.list()}
+    for other in (running, late):
+        assert (other.layers(HEAD)[0] / "file").read_text() == "b"
+
+
+def test_a_removed_image_does_not_come_back_by_the_library(built, store):
+    built.remove(HEAD)
+    again = store("one")
+    assert [image.id for image in again.list()] == [BASE]
+    with pytest.raises(ImageMissing):
+        again.get(HEAD)
+
+
+def test_what_one_notes_of_an_image_is_not_the_others(built, store):
+    other = store("two")
+    other.get(HEAD)
+    other.annotate(HEAD, name="mine", attributes={})
+    assert built.get(HEAD).name == "head"
+    assert store("three").get(HEAD).name == "head"
+
+
+def test_half_an_image_of_a_killed_process_is_nothing_and_goes(built, library, store):
+    (library.root / f".partial-{HEAD}-1").mkdir()
+    assert HEAD in store("two")._offered()
+    built.share(BASE)
+    assert not list(library.root.glob(".partial-*"))
+
+
+def test_work_on_one_image_is_done_by_one_process_at_a_time(library):
+    assert not library.busy(BASE)
+    with library.locked(BASE):
+        assert library.busy(BASE)
+        assert not library.busy(HEAD)
+    assert not library.busy(BASE)
+
+
+def test_a_process_that_is_killed_holds_nothing(library):
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with library.locked(BASE):
+            os.write(write, b"x")
+            os.kill(os.getpid(), 9)
+    os.read(read, 1)
+    os.waitpid(child, 0)
+    os.close(read)
+    os.close(write)
+    assert not library.busy(BASE)

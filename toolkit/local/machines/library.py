@@ -1,0 +1,96 @@
+"""Images that several local clouds of one host have built, shared as links to the same files.
+
+Each cloud has its own store, and takes what it needs from here: nobody's deletion takes a file
+from anybody else. Images are named by their recipe, so one that is here is the right one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from toolkit.local.machines.driver import check_image_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_PARTIAL = ".partial-"
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The shared images below `root`, which need not exist."""
+
+    root: Path
+
+    @contextlib.contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """Keep other clouds' processes from the same work; it ends with this process."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self.root / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def busy(self, name: str) -> bool:
+        """Say whether somebody is at that work."""
+        try:
+            descriptor = os.open(self.root / f"{name}.lock", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        else:
+            return False
+        finally:
+            os.close(descriptor)
+
+    def ids(self) -> tuple[str, ...]:
+        """Return the images that are whole."""
+        return tuple(sorted(meta.parent.name for meta in self.root.glob("ami-*/meta.json")))
+
+    def directory(self, image_id: str) -> Path:
+        """Return where the image is, or would be."""
+        return self.root / check_image_id(image_id)
+
+    def add(self, directory: Path) -> None:
+        """Take in an image's directory of the same filesystem; one that is here stays."""
+        with self.locked("adding"):
+            for partial in self.root.glob(f"{_PARTIAL}*"):
+                shutil.rmtree(partial, ignore_errors=True)
+            linked(directory, self.directory(directory.name))
+
+    def lend(self, image_id: str, target: Path) -> bool:
+        """Make `target` the image's directory; False where there is no such image."""
+        source = self.directory(image_id)
+        if not (source / "meta.json").exists():
+            return False
+        linked(source, target)
+        return True
+
+
+def linked(source: Path, target: Path) -> None:
+    """Make a tree of links to the same files, whole or not at all; a target that is there stays."""
+    if target.exists():
+        return
+    partial = target.parent / f"{_PARTIAL}{target.name}-{os.getpid()}"
+    shutil.rmtree(partial, ignore_errors=True)
+    # All of it: an overlay keeps in extended attributes what a directory hides of the one below.
+    argv = ["cp", "--archive", "--link", "--no-target-directory", str(source), str(partial)]
+    subprocess.run(argv, check=True, capture_output=True, timeout=600)
+    try:
+        partial.rename(target)
+    except OSError:
+        shutil.rmtree(partial, ignore_errors=True)
+        if not target.exists():
+            raise
