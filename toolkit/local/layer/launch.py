@@ -109,6 +109,16 @@ def check_tags(tags: Mapping[str, str]) -> None:
             raise refused("InvalidParameterValue", message)
 
 
+def check_spot(options: Mapping[str, Any]) -> None:
+    """Refuse a one-time spot request whose instance would be kept when it is interrupted."""
+    behavior = options.get("InstanceInterruptionBehavior") or "terminate"
+    if behavior != "terminate" and options.get("SpotInstanceType") != "persistent":
+        message = (
+            f"The interruption behavior '{behavior}' is not supported for one-time Spot requests."
+        )
+        raise refused("InvalidParameterCombination", message)
+
+
 def user_data_bytes(encoded: str | None) -> bytes:
     """Return what the instance reads as its user data."""
     return base64.b64decode(encoded) if encoded else b""
@@ -131,7 +141,9 @@ def _market(params: Mapping[str, Any]) -> tuple[str, str | None]:
     options = params.get("InstanceMarketOptions") or {}
     if options.get("MarketType") != SPOT:
         return ON_DEMAND, None
-    price = (options.get("SpotOptions") or {}).get("MaxPrice")
+    spot = options.get("SpotOptions") or {}
+    check_spot(spot)
+    price = spot.get("MaxPrice")
     return SPOT, str(price) if price else None
 
 
