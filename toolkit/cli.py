@@ -45,7 +45,7 @@ COMMANDS = {
     "login": Lazy("toolkit.commands.login", "Open a shell on the head node."),
     "run": Lazy("toolkit.commands.run", "Run one command on the head node."),
     "image": Lazy("toolkit.commands.image", "Build and list machine images."),
-    "config": Lazy("toolkit.commands.config", "Check cluster.yaml, print its schema."),
+    "config": Lazy("toolkit.commands.config", "Write, check and explain cluster.yaml."),
     "lint": Lazy("toolkit.commands.lint", "Report what in a batch script will lose work."),
     "submit": Lazy("toolkit.commands.submit", "Check a batch script, then sbatch it."),
     "accounts": Lazy("toolkit.commands.accounts", "Plan and apply Slurm accounts and users."),

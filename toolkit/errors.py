@@ -80,6 +80,12 @@ class ConfigNotFound(ConfigError):
     reason = "config-not-found"
 
 
+class ConfigExists(ConfigError):
+    """A cluster.yaml would be written over."""
+
+    reason = "config-exists"
+
+
 class ConfigInvalid(ConfigError):
     """cluster.yaml has problems; `problems` holds all of them, in line order."""
 

@@ -1,4 +1,4 @@
-"""`toolkit config`: check cluster.yaml and slurm.conf, print cluster.yaml's schema."""
+"""`toolkit config`: write a first cluster.yaml, check it and slurm.conf, print its schema."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from toolkit.commands.groups import SuggestingGroup
-from toolkit.commands.options import config_option, find, json_option, load
-from toolkit.errors import ConfigInvalid
+from toolkit.commands.options import chosen, config_option, dry_run_option, find, json_option, load
+from toolkit.errors import ConfigError, ConfigExists, ConfigInvalid
 
 if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
@@ -20,7 +20,36 @@ INVALID = 2
 
 @click.group("config", cls=SuggestingGroup)
 def command() -> None:
-    """Check cluster.yaml and slurm.conf, print cluster.yaml's schema."""
+    """Write a first cluster.yaml, check it and slurm.conf, print its schema."""
+
+
+@command.command("init")
+@click.argument("kind", type=click.Choice(["local", "aws"]), default="local")
+@config_option
+@dry_run_option
+@click.option("--force", is_flag=True, help="Write over the file that is there.")
+def init(*, kind: str, config_path: Path | None, dry_run: bool, force: bool) -> None:
+    """Write a commented cluster.yaml to start from: for this computer, or for AWS.
+
+    --dry-run prints it. A file that is there is left alone (exit code 2) without --force.
+    """
+    from toolkit.deploy import assets
+
+    text = (assets.directory("examples") / f"{kind}.yaml").read_text()
+    if dry_run:
+        click.echo(text, nl=False)
+        return
+    path = chosen(config_path)
+    try:
+        with path.open("w" if force else "x") as stream:
+            stream.write(text)
+    except FileExistsError:
+        raise ConfigExists(
+            f"{path} is there already", next_step="--force writes over it; --dry-run prints"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{path} can't be written: {error.strerror}") from error
+    click.echo(f"{path}: edit it, then `toolkit config check`")
 
 
 @command.command("check")

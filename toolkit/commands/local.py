@@ -158,7 +158,8 @@ def status(state: Path | None, as_json: bool) -> None:
         click.echo(f"capacity of {limit['pool']}: {limit['free']} more")
     for one in facts["injections"]:
         rest = "always" if one["count"] is None else f"{one['count']} more times"
-        click.echo(f"{one['action']} answers {one['code']}, {rest}")
+        place = " inside" if one["inside"] else ""
+        click.echo(f"{one['action']} answers{place} {one['code']}, {rest}")
 
 
 @local.command()
@@ -211,6 +212,7 @@ def exhaust(
 @click.option("--seconds", type=float, help="For how long.")
 @click.option("--code", default="RequestLimitExceeded", show_default=True, help="EC2's error code.")
 @click.option("--lost", is_flag=True, help="Carry the call out, and lose its answer.")
+@click.option("--inside", is_flag=True, help="Put it into Errors of fleets; COUNT offerings.")
 @click.option("--clear", is_flag=True, help="Answer every call normally again.")
 @state_option
 @json_option
@@ -220,6 +222,7 @@ def throttle(
     seconds: float | None,
     code: str,
     lost: bool,
+    inside: bool,
     clear: bool,
     state: Path | None,
     as_json: bool,
@@ -227,8 +230,11 @@ def throttle(
     """Answer ACTION (RunInstances, Describe*, ...) with an error instead."""
     wish: dict[str, Any] = {"clear": True}
     text = "every call is answered normally"
+    if lost and inside:
+        raise click.UsageError("--lost loses the answer that --inside would put an error into")
     if not clear:
-        wish = {"action": action, "count": count, "seconds": seconds, "code": code, "lost": lost}
+        wish = {"action": action, "count": count, "seconds": seconds, "code": code}
+        wish |= {"lost": lost, "inside": inside}
         text = f"{action} answers {code}"
     say(control(state).post("throttle", wish), text, as_json=as_json)
 

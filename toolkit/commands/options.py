@@ -53,17 +53,18 @@ def dry_run_option(function: F) -> F:
 
 def find(config_path: Path | None) -> Path:
     """The file to read: the option, the environment, or ./cluster.yaml."""
-    if config_path is not None:
-        return config_path
-    named = os.environ.get(CONFIG_VARIABLE)
-    if named:
-        return Path(named)
-    if not DEFAULT_CONFIG.exists():
+    path = chosen(config_path)
+    if path == DEFAULT_CONFIG and not path.exists():
         raise ConfigNotFound(
             "no cluster.yaml here",
-            next_step=f"give --config FILE, set {CONFIG_VARIABLE}, or copy examples/local.yaml",
+            next_step=f"give --config FILE, set {CONFIG_VARIABLE}, or `toolkit config init`",
         )
-    return DEFAULT_CONFIG
+    return path
+
+
+def chosen(config_path: Path | None) -> Path:
+    """Name the file, there or not: the option's, the environment's, or ./cluster.yaml."""
+    return config_path or Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG)
 
 
 def load(config_path: Path | None) -> ClusterConfig:

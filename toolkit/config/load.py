@@ -39,7 +39,7 @@ def load(path: Path | str) -> ClusterConfig:
     except OSError as error:
         raise ConfigNotFound(
             f"can't read {path}: {error.strerror}",
-            next_step="give --config FILE, or start from examples/local.yaml",
+            next_step="give --config FILE, or write one with `toolkit config init`",
         ) from error
     except UnicodeDecodeError as error:
         raise ConfigInvalid(str(path), [Problem(1, "", "expected UTF-8 text")]) from error

@@ -12,7 +12,7 @@ PACKAGE = Path(toolkit.__file__).parent
 
 
 def directory(name: str) -> Path:
-    """The directory `ansible`, `templates` or `jobscripts`."""
+    """The directory `ansible`, `templates`, `jobscripts` or `examples`."""
     for root in (PACKAGE / "_assets", PACKAGE.parent):
         if (root / name).is_dir():
             return root / name

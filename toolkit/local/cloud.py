@@ -24,7 +24,7 @@ from toolkit.local.faults import Faults
 from toolkit.local.front import Endpoint, Front
 from toolkit.local.imds import MetadataService
 from toolkit.local.keeper import Keeper, Network
-from toolkit.local.layer import health, prices
+from toolkit.local.layer import health, prices, requests
 from toolkit.local.layer.commands import Commands
 from toolkit.local.layer.compute import Compute
 from toolkit.local.layer.fleets import Fleets
@@ -131,6 +131,7 @@ class Cloud:
         Commands(self.tables, self.driver, defer).install(self._patches)
         FileSystems(self.options.state / "fsx").install(self._patches)
         Stacks(self.tables, defer).install(self._patches)
+        requests.install(self._patches)
         prices.install(self._patches, self.tables.wall)
         health.install(self._patches, self.tables)
         forget_everything()

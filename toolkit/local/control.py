@@ -75,7 +75,13 @@ class Control:
                 for rule in self._faults.rules.values()
             ]
             injections = [
-                {"action": one.action, "code": one.code, "count": one.count, "lost": one.lost}
+                {
+                    "action": one.action,
+                    "code": one.code,
+                    "count": one.count,
+                    "lost": one.lost,
+                    "inside": one.inside,
+                }
                 for one in self._faults.injections
             ]
         return {
@@ -143,6 +149,7 @@ class Control:
                 count=None if count is None else int(count),
                 until=None if seconds is None else self._tables.clock() + float(seconds),
                 lost=bool(given.get("lost")),
+                inside=bool(given.get("inside")),
             )
             self._faults.inject(injection)
         return {"action": injection.action, "code": code, "count": count, "seconds": seconds}

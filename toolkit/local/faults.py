@@ -77,7 +77,8 @@ class Rule:
 class Injection:
     """An error to answer instead of an action: `count` times, or until a moment, or both.
 
-    With `lost`, the action is carried out first and only its answer is lost.
+    With `lost`, the action is carried out first and only its answer is lost. With `inside`, the
+    call succeeds and `count` offerings of its answer carry the error, as a fleet's `Errors` do.
     """
 
     action: str  # an fnmatch pattern of API actions
@@ -86,6 +87,7 @@ class Injection:
     count: int | None = None
     until: float | None = None
     lost: bool = False
+    inside: bool = False
 
 
 @dataclass(slots=True)
@@ -147,12 +149,12 @@ class Faults:
         """Answer coming calls with an error."""
         self.injections.append(injection)
 
-    def injected(self, action: str) -> Injection | None:
-        """Return the error this call is to be answered with, if any, and count it."""
+    def injected(self, action: str, *, inside: bool = False) -> Injection | None:
+        """Return the error for this call, or for one offering inside its answer, and count it."""
         now = self.clock()
         self.injections = [one for one in self.injections if one.until is None or one.until > now]
         for one in self.injections:
-            if not fnmatch.fnmatchcase(action, one.action):
+            if one.inside != inside or not fnmatch.fnmatchcase(action, one.action):
                 continue
             if one.count is not None:
                 one.count -= 1

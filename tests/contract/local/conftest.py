@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.contract.local.localcloud import Local, started
+from toolkit.local.client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,3 +70,41 @@ def show(ec2) -> Callable[[str], dict[str, Any]]:
         return found["Reservations"][0]["Instances"][0]
 
     return describe
+
+
+@pytest.fixture
+def control(local) -> Client:
+    """What `toolkit local` talks to."""
+    return Client(local.cloud.options.port)
+
+
+@pytest.fixture
+def fleet(local, ec2, subnet) -> Callable[..., dict[str, Any]]:
+    """Ask for an instant fleet of these types in two zones."""
+    vpc = ec2.describe_subnets(SubnetIds=[subnet])["Subnets"][0]["VpcId"]
+    other = ec2.create_subnet(VpcId=vpc, CidrBlock="10.42.2.0/24", AvailabilityZone="us-east-1b")
+    subnets = (subnet, other["Subnet"]["SubnetId"])
+    ec2.create_launch_template(
+        LaunchTemplateName="template", LaunchTemplateData={"ImageId": local.image}
+    )
+
+    def create(
+        count, *, market="spot", types=("g5.xlarge", "g5.2xlarge"), options=None, **more: Any
+    ):
+        overrides = [{"InstanceType": kind, "SubnetId": one} for kind in types for one in subnets]
+        specification = {"LaunchTemplateName": "template", "Version": "$Latest"}
+        if options:
+            more["SpotOptions" if market == "spot" else "OnDemandOptions"] = options
+        return ec2.create_fleet(
+            Type="instant",
+            LaunchTemplateConfigs=[
+                {"LaunchTemplateSpecification": specification, "Overrides": overrides}
+            ],
+            TargetCapacitySpecification={
+                "TotalTargetCapacity": count,
+                "DefaultTargetCapacityType": market,
+            },
+            **more,
+        )
+
+    return create

@@ -12,12 +12,6 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 from toolkit.errors import LocalError
-from toolkit.local.client import Client
-
-
-@pytest.fixture
-def control(local):
-    return Client(local.cloud.options.port)
 
 
 def code(caught):
@@ -57,35 +51,6 @@ def test_an_exhaustion_can_end_by_itself(local, control, launch):
         launch()
     local.pass_time(61)
     assert launch()
-
-
-@pytest.fixture
-def fleet(local, ec2, subnet):
-    vpc = ec2.describe_subnets(SubnetIds=[subnet])["Subnets"][0]["VpcId"]
-    other = ec2.create_subnet(VpcId=vpc, CidrBlock="10.42.2.0/24", AvailabilityZone="us-east-1b")
-    subnets = (subnet, other["Subnet"]["SubnetId"])
-    ec2.create_launch_template(
-        LaunchTemplateName="template", LaunchTemplateData={"ImageId": local.image}
-    )
-
-    def create(count, *, market="spot", types=("g5.xlarge", "g5.2xlarge"), options=None, **more):
-        overrides = [{"InstanceType": kind, "SubnetId": one} for kind in types for one in subnets]
-        specification = {"LaunchTemplateName": "template", "Version": "$Latest"}
-        if options:
-            more["SpotOptions" if market == "spot" else "OnDemandOptions"] = options
-        return ec2.create_fleet(
-            Type="instant",
-            LaunchTemplateConfigs=[
-                {"LaunchTemplateSpecification": specification, "Overrides": overrides}
-            ],
-            TargetCapacitySpecification={
-                "TotalTargetCapacity": count,
-                "DefaultTargetCapacityType": market,
-            },
-            **more,
-        )
-
-    return create
 
 
 def got(answer):

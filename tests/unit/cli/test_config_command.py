@@ -29,6 +29,44 @@ def test_the_option_wins_over_the_environment_over_the_directory(tmp_path, monke
     assert find(Path("given.yaml")) == Path("given.yaml")
 
 
+@pytest.mark.parametrize("kind", [[], ["local"], ["aws"]])
+def test_a_first_cluster_yaml_is_written_is_commented_and_is_good(kind, capsys):
+    """What `init` writes is what the tests of everything else run on."""
+    assert cli.run(["config", "init", *kind]) == 0
+    text = Path("cluster.yaml").read_text()
+    assert text == EXAMPLE.with_name(f"{kind[0] if kind else 'local'}.yaml").read_text()
+    assert text.count("#") > 5
+    assert "examples/" not in text, "its reader may have no checkout"
+    assert cli.run(["config", "check"]) == 0
+    assert "good" in capsys.readouterr().out
+
+
+def test_a_cluster_yaml_that_is_there_is_left_alone_unless_forced(capsys):
+    """Exit code 2, and the file as it was."""
+    Path("cluster.yaml").write_text("mine")
+    assert cli.run(["config", "init"]) == 2
+    assert "[config-exists]" in capsys.readouterr().err
+    assert Path("cluster.yaml").read_text() == "mine"
+    assert cli.run(["config", "init", "--force"]) == 0
+    assert Path("cluster.yaml").read_text() == EXAMPLE.read_text()
+
+
+def test_a_preview_of_a_first_cluster_yaml_prints_it_and_writes_nothing(capsys):
+    assert cli.run(["config", "init", "aws", "--dry-run"]) == 0
+    assert capsys.readouterr().out == EXAMPLE.with_name("aws.yaml").read_text()
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_a_first_cluster_yaml_goes_where_every_command_looks_for_it(monkeypatch, capsys):
+    """--config, then TOOLKIT_CONFIG; a folder that is not there is named."""
+    assert cli.run(["config", "init", "--config", "given.yaml"]) == 0
+    monkeypatch.setenv("TOOLKIT_CONFIG", "named.yaml")
+    assert cli.run(["config", "init"]) == 0
+    assert sorted(path.name for path in Path.cwd().iterdir()) == ["given.yaml", "named.yaml"]
+    assert cli.run(["config", "init", "--config", "absent/x.yaml"]) == 2
+    assert "absent/x.yaml can't be written" in capsys.readouterr().err
+
+
 def test_check_reports_problems_as_json_too(capsys):
     """Exit code 2 and every problem with its line, for editors and CI."""
     Path("cluster.yaml").write_text(EXAMPLE.read_text().replace("count: 4", "count: none"))

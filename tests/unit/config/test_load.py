@@ -200,7 +200,7 @@ def test_a_missing_file_says_where_to_start(tmp_path):
     """The next step is in the error."""
     with pytest.raises(ConfigNotFound) as caught:
         load(tmp_path / "none.yaml")
-    assert "examples/local.yaml" in caught.value.next_step
+    assert "toolkit config init" in caught.value.next_step
 
 
 def test_a_binary_file_is_a_problem_and_not_a_traceback(tmp_path):

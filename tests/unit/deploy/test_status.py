@@ -42,8 +42,10 @@ def test_a_cluster_without_trouble_is_healthy():
         ({"trouble": ("no agent",)}, "no agent"),
         (
             {"missing_accounts": ("account vision", "user ada to account vision")},
-            "slurmdbd lacks account vision, user ada to account vision:"
-            " `toolkit accounts apply` adds them",
+            (
+                "slurmdbd lacks account vision, user ada to account vision:"
+                " `toolkit accounts apply` adds them"
+            ),
         ),
         (
             {"missing_accounts": tuple("abcdefg")},

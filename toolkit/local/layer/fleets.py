@@ -1,4 +1,8 @@
-"""CreateFleet of type instant: several offerings, partial answers, an error for each refusal."""
+"""CreateFleet of type instant: several offerings, partial answers, an error for each refusal.
+
+Of a pool the local cloud knows only whether it is exhausted, so no pool is deeper than another.
+What is left of `price-capacity-optimized`, and of `capacity-optimized`, is the lowest price.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from moto.ec2.models.fleets import Fleet
 from moto.ec2.responses import EC2Response
 from moto.ec2.utils import random_fleet_id
 
-from toolkit.local.layer import births, contradictions
+from toolkit.local.layer import births, contradictions, requests
 from toolkit.local.layer.compute import Compute, plain
 from toolkit.local.layer.launch import (
     ON_DEMAND,
@@ -33,9 +37,6 @@ if TYPE_CHECKING:
     from toolkit.local.layer.idempotency import ClientTokens
     from toolkit.local.layer.patches import Patches
     from toolkit.local.layer.tables import Tables
-
-_PRIORITIZED = ("prioritized", "capacity-optimized-prioritized", "capacityOptimizedPrioritized")
-_DIVERSIFIED = "diversified"
 
 
 class Fleets:
@@ -82,13 +83,13 @@ class Fleets:
             SPOT: spot + (rest if default == SPOT else 0),
             ON_DEMAND: on_demand + (rest if default == ON_DEMAND else 0),
         }
+        wanted = {market: capacity for market, capacity in wanted.items() if capacity > 0}
         fleet_id = random_fleet_id()
         outcome = Outcome()
         for market, capacity in wanted.items():
-            if capacity > 0:
-                options = _options(params, market)
-                offerings = self._offerings(region, params, market, fleet_id, outcome)
-                self._fill(region, offerings, capacity, options, outcome)
+            options = _options(params, market)
+            offerings = self._offerings(region, params, market, fleet_id, outcome)
+            self._fill(region, offerings, capacity, options, outcome)
         self._record(region, fleet_id, params)
         return outcome.answer(fleet_id)
 
@@ -110,16 +111,23 @@ class Fleets:
                 offering = _tagged(offering, params, fleet_id)
                 try:
                     births.check(self._tables.ec2(region), offering.launch)
+                    self._throttled()
                 except Exception as error:  # noqa: BLE001 - what EC2 would refuse is part of the answer
                     outcome.refuse(offering, *code_of(error))
                 else:
                     offerings.append(offering)
-        strategy = str(_options(params, market).get("AllocationStrategy") or "lowest-price")
-        if strategy in _PRIORITIZED:
+        options = _options(params, market)
+        if requests.by_priority(options):
             return sorted(offerings, key=lambda one: one.priority)
-        if strategy == _DIVERSIFIED:
+        if requests.diversified(options):
             return offerings
         return sorted(offerings, key=lambda one: one.price / Decimal(str(one.weight)))
+
+    def _throttled(self) -> None:
+        """Refuse one offering where a drill puts errors into the answers of fleets."""
+        injection = self._faults.injected("CreateFleet", inside=True)
+        if injection is not None:
+            raise refused(injection.code, injection.message)
 
     def _offering(
         self,
@@ -193,7 +201,7 @@ class Fleets:
         outcome: Outcome,
     ) -> None:
         missing = float(capacity)
-        diversified = options.get("AllocationStrategy") == _DIVERSIFIED
+        diversified = requests.diversified(options)
         for position, offering in enumerate(offerings):
             if missing <= 0:
                 return
@@ -246,7 +254,7 @@ def _options(params: Mapping[str, Any], market: str) -> Mapping[str, Any]:
 
 def _groups(offerings: Sequence[Offering], options: Mapping[str, Any]) -> list[Sequence[Offering]]:
     """Return the sets of offerings that may be launched together, the best set first."""
-    one_type, one_zone = options.get("SingleInstanceType"), options.get("SingleAvailabilityZone")
+    one_type, one_zone = requests.one_type(options), requests.one_zone(options)
     if not one_type and not one_zone:
         return [offerings]
     groups: dict[tuple[str, str], list[Offering]] = {}

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from toolkit.local.layer.refusals import refused
+from toolkit.local.layer.requests import check_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,6 +40,7 @@ class ClientTokens:
         token = params.get("ClientToken")
         if not token:
             return make()
+        check_token(token)
         key = (action, region, str(token))
         print_ = fingerprint(params)
         if key in self._used:

@@ -131,7 +131,8 @@ def _market(params: Mapping[str, Any]) -> tuple[str, str | None]:
     options = params.get("InstanceMarketOptions") or {}
     if options.get("MarketType") != SPOT:
         return ON_DEMAND, None
-    price = (options.get("SpotOptions") or {}).get("MaxPrice")
+    spot = options.get("SpotOptions") or {}
+    price = spot.get("MaxPrice")
     return SPOT, str(price) if price else None
 
 

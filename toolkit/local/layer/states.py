@@ -18,6 +18,7 @@ from moto.ec2.models.instances import Instance
 from moto.ec2.responses import EC2Response
 from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, get_prefix
 
+from toolkit.local.layer.launch import truth
 from toolkit.local.layer.refusals import refused
 from toolkit.local.layer.tables import USER_SHUTDOWN, Life, Reason, Tables
 
@@ -165,10 +166,25 @@ def _get_tags(resource: Any) -> list[dict[str, str]]:
 
 
 def _terminate_instances(response: Any) -> Any:
-    """Answer with the states as they are; moto says shutting-down of terminated ones too."""
+    """Answer with the states as they are; moto says shutting-down of terminated ones too.
+
+    As EC2's reference has it: where one is protected, the call fails, and ends the instances of
+    those zones alone in which none of the given ones is protected.
+    """
     ids = response._get_param("InstanceIds", [])
     response.error_on_dryrun()
-    changed = response.ec2_backend.terminate_instances(list(dict.fromkeys(ids)))
+    backend = response.ec2_backend
+    instances = backend.get_multi_instances_by_id(list(dict.fromkeys(ids)))
+    kept = [one for one in instances if _protected(one)]
+    zones = {one.availability_zone for one in kept}
+    free = [one.id for one in instances if one.availability_zone not in zones]
+    changed = backend.terminate_instances(free) if free or not kept else []
+    if kept:
+        message = (
+            f"The instance '{kept[0].id}' may not be terminated. Modify its "
+            "'disableApiTermination' instance attribute and try again."
+        )
+        raise refused("OperationNotPermitted", message)
     return ActionResult(
         {
             "TerminatingInstances": [
@@ -181,3 +197,8 @@ def _terminate_instances(response: Any) -> Any:
             ]
         }
     )
+
+
+def _protected(instance: Any) -> bool:
+    """Tell whether DisableApiTermination is set; moto keeps what a request wrote as text."""
+    return bool(truth(instance.disable_api_termination)) and instance.state in ALL_BUT_ENDED

@@ -1,0 +1,211 @@
+"""What EC2 refuses, the local cloud refuses: else a request that AWS never takes passes here."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from botocore.exceptions import ClientError
+
+ONE_ZONE = {"SingleAvailabilityZone": True}
+
+
+@pytest.fixture
+def refused():
+    """Tell the code with which a call is refused; an answer fails the test."""
+
+    def call(function, *args, **options):
+        with pytest.raises(ClientError) as caught:
+            function(*args, **options)
+        return caught.value.response["Error"]["Code"]
+
+    return call
+
+
+def codes(answer):
+    return Counter(one["ErrorCode"] for one in answer["Errors"])
+
+
+def got(answer):
+    return sum(len(one["InstanceIds"]) for one in answer["Instances"])
+
+
+def market(**options):
+    return {"InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": options}}
+
+
+@pytest.mark.parametrize("behavior", ["stop", "hibernate"])
+@pytest.mark.parametrize("kind", [{}, {"SpotInstanceType": "one-time"}])
+def test_a_one_time_spot_instance_is_never_kept_when_it_is_interrupted(
+    launch, refused, local, behavior, kind
+):
+    asked = market(InstanceInterruptionBehavior=behavior, **kind)
+    assert refused(launch, **asked) == "InvalidParameterCombination"
+    assert local.lives() == []
+    assert launch(**market(InstanceInterruptionBehavior="terminate", **kind))
+
+
+def test_neither_is_one_whose_launch_template_says_so(ec2, local, launch, refused):
+    ec2.create_launch_template(
+        LaunchTemplateName="keeps",
+        LaunchTemplateData={
+            "ImageId": local.image, **market(InstanceInterruptionBehavior="stop")
+        },
+    )  # fmt: skip
+    named = {"LaunchTemplate": {"LaunchTemplateName": "keeps"}}
+    assert refused(launch, ImageId=None, **named) == "InvalidParameterCombination"
+
+
+def test_a_spot_fleet_of_type_instant_keeps_no_interrupted_instance(fleet, refused, local):
+    asked = {"InstanceInterruptionBehavior": "stop"}
+    assert refused(fleet, 1, options=asked) == "InvalidParameterCombination"
+    assert local.lives() == []
+
+
+@pytest.mark.parametrize("market_type", ["spot", "on-demand"])
+def test_a_fleet_has_a_minimum_only_in_one_zone_or_of_one_type(fleet, refused, local, market_type):
+    for options in ({}, {"SingleAvailabilityZone": False, "SingleInstanceType": False}):
+        asked = {"MinTargetCapacity": 1, **options}
+        code = refused(fleet, 1, market=market_type, options=asked)
+        assert code == "InvalidParameterCombination"
+    assert local.lives() == []
+    for option in ("SingleAvailabilityZone", "SingleInstanceType"):
+        assert got(fleet(1, market=market_type, options={"MinTargetCapacity": 1, option: True}))
+
+
+@pytest.mark.parametrize(
+    ("market_type", "taken", "not_taken"),
+    [
+        (
+            "spot",
+            ("price-capacity-optimized", "lowest-price", "capacity-optimized-prioritized"),
+            ("prioritized", "cheapest"),
+        ),
+        ("on-demand", ("prioritized", "lowest-price"), ("price-capacity-optimized", "diversified")),
+    ],
+)
+def test_each_market_has_allocation_strategies_of_its_own(
+    fleet, refused, local, *, market_type, taken, not_taken
+):
+    for strategy in not_taken:
+        options = {"AllocationStrategy": strategy}
+        assert refused(fleet, 1, market=market_type, options=options) == "InvalidParameterValue"
+    assert local.lives() == []
+    for strategy in taken:
+        assert got(fleet(1, market=market_type, options={"AllocationStrategy": strategy})) == 1
+
+
+def test_of_price_and_capacity_the_price_alone_decides_here(fleet):
+    """The local cloud knows no depth of a pool: docs/local.md says so."""
+    answer = fleet(
+        2,
+        types=("g5.2xlarge", "g5.xlarge"),
+        options={"AllocationStrategy": "price-capacity-optimized"},
+    )
+    assert [one["InstanceType"] for one in answer["Instances"]] == ["g5.xlarge"]
+
+
+def test_a_describe_call_takes_200_filter_values_and_no_more(ec2, refused):
+    """Of all its filters together; DescribeInstances takes more ids than that."""
+
+    def filters(first, second=0):
+        values = [f"i-{number:017x}" for number in range(first + second)]
+        asked = [{"Name": "tag:a", "Values": values[:first]}]
+        return [*asked, {"Name": "instance-type", "Values": values[first:]}] if second else asked
+
+    for call in (
+        ec2.describe_instances,
+        ec2.describe_instance_status,
+        ec2.describe_spot_instance_requests,
+        ec2.describe_volumes,
+    ):
+        assert refused(call, Filters=filters(201)) == "FilterLimitExceeded"
+        assert refused(call, Filters=filters(150, 51)) == "FilterLimitExceeded"
+    assert ec2.describe_instances(Filters=filters(200))["Reservations"] == []
+    assert ec2.describe_instances(Filters=filters(150, 50))["Reservations"] == []
+
+
+@pytest.fixture
+def elsewhere(ec2, subnet):
+    """A subnet in another zone."""
+    vpc = ec2.describe_subnets(SubnetIds=[subnet])["Subnets"][0]["VpcId"]
+    made = ec2.create_subnet(VpcId=vpc, CidrBlock="10.42.7.0/24", AvailabilityZone="us-east-1b")
+    return made["Subnet"]["SubnetId"]
+
+
+@pytest.mark.parametrize("when", ["at its launch", "later"])
+def test_a_protected_instance_keeps_those_of_its_zone_and_the_call_fails(
+    ec2, launch, local, refused, elsewhere, *, when
+):
+    """As EC2's reference has it: the instances of other zones end all the same."""
+    (protected,) = launch(DisableApiTermination=when == "at its launch")
+    if when == "later":
+        ec2.modify_instance_attribute(
+            InstanceId=protected["InstanceId"], DisableApiTermination={"Value": True}
+        )
+    (beside,) = launch()
+    (far,) = launch(SubnetId=elsewhere)
+    local.settle()
+    ids = [one["InstanceId"] for one in (beside, protected, far)]
+    assert refused(ec2.terminate_instances, InstanceIds=ids) == "OperationNotPermitted"
+    local.settle()
+    states = {life.id: life.state for life in local.lives()}
+    assert [states[one] for one in ids] == ["running", "running", "terminated"]
+
+    ec2.modify_instance_attribute(
+        InstanceId=protected["InstanceId"], DisableApiTermination={"Value": False}
+    )
+    assert len(ec2.terminate_instances(InstanceIds=ids)["TerminatingInstances"]) == 3
+
+
+def test_an_unknown_instance_keeps_all_others_from_ending(ec2, launch, local, refused):
+    made = [one["InstanceId"] for one in launch(2)]
+    local.settle()
+    asked = [*made, "i-00000000000000000"]
+    assert refused(ec2.terminate_instances, InstanceIds=asked) == "InvalidInstanceID.NotFound"
+    assert {life.state for life in local.lives()} == {"running"}
+
+
+def test_a_token_whose_instances_have_ended_is_spent(ec2, local, launch, refused):
+    made = [one["InstanceId"] for one in launch(2, ClientToken="t")]
+    ec2.terminate_instances(InstanceIds=made[:1])
+    local.settle()
+    assert len(launch(2, ClientToken="t")) == 2, "one of them runs"
+    ec2.terminate_instances(InstanceIds=made)
+    local.settle()
+    assert refused(launch, 2, ClientToken="t") == "IdempotentInstanceTerminated"
+    local.pass_time(3601)
+    assert refused(launch, 2, ClientToken="t") == "IdempotentInstanceTerminated", "forgotten"
+
+
+def test_a_token_has_64_characters_at_most(launch, fleet, refused, local):
+    assert refused(launch, ClientToken="t" * 65) == "InvalidParameterValue"
+    assert refused(fleet, 1, ClientToken="t" * 65) == "InvalidParameterValue"
+    assert local.lives() == []
+    assert launch(ClientToken="t" * 64)
+
+
+def test_a_throttle_may_be_inside_a_fleets_answer(fleet, control, local):
+    """The call succeeds, as it does on EC2; so many offerings carry the error."""
+    control.post("throttle", {"action": "CreateFleet", "inside": True, "count": 2})
+    answer = fleet(3)
+    assert answer["ResponseMetadata"]["HTTPStatusCode"] == 200
+    assert codes(answer) == {"RequestLimitExceeded": 2}
+    assert got(answer) == 3, "the other two offerings give them"
+    assert codes(fleet(1)) == {}
+
+
+def test_a_fleet_that_is_throttled_inside_below_its_minimum_launches_nothing(fleet, control, local):
+    control.post("throttle", {"action": "CreateFleet", "inside": True})
+    answer = fleet(2, options={"MinTargetCapacity": 2, **ONE_ZONE})
+    assert (got(answer), codes(answer)) == (0, {"RequestLimitExceeded": 4})
+    control.post("throttle", {"clear": True})
+    assert got(fleet(2, options={"MinTargetCapacity": 2, **ONE_ZONE})) == 2
+
+
+def test_a_throttle_inside_fleets_touches_no_other_call(control, launch, ec2):
+    control.post("throttle", {"inside": True})
+    assert launch()
+    assert ec2.describe_instances()["Reservations"]
+    (drill,) = control.get("status")["injections"]
+    assert (drill["action"], drill["inside"]) == ("*", True)

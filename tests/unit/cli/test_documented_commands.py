@@ -1,0 +1,59 @@
+"""Every `toolkit` command that a document shows exists, with the options that it shows."""
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from toolkit import cli
+
+ROOT = Path(__file__).parents[3]
+TEXTS = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCED = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`([^`\n]+)`")
+CALL = re.compile(r"^(?:\$ )?(?:\.venv/bin/)?toolkit +(.*)$")
+END = re.compile(r"\s*(?:#| -- |&&|;|\||>).*$")
+
+
+def calls(path):
+    """The words after `toolkit` of each command in the code of a document."""
+    text = path.read_text(encoding="utf-8")
+    lines = [line for block in FENCED.findall(text) for line in block.splitlines()]
+    lines += CODE.findall(FENCED.sub("", text))
+    lines = [part for line in lines for part in line.split("&& ")]
+    for line in lines:
+        if found := CALL.match(line.strip()):
+            yield END.sub("", f" {found[1]}").split()
+
+
+SHOWN = sorted({(path.name, *words) for path in TEXTS for words in calls(path)})
+
+
+def plain(word):
+    """A word without the brackets of a synopsis."""
+    return word.strip("[]().,…")
+
+
+@pytest.mark.parametrize("shown", SHOWN, ids=" ".join)
+def test_a_documented_command_exists_with_its_options(shown):
+    command, context = cli.cli, click.Context(cli.cli)
+    words = [plain(word) for word in shown[1:]]
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        name = words.pop(0)
+        command = command.get_command(context, name)
+        assert command is not None, f"no command {name}"
+    known = {name for param in command.get_params(context) for name in param.opts}
+    known |= {name for param in command.get_params(context) for name in param.secondary_opts}
+    passes_on = command.context_settings.get("ignore_unknown_options", False)
+    for word in words:
+        if word.startswith("-") and not passes_on:
+            assert word.split("=")[0] in known, word
+
+
+def test_the_commands_are_found():
+    """Also those of the README, in blocks and in sentences."""
+    assert len(SHOWN) > 60
+    assert sum(name == "README.md" for name, *_ in SHOWN) >= 8
+    assert ("README.md", "local", "interrupt", "gpu-001") in SHOWN
+    assert ("operations.md", "reconcile", "--plan") in SHOWN
