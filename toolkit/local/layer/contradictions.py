@@ -32,7 +32,8 @@ def check_run(params: Mapping[str, Any]) -> None:
     """Refuse a RunInstances whose market and reservation can't be had together."""
     options = params.get("InstanceMarketOptions") or {}
     market = options.get("MarketType")
-    _check_spot(options.get("SpotOptions") or {}, market)
+    if options.get("SpotOptions") and market != "spot":
+        raise _contradiction("SpotOptions are for the Spot market only.")
     specification = params.get("CapacityReservationSpecification") or {}
     target = specification.get("CapacityReservationTarget")
     if market == BLOCK and not target:
@@ -58,15 +59,6 @@ def check_fleet(params: Mapping[str, Any]) -> None:
             raise _contradiction("Only a fleet of type maintain stops interrupted instances.")
     for config in params.get("LaunchTemplateConfigs") or ():
         _check_pools(config)
-
-
-def _check_spot(options: Mapping[str, Any], market: object) -> None:
-    if options and market != "spot":
-        raise _contradiction("SpotOptions are for the Spot market only.")
-    persistent = options.get("SpotInstanceType") == "persistent"
-    stays = options.get("InstanceInterruptionBehavior") in {"stop", "hibernate"}
-    if persistent != stays:
-        raise _contradiction("Exactly a persistent Spot request stops or hibernates instances.")
 
 
 def _check_pools(config: Mapping[str, Any]) -> None:
