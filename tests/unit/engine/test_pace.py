@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmplugins import bursting, names
+from slurmplugins import batches, bursting, names
 from slurmplugins.cloud import codes
 from slurmplugins.cloud.buckets import Bucket, Guess, Rate
 from slurmplugins.cloud.paced import INSTANCES, RUN_INSTANCES, PacedCloud
@@ -310,6 +310,25 @@ def test_four_thousand_nodes_are_launched_near_to_a_floor_that_nobody_told(
     assert len(bench.cloud.live()) == 4000
     assert took <= NEAR * floor(4000, account)
     assert refusals(bench) <= 8
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_at_ec2s_published_rate_a_run_wastes_none_of_what_ec2_gives(load: str, tmp_path: Path):
+    """ResumeTimeout is over before 4,000 could be there: the rest of the jobs is given back."""
+    bench = far(tmp_path, told=None, timeout=900, patience=225)
+    launch, given = bench.cloud.launch, []
+
+    def counted(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        launched = launch(request, intend)
+        given.append((bench.clock.monotonic(), len(launched.machines)))
+        return launched
+
+    bench.cloud.launch = counted  # type: ignore[method-assign]
+    began = bench.clock.monotonic()
+    resumed(bench, *LOADS[load])
+    most = INSTANCES.burst + INSTANCES.per_second * (given[-1][0] - began)
+    assert sum(count for _, count in given) >= most - batches.MAX_POOLED
+    assert refusals(bench) <= 40
 
 
 def test_calls_keep_to_the_rate_that_is_told(tmp_path: Path):
