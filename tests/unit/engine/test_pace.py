@@ -15,6 +15,7 @@ from slurmplugins import batches, bursting, names
 from slurmplugins.cloud import codes
 from slurmplugins.cloud.buckets import Bucket, Guess, Rate
 from slurmplugins.cloud.paced import INSTANCES, RUN_INSTANCES, PacedCloud
+from tests.fakes import request_rates
 from tests.fakes.clock import FakeClock
 from tests.fakes.engine import Bench
 from toolkit.local.layer import throttle
@@ -197,6 +198,13 @@ def test_tokens_that_ec2_did_not_take_go_to_the_next_in_line():
     assert bucket.wait(second) == 0
 
 
+def test_a_call_larger_than_its_bucket_waits_for_a_full_one_and_no_longer():
+    """EC2 takes a call of any size once its bucket is full."""
+    bucket = Bucket(Rate(1000, 2), FakeClock())
+    assert bucket.wait(bucket.enter(4000)) == 0
+    assert bucket.wait(bucket.enter(4000)) <= 501
+
+
 def test_a_bucket_holds_no_more_than_its_burst_however_often_it_gets_tokens_back():
     clock = FakeClock()
     bucket = Bucket(Rate(10, 1), clock)
@@ -242,7 +250,8 @@ def test_a_full_bucket_begins_to_fill_when_ec2_has_the_call():
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Rate:
-    monkeypatch.setitem(throttle.RESOURCES, "RunInstances", (RAISED.burst, RAISED.per_second))
+    rate = (RAISED.burst, RAISED.per_second)
+    monkeypatch.setitem(request_rates.INSTANCES, "RunInstances", rate)
     return RAISED
 
 
