@@ -126,7 +126,7 @@ class Bucket:
                 self._guess = self._guess.granted()
 
     def refused(self, place: Place) -> None:
-        """EC2 has refused the call and taken nothing: the next in line has its tokens, and waits."""
+        """EC2 has refused the call: its tokens go to the next in line, which waits a moment."""
         with self._lock:
             now = self._fill()
             self._came = min(self._came + place.tokens, self._taken + self._burst)

@@ -43,8 +43,8 @@ LOADS = {
 LAUNCHES = "launches"
 NODES = 10_000
 FRESH = 1_000
-LONG = 30.0
-"""Seconds: what takes longer runs once, so that all of it ends within a quarter of an hour."""
+LONG = 20.0
+"""Seconds: a peer that takes longer runs once, so that all ends within a quarter of an hour."""
 
 AT_ONCE = f"{arena.RAISED['RunInstances'][0]:,.0f}"
 RATE = f"{arena.RAISED['RunInstances'][1]:.0f}/s"
@@ -71,7 +71,7 @@ Every AWS call takes {LATENCY} more than the fake needs. Stubs, the same for bot
 DynamoDB (never refuses), Route 53 (refuses above its published {DNS}), sudo.
 Left out of ours: the copy of the resume file and the fork, which `start` measures.
 CPU and peak are the program's own, without scontrol's. Medians; counts are the last run's. A
-contestant that takes longer than {LONG:.0f} s runs once."""
+peer that takes longer than {LONG:.0f} s runs once."""
 
 Contestant = tuple[str, "Callable[[Load, float], Figures]"]
 
@@ -87,10 +87,12 @@ def contestants(load: Load) -> tuple[list[Contestant], list[Contestant]]:
 
 def launch(name: str, options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
     load, sides = LOADS[name], contestants(LOADS[name])
+    ours = {label for label, _ in sides[0]}
     runs: dict[str, list[Figures]] = {label: [] for side in sides for label, _ in side}
     for _ in range(options.repeat):  # in turns: what else the machine does falls on all
         for label, run in (*sides[0], *sides[1]):
-            if not runs[label] or runs[label][0].wall <= LONG:
+            again = label in ours or not runs[label] or runs[label][0].wall <= LONG
+            if again:
                 runs[label].append(run(load, options.limit))
     for label, group in runs.items():
         for one in group:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmplugins import bursting, names
+from slurmplugins import batches, bursting, names
 from slurmplugins.cloud import codes
 from slurmplugins.cloud.buckets import Bucket, Guess, Rate
 from slurmplugins.cloud.paced import INSTANCES, RUN_INSTANCES, PacedCloud
+from tests.fakes import request_rates
 from tests.fakes.clock import FakeClock
 from tests.fakes.engine import Bench
 from toolkit.local.layer import throttle
@@ -197,6 +198,13 @@ def test_tokens_that_ec2_did_not_take_go_to_the_next_in_line():
     assert bucket.wait(second) == 0
 
 
+def test_a_call_larger_than_its_bucket_waits_for_a_full_one_and_no_longer():
+    """EC2 takes a call of any size once its bucket is full."""
+    bucket = Bucket(Rate(1000, 2), FakeClock())
+    assert bucket.wait(bucket.enter(4000)) == 0
+    assert bucket.wait(bucket.enter(4000)) <= 501
+
+
 def test_a_bucket_holds_no_more_than_its_burst_however_often_it_gets_tokens_back():
     clock = FakeClock()
     bucket = Bucket(Rate(10, 1), clock)
@@ -242,7 +250,8 @@ def test_a_full_bucket_begins_to_fill_when_ec2_has_the_call():
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Rate:
-    monkeypatch.setitem(throttle.RESOURCES, "RunInstances", (RAISED.burst, RAISED.per_second))
+    rate = (RAISED.burst, RAISED.per_second)
+    monkeypatch.setitem(request_rates.INSTANCES, "RunInstances", rate)
     return RAISED
 
 
@@ -310,6 +319,25 @@ def test_four_thousand_nodes_are_launched_near_to_a_floor_that_nobody_told(
     assert len(bench.cloud.live()) == 4000
     assert took <= NEAR * floor(4000, account)
     assert refusals(bench) <= 8
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_at_ec2s_published_rate_a_run_wastes_none_of_what_ec2_gives(load: str, tmp_path: Path):
+    """ResumeTimeout is over before 4,000 could be there: the rest of the jobs is given back."""
+    bench = far(tmp_path, told=None, timeout=900, patience=225)
+    launch, given = bench.cloud.launch, []
+
+    def counted(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        launched = launch(request, intend)
+        given.append((bench.clock.monotonic(), len(launched.machines)))
+        return launched
+
+    bench.cloud.launch = counted  # type: ignore[method-assign]
+    began = bench.clock.monotonic()
+    resumed(bench, *LOADS[load])
+    most = INSTANCES.burst + INSTANCES.per_second * (given[-1][0] - began)
+    assert sum(count for _, count in given) >= most - batches.MAX_POOLED
+    assert refusals(bench) <= 40
 
 
 def test_calls_keep_to_the_rate_that_is_told(tmp_path: Path):
