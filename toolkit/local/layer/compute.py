@@ -96,9 +96,9 @@ class Compute:
         if not given:
             return launch_of(params)
         version = self.template(region, given)
-        return launch_of(
-            merge(params, version.data), template=(version.template.id, version.number)
-        )
+        whole = merge(params, version.data)
+        contradictions.check_run(whole)
+        return launch_of(whole, template=(version.template.id, version.number))
 
     def template(self, region: str, given: Mapping[str, Any]) -> Any:
         """Return the launch template version that a specification names."""

@@ -1,6 +1,5 @@
-"""What EC2 refuses in a request before it looks for capacity. Pure, but for what it is put into.
-
-The codes of fleets' refusals are not documented; EC2's documentation says what is refused.
+"""What any request may hold: as many filter values, and as long a token, as EC2 takes; and how
+the options of a fleet read. What contradicts itself is in `contradictions`.
 """
 
 from __future__ import annotations
