@@ -172,7 +172,8 @@ def cluster(state):
             _deploy(state, path)
     config = load(path)
     yield Cluster(path, Head(Clients(config), config))
-    if os.environ.get("TOOLKIT_TEST_CLUSTER") != "keep":
+    shared = "PYTEST_XDIST_WORKER" in os.environ
+    if not shared and os.environ.get("TOOLKIT_TEST_CLUSTER") != "keep":
         toolkit("local", "down")
 
 
