@@ -1,7 +1,7 @@
 """One real cluster for the whole tier, on a local cloud of this checkout's own.
 
-Two workers share it, each with its lane (`xdist_group`): what takes from the pool of GPUs, and
-what takes from the pool `farm`. What concerns the whole cluster is a test of the first lane.
+Two workers share it, each with its lane: the files of FARM_LANE have nodes of the pool `farm`, all
+others those of the pool `gpu`. What concerns the whole cluster is a test of the second lane.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 from ruamel.yaml import YAML
+from xdist.scheduler import LoadScopeScheduling
 
 from toolkit.config import load
 from toolkit.demo.commands import ToolkitCommand
@@ -34,6 +35,7 @@ REPOSITORY = Path(__file__).parents[2]
 TOOLKIT = Path(sys.executable).parent / "toolkit"
 PORTS = range(20_000, 30_000)  # below those that the kernel gives to whoever connects
 GROUPS = ("runs", "sweep")
+FARM_LANE = frozenset({"test_burst", "test_evicted_sweep", "test_real_machines", "test_warm_up"})
 DEPLOY_SECONDS = 1500  # a cold one builds two images
 OTHER_JOBSCRIPTS = ["deepspeed==0.19.8", "jupyter-server"]  # what they need besides PyTorch
 FARM = {  # for test_burst.py: small machines, many of them
@@ -87,6 +89,17 @@ class Cluster:
     def story(self) -> Story:
         stage = Stage(Console(file=io.StringIO(), width=200))
         return Story(ToolkitCommand(self.config), stage)
+
+
+class Lanes(LoadScopeScheduling):
+    """Every test of a lane to one worker, in order."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "farm" if Path(nodeid.partition("::")[0]).stem in FARM_LANE else "gpu"
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return Lanes(config, log)
 
 
 def pytest_collection_modifyitems(items):
@@ -165,16 +178,24 @@ def cluster(state):
 
     It goes with the session, unless scripts/slurm-tier says that others come after.
     """
-    path = state / "cluster.yaml"
+    path, failed = state / "cluster.yaml", state / "cluster.failed"
     with (state / "tier.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if StateFiles(state).running() is None or not path.exists():
+            # Not once more by each worker that waits: it takes minutes.
+            assert not failed.exists() or not _kept(), "another worker could not deploy the cluster"
+            failed.touch()
             _deploy(state, path)
+            failed.unlink()
     config = load(path)
     yield Cluster(path, Head(Clients(config), config))
     shared = "PYTEST_XDIST_WORKER" in os.environ
-    if not shared and os.environ.get("TOOLKIT_TEST_CLUSTER") != "keep":
+    if not shared and not _kept():
         toolkit("local", "down")
+
+
+def _kept() -> bool:
+    return os.environ.get("TOOLKIT_TEST_CLUSTER") == "keep"
 
 
 def _deploy(state: Path, path: Path) -> None:

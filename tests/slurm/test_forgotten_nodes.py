@@ -14,11 +14,7 @@ from tests.slurm.machines import node
 from tests.slurm.trained import HOME, submit
 from tests.slurm.waiting import until
 
-pytestmark = [
-    pytest.mark.machines,
-    pytest.mark.timeout(900),
-    pytest.mark.xdist_group("gpu"),
-]
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
 SAVED = "/var/lib/slurm/slurmctld/node_state"
 EARLY = "/var/lib/slurm/slurmctld/node_state.early"
 # Long enough for a request, short enough to be waited for. Its step has slurmctld save the job.
