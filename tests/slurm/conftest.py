@@ -29,6 +29,7 @@ from toolkit.demo.story import Story
 from toolkit.deploy.head import Head
 from toolkit.deploy.session import Clients
 from toolkit.local.machines.layout import Layout
+from toolkit.local.machines.library import Library
 from toolkit.local.store import StateFiles
 
 REPOSITORY = Path(__file__).parents[2]
@@ -109,16 +110,12 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def state():
-    """The tier's own state directory; its images stay for the next run."""
-    path = Path(os.environ.get("TOOLKIT_LOCAL_DIR") or _own_state())
+    """The tier's own state directory, whatever the environment says; its images stay for later."""
+    done = subprocess.run([REPOSITORY / "scripts/test-state"], stdout=subprocess.PIPE, check=True)
+    path = Path(done.stdout.decode().strip())
     os.environ["TOOLKIT_LOCAL_DIR"] = str(path)
     path.mkdir(parents=True, exist_ok=True)
     return path
-
-
-def _own_state() -> str:
-    done = subprocess.run([REPOSITORY / "scripts/test-state"], stdout=subprocess.PIPE, check=True)
-    return done.stdout.decode().strip()
 
 
 def free_port(state: Path) -> int:
@@ -203,7 +200,18 @@ def _deploy(state: Path, path: Path) -> None:
     path.unlink(missing_ok=True)
     toolkit("local", "down")
     port = free_port(state)
-    toolkit("local", "up", "--port", str(port), timeout=600)
+    new = path.with_suffix(".new.yaml")
+    _configure(state, new, port)
+    # Another checkout may be building the same: its images are known to a cloud that begins then.
+    with Library(Layout(state).library).locked("images-of-tests"):
+        toolkit("local", "up", "--port", str(port), timeout=600)
+        toolkit("image", "build", "--config", str(new), timeout=DEPLOY_SECONDS)
+    toolkit("deploy", "--config", str(new), timeout=DEPLOY_SECONDS)
+    new.rename(path)
+
+
+def _configure(state: Path, path: Path, port: int) -> None:
+    """The example's cluster, with what the tests need besides."""
     wanted = YAML(typ="rt").load((REPOSITORY / "examples/local.yaml").read_text())
     wanted["cluster"] = "judge"
     wanted["pools"]["gpu"]["count"] = 8
@@ -214,8 +222,5 @@ def _deploy(state: Path, path: Path) -> None:
     wanted["training"]["checkpoints"] = "bucket"
     wanted["aws"]["endpoint_url"] = f"http://127.0.0.1:{port}"
     wanted["aws"]["credentials_file"] = str(state / "aws/credentials")
-    new = path.with_suffix(".new.yaml")
-    with new.open("w") as file:
+    with path.open("w") as file:
         YAML(typ="rt").dump(wanted, file)
-    toolkit("deploy", "--config", str(new), timeout=DEPLOY_SECONDS)
-    new.rename(path)
