@@ -7,7 +7,7 @@ import json
 import pickle
 from typing import TYPE_CHECKING
 
-from slurmplugins import config
+from slurmplugins import config, registering
 from slurmplugins.files import write_atomically
 from slurmplugins.journal import Journal
 from slurmplugins.log import Log
@@ -134,5 +134,15 @@ class Bench:
         ]
         self.slurm.silence(self.slurm.state.keys() - {item.node for item in live})
         for machine in live:
-            if machine.node is not None:
+            if machine.node is not None and self._registers(machine.node, machine.id):
                 self.slurm.register(machine.node, machine.id, machine.address, machine.launched_at)
+
+    def _registers(self, node: str, machine: str) -> bool:
+        """slurmd does at its start, and when its node's agent reloads it."""
+        if self.slurm.forgotten.get(node) != machine:
+            return True
+        if not registering.requested(self.engine.stop_requests, node):
+            return False
+        registering.forget(self.engine.stop_requests, node)
+        del self.slurm.forgotten[node]
+        return True

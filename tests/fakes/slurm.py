@@ -61,6 +61,8 @@ class FakeSlurm:
     over: dict[int, EndedJob] = field(default_factory=dict)
     assigned: dict[str, NodeName] = field(default_factory=dict)
     """Every machine that was ever said to be a node, by instance id."""
+    forgotten: dict[str, str] = field(default_factory=dict)
+    """Machines that have registered and will not of themselves do it again, by node."""
 
     def define(self, names: Iterable[NodeName]) -> None:
         for name in names:
@@ -257,7 +259,7 @@ class FakeSlurm:
             assert "ALLOCATED" in item.flags, (name, item.flags)
             silent = {"NOT_RESPONDING"} if saved == "POWERING_UP" else set()
             item.flags = {"ALLOCATED", "CLOUD", saved} | silent
-            item.since = min(item.since, self.clock.now())
+            self.forgotten[name] = item.instance_id
 
     def silence(self, names: Iterable[str]) -> None:
         """No slurmd answers for these nodes."""

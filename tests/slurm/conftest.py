@@ -1,7 +1,7 @@
 """One real cluster for the whole tier, on a local cloud of this checkout's own.
 
-Two workers share it, each with its lane (`xdist_group`): what takes from the pool of GPUs, and
-what takes from the pool `farm`. What concerns the whole cluster is a test of the first lane.
+Two workers share it, each with its lane: the files of FARM_LANE have nodes of the pool `farm`, all
+others those of the pool `gpu`. What concerns the whole cluster is a test of the second lane.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 from ruamel.yaml import YAML
+from xdist.scheduler import LoadScopeScheduling
 
 from toolkit.config import load
 from toolkit.demo.commands import ToolkitCommand
@@ -28,12 +29,14 @@ from toolkit.demo.story import Story
 from toolkit.deploy.head import Head
 from toolkit.deploy.session import Clients
 from toolkit.local.machines.layout import Layout
+from toolkit.local.machines.library import Library
 from toolkit.local.store import StateFiles
 
 REPOSITORY = Path(__file__).parents[2]
 TOOLKIT = Path(sys.executable).parent / "toolkit"
 PORTS = range(20_000, 30_000)  # below those that the kernel gives to whoever connects
 GROUPS = ("runs", "sweep")
+FARM_LANE = frozenset({"test_burst", "test_evicted_sweep", "test_real_machines", "test_warm_up"})
 DEPLOY_SECONDS = 1500  # a cold one builds two images
 OTHER_JOBSCRIPTS = ["deepspeed==0.19.8", "jupyter-server"]  # what they need besides PyTorch
 FARM = {  # for test_burst.py: small machines, many of them
@@ -89,6 +92,17 @@ class Cluster:
         return Story(ToolkitCommand(self.config), stage)
 
 
+class Lanes(LoadScopeScheduling):
+    """Every test of a lane to one worker, in order."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "farm" if Path(nodeid.partition("::")[0]).stem in FARM_LANE else "gpu"
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return Lanes(config, log)
+
+
 def pytest_collection_modifyitems(items):
     """What needs no cluster comes first: the other lane deploys it meanwhile."""
     items.sort(key=lambda item: item.path.name != "test_real_machines.py")
@@ -96,16 +110,12 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def state():
-    """The tier's own state directory; its images stay for the next run."""
-    path = Path(os.environ.get("TOOLKIT_LOCAL_DIR") or _own_state())
+    """The tier's own state directory, whatever the environment says; its images stay for later."""
+    done = subprocess.run([REPOSITORY / "scripts/test-state"], stdout=subprocess.PIPE, check=True)
+    path = Path(done.stdout.decode().strip())
     os.environ["TOOLKIT_LOCAL_DIR"] = str(path)
     path.mkdir(parents=True, exist_ok=True)
     return path
-
-
-def _own_state() -> str:
-    done = subprocess.run([REPOSITORY / "scripts/test-state"], stdout=subprocess.PIPE, check=True)
-    return done.stdout.decode().strip()
 
 
 def free_port(state: Path) -> int:
@@ -165,15 +175,24 @@ def cluster(state):
 
     It goes with the session, unless scripts/slurm-tier says that others come after.
     """
-    path = state / "cluster.yaml"
+    path, failed = state / "cluster.yaml", state / "cluster.failed"
     with (state / "tier.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if StateFiles(state).running() is None or not path.exists():
+            # Not once more by each worker that waits: it takes minutes.
+            assert not failed.exists() or not _kept(), "another worker could not deploy the cluster"
+            failed.touch()
             _deploy(state, path)
+            failed.unlink()
     config = load(path)
     yield Cluster(path, Head(Clients(config), config))
-    if os.environ.get("TOOLKIT_TEST_CLUSTER") != "keep":
+    shared = "PYTEST_XDIST_WORKER" in os.environ
+    if not shared and not _kept():
         toolkit("local", "down")
+
+
+def _kept() -> bool:
+    return os.environ.get("TOOLKIT_TEST_CLUSTER") == "keep"
 
 
 def _deploy(state: Path, path: Path) -> None:
@@ -181,7 +200,18 @@ def _deploy(state: Path, path: Path) -> None:
     path.unlink(missing_ok=True)
     toolkit("local", "down")
     port = free_port(state)
-    toolkit("local", "up", "--port", str(port), timeout=600)
+    new = path.with_suffix(".new.yaml")
+    _configure(state, new, port)
+    # Another checkout may be building the same: its images are known to a cloud that begins then.
+    with Library(Layout(state).library).locked("images-of-tests"):
+        toolkit("local", "up", "--port", str(port), timeout=600)
+        toolkit("image", "build", "--config", str(new), timeout=DEPLOY_SECONDS)
+    toolkit("deploy", "--config", str(new), timeout=DEPLOY_SECONDS)
+    new.rename(path)
+
+
+def _configure(state: Path, path: Path, port: int) -> None:
+    """The example's cluster, with what the tests need besides."""
     wanted = YAML(typ="rt").load((REPOSITORY / "examples/local.yaml").read_text())
     wanted["cluster"] = "judge"
     wanted["pools"]["gpu"]["count"] = 8
@@ -192,8 +222,5 @@ def _deploy(state: Path, path: Path) -> None:
     wanted["training"]["checkpoints"] = "bucket"
     wanted["aws"]["endpoint_url"] = f"http://127.0.0.1:{port}"
     wanted["aws"]["credentials_file"] = str(state / "aws/credentials")
-    new = path.with_suffix(".new.yaml")
-    with new.open("w") as file:
+    with path.open("w") as file:
         YAML(typ="rt").dump(wanted, file)
-    toolkit("deploy", "--config", str(new), timeout=DEPLOY_SECONDS)
-    new.rename(path)

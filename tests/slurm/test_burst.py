@@ -18,11 +18,7 @@ from tests.slurm.conftest import toolkit
 from tests.slurm.machines import LIVE
 from tests.slurm.waiting import until
 
-pytestmark = [
-    pytest.mark.machines,
-    pytest.mark.timeout(900),
-    pytest.mark.xdist_group("farm"),
-]
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
 SIZES = (6, 4, 2, 1, 1, 1, 1, 1, 1, 1, 1)  # nodes of each job: twenty together
 GATE = "/shared/home/ada/gate"  # the jobs work until it is there, however slow the machine is
 WORK = f"until [[ -e {GATE} ]]; do sleep 1; done"

@@ -8,11 +8,7 @@ import pytest
 
 from tests.slurm.trained import DIGITS, HOME, TORCHRUN, submit
 
-pytestmark = [
-    pytest.mark.machines,
-    pytest.mark.timeout(900),
-    pytest.mark.xdist_group("gpu"),
-]
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
 LAYOUT, BUNDLE = f"{HOME}/image", f"{HOME}/bundle"
 # No registry is reached from here: the image is made on the spot. What it lacks is the machine's.
 FROM_MACHINE = ("/usr", "/opt/python", "/etc/alternatives", "/etc/ld.so.cache")

@@ -11,11 +11,7 @@ from tests.slurm.conftest import toolkit
 from tests.slurm.trained import HOME, SCRIPTS, Trained
 from tests.slurm.waiting import until
 
-pytestmark = [
-    pytest.mark.machines,
-    pytest.mark.timeout(900),
-    pytest.mark.xdist_group("farm"),
-]
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
 SWEEP = "taken"
 TRIALS, AT_ONCE = 12, 4
 LAST = TRIALS - 1

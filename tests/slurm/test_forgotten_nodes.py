@@ -14,11 +14,7 @@ from tests.slurm.machines import node
 from tests.slurm.trained import HOME, submit
 from tests.slurm.waiting import until
 
-pytestmark = [
-    pytest.mark.machines,
-    pytest.mark.timeout(900),
-    pytest.mark.xdist_group("gpu"),
-]
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
 SAVED = "/var/lib/slurm/slurmctld/node_state"
 EARLY = "/var/lib/slurm/slurmctld/node_state.early"
 # Long enough for a request, short enough to be waited for. Its step has slurmctld save the job.
@@ -28,8 +24,7 @@ pkill -9 -x slurmctld
 cp -p {EARLY} {SAVED}
 cp -p {EARLY} {SAVED}.old
 """
-BOOT_WAITS = 12  # seconds: slurmctld saves twice in them
-UP = {"MIXED", "CLOUD"}
+UP = {"MIXED", "ALLOCATED", "CLOUD"}
 
 
 def flags(cluster, job) -> set[str]:
@@ -45,11 +40,15 @@ def keep(cluster, of: str) -> None:
 
 
 @pytest.fixture
-def slow_ec2():
-    """Instances are had some seconds late, so that nodes are powering up for as long."""
-    toolkit("local", "throttle", "CreateFleet", "--seconds", str(BOOT_WAITS))
-    yield
-    toolkit("local", "throttle", "--clear")
+def ec2_waits():
+    """No instance is had, and nodes are powering up, until this is called."""
+
+    def clear() -> None:
+        toolkit("local", "throttle", "--clear")
+
+    toolkit("local", "throttle", "CreateFleet")
+    yield clear
+    clear()
 
 
 @pytest.fixture
@@ -72,25 +71,27 @@ def goes_on(cluster, job, gate: str) -> None:
     until("its step saved", lambda: "StepId" in steps(cluster, job))
     cluster.run("sleep", "6")  # slurmctld's own pause between two saves
     cluster.run("sh", "-c", KILL)
-    until("slurmctld", lambda: "UP" in cluster.run("scontrol", "ping"))
+    until("slurmctld", lambda: "is UP" in cluster.run("sh", "-c", "scontrol ping || true"))
     assert not flags(cluster, job) <= UP, "it has forgotten nothing"
     until("the node up again", lambda: flags(cluster, job) <= UP, 120)
+    assert node(cluster, name)["instance_id"] == instance
     cluster.as_user("touch", gate)
     assert job.ended() == {"COMPLETED"}
     assert job.shown()["restart_cnt"] == 0
-    assert node(cluster, name)["instance_id"] == instance
 
 
 def steps(cluster, job) -> str:
-    return cluster.run("scontrol", "show", "step", f"{job.number}.0")
+    return cluster.run("sh", "-c", f"scontrol show step {job.number}.0 || true")
 
 
-def test_a_job_goes_on_when_slurmctld_takes_its_node_for_powering_up(cluster, gate, slow_ec2):
+def test_a_job_goes_on_when_slurmctld_takes_its_node_for_powering_up(cluster, gate, ec2_waits):
     job = begin(cluster, gate)
     until("powering up", lambda: job.nodes() and "POWERING_UP" in flags(cluster, job))
     keep(cluster, job.nodes()[0])
     assert "POWERING_UP" in flags(cluster, job)
+    ec2_waits()
     job.running()
+    until("its registration", lambda: flags(cluster, job) <= UP)
     goes_on(cluster, job, gate)
 
 
@@ -98,4 +99,5 @@ def test_a_job_goes_on_when_slurmctld_takes_its_node_for_powered_down(cluster, g
     keep(cluster, "farm-020")
     job = begin(cluster, gate)
     job.running()
+    until("its registration", lambda: flags(cluster, job) <= UP)
     goes_on(cluster, job, gate)

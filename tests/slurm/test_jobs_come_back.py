@@ -16,11 +16,7 @@ from toolkit.training.cause import Evidence
 from toolkit.training.cause_rules import classify
 from toolkit.training.slurm_job import SlurmJob
 
-pytestmark = [
-    pytest.mark.machines,
-    pytest.mark.timeout(900),
-    pytest.mark.xdist_group("gpu"),
-]
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
 SMOKE = "/shared/jobscripts/smoke.sbatch"
 NETWORK_ERROR = "RuntimeError: NCCL error in: ncclRemoteError: A call failed, network error"
 # Fails as a broken network makes a job fail, but only on the first start of the job.

@@ -12,11 +12,7 @@ from tests.slurm.conftest import toolkit
 from tests.slurm.trained import HOME, PYTHON, Trained, submit
 from tests.slurm.waiting import until
 
-pytestmark = [
-    pytest.mark.machines,
-    pytest.mark.timeout(900),
-    pytest.mark.xdist_group("gpu"),
-]
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
 JOBSCRIPTS = "/shared/jobscripts"
 TRAINED = {
     "fsdp": ("--epochs", "20", "--sequences", "256", "--width", "64", "--layers", "2"),

@@ -14,11 +14,7 @@ from tests.slurm.conftest import TOOLKIT, toolkit
 from tests.slurm.machines import LIVE, machines
 from tests.slurm.waiting import until
 
-pytestmark = [
-    pytest.mark.machines,
-    pytest.mark.timeout(900),
-    pytest.mark.xdist_group("gpu"),
-]
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
 DECISIONS = paths.DECISIONS
 SMOKE = "/shared/jobscripts/smoke.sbatch"
 PLAYBOOK = ["ansible-playbook", "-i", "inventory.yml", "-e", "@../rendered/vars.json"]

@@ -9,11 +9,7 @@ import pytest
 
 from tests.slurm.trained import HOME, PYTHON, submit
 
-pytestmark = [
-    pytest.mark.machines,
-    pytest.mark.timeout(900),
-    pytest.mark.xdist_group("farm"),
-]
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
 JOBSCRIPTS = "/shared/jobscripts"
 
 

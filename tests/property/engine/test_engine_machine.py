@@ -514,6 +514,12 @@ class Trouble(RuleBasedStateMachine):
         for machine in self._pick(which):
             self.bench.duds.add(machine.id)
 
+    @rule(which=st.integers(0, 5), saved=st.sampled_from(["POWERING_UP", "POWERED_DOWN"]))
+    def slurmctld_is_killed_before_it_saved_a_node(self, which: int, saved: str) -> None:
+        slurm = self.bench.slurm
+        up = [name for name in NODES if slurm.flags(name) == {"ALLOCATED", "CLOUD"}]
+        slurm.killed(up[which : which + 1], saved=saved)
+
     @rule(seconds=st.sampled_from([-60.0, 30.0, HOUR]))
     def the_clock_is_set(self, seconds: float) -> None:
         self.bench.clock.jump(seconds)
