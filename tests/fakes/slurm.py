@@ -42,6 +42,8 @@ class JobState:
     held: bool = False
     submitted_at: float = 0.0
     size: int = 0
+    whole: int | None = None
+    """The het job that it is a component of."""
 
 
 @dataclass
@@ -88,6 +90,14 @@ class FakeSlurm:
             for number, job in self.queue.items()
             if nodes is None or not set(nodes).isdisjoint(job.nodes)
         )
+
+    def het_jobs(self) -> dict[int, int]:
+        self._reach()
+        return {
+            number: job.whole
+            for number, job in self.queue.items()
+            if job.whole is not None and job.state == "RUNNING"
+        }
 
     def assign(self, assignments: Sequence[Assignment]) -> None:
         self._write("assign", [item.node for item in assignments])
@@ -183,9 +193,14 @@ class FakeSlurm:
             admin_comment=state.comment,
         )
 
-    def start(self, job: int, nodes: Sequence[NodeName]) -> JobAsk:
-        """Allocate powered-down nodes to a job: what ResumeProgram is then asked."""
+    def start(self, job: int, nodes: Sequence[NodeName], *, whole: int | None = None) -> JobAsk:
+        """Allocate powered-down nodes to a job: what ResumeProgram is then asked.
+
+        Some may be asked for already: then it shares them. `whole`: the het job it is of.
+        """
         for name in nodes:
+            if self.flags(name) >= {"ALLOCATED", "POWERING_UP"}:
+                continue
             assert self.flags(name) >= {"IDLE", "POWERED_DOWN"}, (name, self.flags(name))
             item = self.state[name]
             item.flags = {"ALLOCATED", "CLOUD", "POWERING_UP", "NOT_RESPONDING"}
@@ -193,6 +208,7 @@ class FakeSlurm:
             item.since, item.reason = self.clock.now(), ""
         known = self.queue.setdefault(job, JobState())
         known.nodes, known.state, known.size = tuple(nodes), "RUNNING", len(nodes)
+        known.whole = whole
         return JobAsk(job, tuple(nodes))
 
     def asks(self) -> list[JobAsk]:
@@ -207,21 +223,35 @@ class FakeSlurm:
         """Allocate nodes to requeued jobs while there are any; nodes that are up come first."""
         asks = []
         for number, job in list(self.queue.items())[:limit]:
-            if job.state != "PENDING":
+            if job.state != "PENDING" or job.held:
                 continue
+            parts = self._request(number)
             up = [name for name in self.state if self._free(name) and not self._is_off(name)]
             off = [name for name in self.state if self._free(name) and self._is_off(name)]
-            if len(up) + len(off) < job.size:
+            if len(up) + len(off) < sum(self.queue[part].size for part in parts):
                 continue
-            chosen = [NodeName(name) for name in (up + off)[: job.size]]
-            for name in set(chosen) & set(up):
-                self._base(name, "ALLOCATED")
-            woken = [name for name in chosen if self._is_off(name)]
-            if woken:
-                asks.append(self.start(number, woken))
-            job.nodes, job.state = tuple(chosen), "RUNNING"
-            job.size = len(chosen)
+            for part in parts:
+                asks += self._place(part, [n for n in up + off if self._free(n)])
         return asks
+
+    def _place(self, number: int, free: Sequence[str]) -> list[JobAsk]:
+        job = self.queue[number]
+        chosen = [NodeName(name) for name in free[: job.size]]
+        woken = [name for name in chosen if self._is_off(name)]
+        for name in chosen:
+            if not self._is_off(name):
+                self._base(name, "ALLOCATED")
+        asks = [self.start(number, woken, whole=job.whole)] if woken else []
+        job.nodes, job.state = tuple(chosen), "RUNNING"
+        job.size = len(chosen)
+        return asks
+
+    def _request(self, number: int) -> list[int]:
+        """The job, and where it is a component all of its het job: they start as one."""
+        whole = self.queue[number].whole
+        if whole is None:
+            return [number]
+        return [other for other, job in self.queue.items() if job.whole == whole]
 
     def _free(self, name: str) -> bool:
         unfit = {"DRAIN", "DOWN", "ALLOCATED", "POWER_DOWN", "POWERING_DOWN", "POWERING_UP"}
@@ -266,8 +296,12 @@ class FakeSlurm:
                 self.state[name].flags.add("NOT_RESPONDING")
 
     def finish(self, job: int) -> None:
-        state = self.queue.pop(job)
-        for name in state.nodes:
+        self._leave(self.queue.pop(job).nodes)
+
+    def _leave(self, nodes: Sequence[NodeName]) -> None:
+        """A job has left these nodes; where no other is, they are idle."""
+        busy = {name for job in self.queue.values() for name in job.nodes}
+        for name in set(nodes) - busy:
             if "ALLOCATED" in self.state[name].flags:
                 self._base(name, "IDLE")
 
@@ -299,12 +333,13 @@ class FakeSlurm:
         item.instance_id, item.address = "", name
 
     def _requeue_from(self, name: str) -> None:
-        for job in self.queue.values():
-            if name in job.nodes:
-                for other in job.nodes:
-                    if other != name and "ALLOCATED" in self.state[other].flags:
-                        self._base(other, "IDLE")
-                job.nodes, job.state, job.restarts = (), "PENDING", job.restarts + 1
+        """Jobs there go back to the queue, a het job with all its components."""
+        there = [number for number, job in self.queue.items() if name in job.nodes]
+        for number in {part for job in there for part in self._request(job)}:
+            job = self.queue[number]
+            left, job.nodes = [other for other in job.nodes if other != name], ()
+            self._leave(left)
+            job.state, job.restarts = "PENDING", job.restarts + 1
 
     def _node(self, name: str) -> Node:
         item = self.state[name]
