@@ -104,6 +104,11 @@ class Board:
             results, ended = self._results(fates)
         self._tell(results, ended)
 
+    def requests(self, nodes: Iterable[NodeName]) -> frozenset[Request]:
+        """Those that wait for any of these nodes."""
+        with self._lock:
+            return self._fates.waiting(nodes)
+
     def doomed(self, nodes: Iterable[NodeName]) -> bool:
         """Tell whether nobody who waits for these nodes can begin any more."""
         with self._lock:

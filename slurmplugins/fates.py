@@ -150,9 +150,13 @@ class Fates:
     def nodes(self, request: Request) -> Collection[NodeName]:
         return self._wants[request].keys()
 
+    def waiting(self, nodes: Iterable[NodeName]) -> frozenset[Request]:
+        """Those that wait for any of these nodes, but the ones that have failed."""
+        return frozenset(request for node in nodes for request in self._wanted_by.get(node, ()))
+
     def doomed(self, nodes: Iterable[NodeName]) -> bool:
-        """Whether all requests that wait for these nodes lack another one already."""
-        requests = {request for node in nodes for request in self._wanted_by.get(node, ())}
+        """Tell whether all requests that wait for these nodes lack another one already."""
+        requests = self.waiting(nodes)
         return all(not self._lacking.isdisjoint(self._wants[request]) for request in requests)
 
     def tell(self, nodes: Iterable[NodeName], *, had: bool) -> tuple[Fate, ...]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slurmplugins.batches import Want
 from slurmplugins.calls import Calls
-from slurmplugins.lane import Lane
+from slurmplugins.lane import Decision, Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from slurmplugins.board import Board
     from slurmplugins.clock import Clock
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
     from slurmplugins.crew import Crew
     from slurmplugins.journal import Journal
     from slurmplugins.log import Log
-    from slurmplugins.model import Pool
     from slurmplugins.offerings import OfferingMemory
-    from slurmplugins.planner import JobLaunch
+    from slurmplugins.planner import JobLaunch, PoolAsk
     from slurmplugins.policy import Rung
     from slurmplugins.quotas import Quotas
 
@@ -61,17 +61,34 @@ class Launcher:
     def launch(self, jobs: Sequence[JobLaunch], run: str, board: Board) -> None:
         """Machines for every node of each job, or the reason why it has none, to the board."""
         calls = self._calls(run)
-        grouped: dict[tuple[str, tuple[Rung, ...]], tuple[Pool, list[Want]]] = {}
-        for turn, job in enumerate(jobs):
-            for ask in job.asks:
-                _, wants = grouped.setdefault((ask.pool.name, ask.ladder), (ask.pool, []))
-                wants.append(Want(turn, job.job, ask.nodes))
+        wants = [
+            _Wanted(Want(turn, job.job, ask.nodes), ask)
+            for turn, job in enumerate(jobs)
+            for ask in job.asks
+        ]
+        first, last = _postponed(wants, board, self._memory.setbacks())
+        cautious = {*first, *last}
+        rest = [item for item in wants if item not in cautious]
+
+        def in_turn() -> None:
+            self._work(first, calls, board)
+            doomed = {item for item in last if board.doomed(item.want.nodes)}
+            board.decided([Decision(item.want) for item in doomed])
+            self._work([item for item in last if item not in doomed], calls, board)
+
+        at_once = [lambda: self._work(rest, calls, board), *([in_turn] if first else [])]
+        self._crew.map(lambda work: work(), at_once)
+
+    def _work(self, wants: Sequence[_Wanted], calls: Calls, board: Board) -> None:
+        grouped: dict[tuple[str, tuple[Rung, ...]], list[_Wanted]] = {}
+        for item in wants:
+            grouped.setdefault((item.ask.pool.name, item.ask.ladder), []).append(item)
         lanes = [
             Lane(
                 cluster=self._cluster,
-                pool=pool,
+                pool=items[0].ask.pool,
                 ladder=ladder,
-                wants=wants,
+                wants=[item.want for item in items],
                 calls=calls,
                 crew=self._crew,
                 memory=self._memory,
@@ -81,7 +98,7 @@ class Launcher:
                 decided=board.decided,
                 named=board.named,
             )
-            for (_, ladder), (pool, wants) in grouped.items()
+            for (_, ladder), items in grouped.items()
         ]
         self._crew.map(Lane.work, lanes)
 
@@ -100,3 +117,37 @@ class Launcher:
             deadline=self._deadline,
             latest=self._latest,
         )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Wanted:
+    """A want, and what the plan has for it."""
+
+    want: Want
+    ask: PoolAsk
+
+
+def _postponed(
+    wants: Sequence[_Wanted], board: Board, setbacks: Container[str]
+) -> tuple[list[_Wanted], list[_Wanted]]:
+    """Choose what is tried first and last for requests that will hardly get all their nodes.
+
+    First comes what was refused everywhere a moment ago. What is had for the rest of such a request
+    would only end again, and its first minute is paid.
+    """
+    unlikely = {
+        item: None
+        for item in wants
+        if all(offering.key in setbacks for rung in item.ask.ladder for offering in rung)
+    }
+    if not unlikely:
+        return [], []
+    poor = {request for item in unlikely for request in board.requests(item.want.nodes)}
+    last = [
+        item
+        for item in wants
+        if item not in unlikely and poor.issuperset(board.requests(item.want.nodes))
+    ]
+    waiting = {request for item in last for request in board.requests(item.want.nodes)}
+    first = [item for item in unlikely if waiting & board.requests(item.want.nodes)]
+    return first, last

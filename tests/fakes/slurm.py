@@ -44,6 +44,8 @@ class JobState:
     size: int = 0
     whole: int | None = None
     """The het job that it is a component of."""
+    shape: tuple[str, ...] = ()
+    """The kinds of its nodes: the beginnings of their names."""
 
 
 @dataclass
@@ -209,6 +211,7 @@ class FakeSlurm:
         known = self.queue.setdefault(job, JobState())
         known.nodes, known.state, known.size = tuple(nodes), "RUNNING", len(nodes)
         known.whole = whole
+        known.shape = known.shape or tuple(_kind(name) for name in nodes)
         return JobAsk(job, tuple(nodes))
 
     def asks(self) -> list[JobAsk]:
@@ -225,18 +228,30 @@ class FakeSlurm:
         for number, job in list(self.queue.items())[:limit]:
             if job.state != "PENDING" or job.held:
                 continue
-            parts = self._request(number)
-            up = [name for name in self.state if self._free(name) and not self._is_off(name)]
-            off = [name for name in self.state if self._free(name) and self._is_off(name)]
-            if len(up) + len(off) < sum(self.queue[part].size for part in parts):
-                continue
-            for part in parts:
-                asks += self._place(part, [n for n in up + off if self._free(n)])
+            placed: dict[int, list[NodeName]] = {}
+            for part in self._request(number):
+                taken = {name for nodes in placed.values() for name in nodes}
+                if (chosen := self._choose(part, taken)) is not None:
+                    placed[part] = chosen
+            if len(placed) == len(self._request(number)):
+                asks += [ask for part, nodes in placed.items() for ask in self._place(part, nodes)]
         return asks
 
-    def _place(self, number: int, free: Sequence[str]) -> list[JobAsk]:
+    def _choose(self, number: int, taken: set[NodeName]) -> list[NodeName] | None:
+        """As many nodes of each kind as it had, those that are up first; None: there are none."""
         job = self.queue[number]
-        chosen = [NodeName(name) for name in free[: job.size]]
+        free = [NodeName(name) for name in self.state if self._free(name) and name not in taken]
+        free.sort(key=self._is_off)
+        chosen: list[NodeName] = []
+        for kind in job.shape or [""] * job.size:
+            fitting = (n for n in free if n not in chosen and kind in {"", _kind(n)})
+            if (node := next(fitting, None)) is None:
+                return None
+            chosen.append(node)
+        return chosen
+
+    def _place(self, number: int, chosen: list[NodeName]) -> list[JobAsk]:
+        job = self.queue[number]
         woken = [name for name in chosen if self._is_off(name)]
         for name in chosen:
             if not self._is_off(name):
@@ -358,3 +373,7 @@ class FakeSlurm:
     def _reach(self) -> None:
         if self.unreachable:
             raise SlurmUnreachable("connect failure")
+
+
+def _kind(name: str) -> str:
+    return name.partition("-")[0]
