@@ -226,7 +226,7 @@ class FakeSlurm:
         """Allocate nodes to requeued jobs while there are any; nodes that are up come first."""
         asks = []
         for number, job in list(self.queue.items())[:limit]:
-            if job.state != "PENDING" or job.held:
+            if job.state != "PENDING":
                 continue
             placed: dict[int, list[NodeName]] = {}
             for part in self._request(number):
