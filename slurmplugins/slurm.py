@@ -63,7 +63,7 @@ class Slurm(Protocol):
         ...
 
     def het_jobs(self) -> Mapping[int, int]:
-        """The het job, by its number, of each of its components that waits for nodes."""
+        """The het job, by its number, of each component, also of those in the queue again."""
         ...
 
     def assign(self, assignments: Sequence[Assignment]) -> None:
@@ -149,7 +149,7 @@ class ScontrolSlurm:
 
     def het_jobs(self) -> Mapping[int, int]:
         # As text: the same answer as JSON takes squeue seconds for thousands of jobs.
-        argv = [self._squeue, "--noheader", "--states=CONFIGURING", "--format=%A %i"]
+        argv = [self._squeue, "--noheader", "--format=%A %i"]
         done = self._runner.run(argv, timeout=min(self._read_timeout, HET_TIMEOUT))
         if done.returncode:
             raise _failure(argv, done.stderr or done.stdout)

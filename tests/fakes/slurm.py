@@ -95,11 +95,7 @@ class FakeSlurm:
 
     def het_jobs(self) -> dict[int, int]:
         self._reach()
-        return {
-            number: job.whole
-            for number, job in self.queue.items()
-            if job.whole is not None and job.state == "RUNNING"
-        }
+        return {number: job.whole for number, job in self.queue.items() if job.whole is not None}
 
     def assign(self, assignments: Sequence[Assignment]) -> None:
         self._write("assign", [item.node for item in assignments])
