@@ -26,13 +26,13 @@ MOST_COMPONENTS: Final = 128
 """slurmctld numbers a het job's components in a row, and takes no more of them than this."""
 
 Request = int | str
-"""A het job's number, a job's, or the one node that no job is known to want."""
+"""A het job's number, a job's, or a node of what has no number."""
 
 
 def request_of(ask: JobAsk) -> Request:
     if ask.whole is not None:
         return ask.whole
-    return ask.nodes[0] if ask.job is None else ask.job
+    return ask.wanted[0] if ask.job is None else ask.job
 
 
 def suspects(asks: Iterable[JobAsk]) -> bool:
