@@ -65,12 +65,14 @@ def entangled(asks: Sequence[JobAsk], failures: Iterable[Failure]) -> list[Failu
     """Choose the failures that change what becomes of other asks."""
     shared = {node for ask in asks for node in ask.shared}
     parts = Counter(request_of(ask) for ask in asks)
-    others = {
+    found = of_failures(asks, failures)
+    touching = {
         request_of(ask)
         for ask in asks
-        if parts[request_of(ask)] > 1 or not shared.isdisjoint(ask.nodes)
+        if request_of(ask) in found
+        and (parts[request_of(ask)] > 1 or not shared.isdisjoint(ask.nodes))
     }
-    return [item for item in failures if not others.isdisjoint(of_failures(asks, [item]))]
+    return [failure for request, failure in found.items() if request in touching]
 
 
 def without(asks: Iterable[JobAsk], failed: Container[Request]) -> tuple[JobAsk, ...]:
