@@ -89,6 +89,12 @@ def certain(batch: Batch, machines: Sequence[Instance]) -> tuple[Instance, ...]:
     return tuple(item for item in machines if item.node in whole)
 
 
+def halves(batch: Batch) -> tuple[Batch, Batch]:
+    """The same jobs in two calls, in queue order."""
+    middle = len(batch.wants) // 2
+    return _pooled(batch.wants[:middle]), _pooled(batch.wants[middle:])
+
+
 def settle(
     wants: Sequence[Want],
     machines: Mapping[NodeName, Instance],

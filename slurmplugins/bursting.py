@@ -15,12 +15,14 @@ from slurmplugins.model import EndCause, Failure
 from slurmplugins.slurm import known
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
-    from slurmplugins.launcher import Launcher, Results
+    from slurmplugins.board import Board, Results
+    from slurmplugins.launcher import Launcher
     from slurmplugins.model import Assignment, JobAsk
     from slurmplugins.names import NodeName
     from slurmplugins.planner import ResumePlan
+    from slurmplugins.quotas import Quotas
     from slurmplugins.runtime import Engine
 
 BUDGET_SHARE: Final = 0.5
@@ -61,9 +63,8 @@ def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
         _give_back_all(engine, asks, Failure(None, (), error.slug, code, error.message, hold))
     except Exception as error:
         # Machines that were started for these nodes end with them, by suspend.
-        left = [ask for ask in asks if not decided.issuperset(ask.nodes)]
         text = f"{type(error).__name__}: {error}"
-        _give_back_all(engine, left, Failure(None, (), BUG, message=text))
+        _give_back_all(engine, asks, Failure(None, (), BUG, message=text), decided)
         raise
 
 
@@ -104,15 +105,11 @@ def _let_go(engine: Engine, nodes: Sequence[NodeName]) -> None:
 
 def _screened(engine: Engine, plan: ResumePlan) -> ResumePlan:
     """The plan less the launches in pools whose machines do not come up: of such a job, nothing."""
-    from slurmplugins import protection
+    from slurmplugins import fates, protection
 
     patience = engine.config.resume_timeout
     found = protection.gate(engine.state, plan.launches, engine.clock.now(), patience)
-    stopped = [
-        item.instance_id for job in plan.launches if job not in found.let for item in job.adopted
-    ]
-    failures = (*plan.failures, *found.refused)
-    return replace(plan, launches=found.let, failures=failures).without(stopped)
+    return fates.screened(plan, found.let, found.refused)
 
 
 def _carry_out(
@@ -141,53 +138,44 @@ def _carry_out(
             plans.release(engine, run, [*results.served, *given_back])
             of_jobs(lambda: engine.executor.tell(told))
 
+        from slurmplugins.board import Board
+        from slurmplugins.quotas import Quotas
+
         decided.update(plan.busy)
-        launcher = _launcher(engine, run, deadline)
-        _launch(
-            engine,
-            run,
+        quotas = Quotas(plan.filling)
+        launcher = _launcher(engine, run, deadline, quotas)
+        board = Board(
             plan,
-            launcher,
+            quotas,
+            lambda ids: launcher.end(ids, run),
             lambda found: of_nodes(lambda: tell_slurm(found)),
             named=lambda pending: of_nodes(lambda: assign(pending)),
         )
+        board.open()
+        _launch(engine, run, plan, launcher, board)
 
 
-def _launch(
-    engine: Engine,
-    run: str,
-    plan: ResumePlan,
-    launcher: Launcher,
-    settled: Callable[[Results], None],
-    *,
-    named: Callable[[Sequence[Assignment]], None],
-) -> None:
+def _launch(engine: Engine, run: str, plan: ResumePlan, launcher: Launcher, board: Board) -> None:
     """The plan's launches, each behind the machines that it replaces and behind no others."""
     from slurmplugins.actions import Terminate
-    from slurmplugins.launcher import Results
 
-    settled(Results(failures=plan.failures))
-    launcher.end(plan.surplus, run)
-    undecided = {node for job in plan.launches for node in job.nodes}
-    served = tuple(item.node for item in plan.adopt if item.node not in undecided)
-    settled(Results(assignments=plan.adopt, served=served))
     stale = {item.node for item in plan.replace}
 
     def ahead() -> None:
         free = [job for job in plan.launches if stale.isdisjoint(job.nodes)]
-        launcher.launch(free, run, settled, named)
+        launcher.launch(free, run, board)
 
     def behind() -> None:
         engine.executor.run(
             [Terminate(item, EndCause.ORPHAN, "left over from before") for item in plan.replace]
         )
         held_up = [job for job in plan.launches if not stale.isdisjoint(job.nodes)]
-        launcher.launch(held_up, run, settled, named)
+        launcher.launch(held_up, run, board)
 
     engine.crew.map(lambda work: work(), [ahead, behind] if stale else [ahead])
 
 
-def _launcher(engine: Engine, run: str, deadline: float) -> Launcher:
+def _launcher(engine: Engine, run: str, deadline: float, quotas: Quotas) -> Launcher:
     from random import random
 
     from slurmplugins.launcher import Launcher
@@ -204,6 +192,7 @@ def _launcher(engine: Engine, run: str, deadline: float) -> Launcher:
         deadline=deadline,
         latest=deadline + engine.config.resume_timeout * (1 - BUDGET_SHARE),
         crew=engine.crew,
+        quotas=quotas,
     )
 
 
@@ -223,7 +212,17 @@ def _assign(engine: Engine, pending: Sequence[Assignment]) -> Sequence[Assignmen
     return known
 
 
-def _give_back_all(engine: Engine, asks: Sequence[JobAsk], failure: Failure) -> None:
+def _give_back_all(
+    engine: Engine,
+    asks: Sequence[JobAsk],
+    failure: Failure,
+    decided: Collection[NodeName] = frozenset(),
+) -> None:
     """When nothing can be launched at all, jobs learn it now and not at ResumeTimeout."""
-    failures = [replace(failure, job=ask.job, nodes=ask.nodes) for ask in asks]
+    left = [
+        (ask, tuple(node for node in ask.wanted if node not in decided))
+        for ask in asks
+        if not all(node in decided for node in ask.wanted)
+    ]
+    failures = [replace(failure, job=ask.job, nodes=nodes) for ask, nodes in left]
     engine.executor.tell(engine.executor.give_back(failures))

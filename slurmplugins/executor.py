@@ -106,7 +106,8 @@ class Executor:
     def give_back(self, failures: Sequence[Failure], run: str = "") -> Sequence[Failure]:
         """Return nodes that can't be had to Slurm at once. What came up meanwhile on a machine that
         stays, or is at work for a run other than `run`, is nobody's failure; the others are
-        returned: their jobs are to be told.
+        returned: their jobs are to be told. A job whose nodes are all kept for others, or given
+        back with another's, goes back with the nodes of the rest of its request.
         """
         if not failures:
             return ()
@@ -115,16 +116,16 @@ class Executor:
         waiting = awaiting.read(self._slurm, self._clock, self._log, nodes, ended)
         unread = waiting is None
         waiting = (waiting or frozenset()) - self._others(run)
-        actions: list[Action] = []
+        reasons: dict[NodeName, str] = {}
         told: list[Failure] = []
         for failure in failures:
             nodes = [node for node in failure.nodes if node in waiting]
-            actions += [MarkDown(node, failure.reason) for node in nodes]
-            actions += [PowerDown(node, failure.reason) for node in nodes]
-            told += [failure] if nodes or unread else []
+            for node in nodes:
+                reasons.setdefault(node, failure.reason)
+            told += [failure] if nodes or unread or not failure.nodes else []
             left = decisions.NOT_GIVEN_BACK if unread else "no longer waited for"
             self._log.warning(
-                decisions.GIVEN_BACK if nodes else left,
+                decisions.GIVEN_BACK if nodes or not failure.nodes else left,
                 job=failure.job,
                 nodes=names.compress(nodes or failure.nodes),
                 slug=failure.slug,
@@ -132,7 +133,8 @@ class Executor:
                 message=failure.message,
                 hold=failure.hold,
             )
-        self.run(actions)
+        downs = [MarkDown(node, reason) for node, reason in reasons.items()]
+        self.run([*downs, *(PowerDown(node, reason) for node, reason in reasons.items())])
         return told
 
     def _others(self, run: str) -> frozenset[NodeName]:

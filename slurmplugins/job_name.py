@@ -51,6 +51,16 @@ def of(record: Mapping[str, Any]) -> JobName:
     return JobName(_number(record.get("job_id")) or 0)
 
 
+def alone(record: Mapping[str, Any]) -> str:
+    """What `scontrol update` takes for this job alone: by the number of a het job's first component
+    it would change all of them. `hold` and `requeue` take no such name, and are of all of them.
+    """
+    number = _number(record.get("job_id"))
+    if number and _number(record.get("het_job_id")) == number:
+        return f"{number}+0"
+    return str(of(record))
+
+
 def array_of(record: Mapping[str, Any]) -> int:
     """The number of the array it is of; 0 where it is of none."""
     return _number(record.get("array_job_id")) or 0

@@ -14,6 +14,7 @@ from slurmplugins.errors import (
     Denied,
     EngineError,
     Late,
+    Quota,
     StateError,
 )
 from slurmplugins.model import LaunchRequest, Refusal
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from slurmplugins.names import NodeName
     from slurmplugins.offerings import OfferingMemory, Setback
     from slurmplugins.policy import Rung
+    from slurmplugins.quotas import Quotas
 
 YOUNG_SECONDS: Final = 5.0
 """A machine this long after it was asked for can't have read its name yet: it may get another, if
@@ -95,6 +97,7 @@ class Lane:
         memory: OfferingMemory,
         clock: Clock,
         attempt: Callable[[], str],
+        quotas: Quotas,
         decided: Callable[[Sequence[Decision]], None],
         named: Callable[[Sequence[Assignment]], None],
     ) -> None:
@@ -107,6 +110,7 @@ class Lane:
         self._memory = memory
         self._clock = clock
         self._attempt = attempt
+        self._quotas = quotas
         self._decided = decided
         self._named = named
         self._known = memory.setbacks()
@@ -124,8 +128,16 @@ class Lane:
                 break
             tried = True
             calls = batches.batches(list(self._open), fleet=len(usable) > 1)
-            self._settle(self._crew.map(lambda batch: self._ask(batch, usable), calls))  # noqa: B023 - done before the next rung
+            answers = self._crew.map(lambda batch: self._asked(batch, usable), calls)  # noqa: B023 - done before the next rung
+            self._settle([answer for several in answers for answer in several])
         self._give_up(list(self._open))
+
+    def _asked(self, batch: Batch, rung: Rung) -> list[Answer]:
+        """By halves where a quota refuses jobs together: it may do for one of them."""
+        answer = self._ask(batch, rung)
+        if len(batch.wants) == 1 or not _over_quota(answer):
+            return [answer]
+        return [item for half in batches.halves(batch) for item in self._asked(half, rung)]
 
     def _ask(self, batch: Batch, rung: Rung) -> Answer:
         """One call, of those offerings that no one was refused since this lane set out."""
@@ -143,15 +155,16 @@ class Lane:
             launched, began = self._calls.launch(request, jobs)
         except CloudError as error:
             refusals = tuple(Refusal(item, error) for item in fresh)
-            self._learn(refusals)
+            self._learn(refusals, batch)
             return Answer(batch, refusals=(*passed, *refusals), error=error)
         except (Late, StateError) as error:
             return Answer(batch, refusals=passed, error=error)
+        self._quotas.add(launched.machines)
         refusals = launched.refusals
         if len(launched.machines) < len(batch.nodes) and not refusals:
             text = f"{len(launched.machines)} of {len(batch.nodes)} machines"
             refusals = tuple(Refusal(item, codes.error(SHORT, text)) for item in fresh)
-        self._learn(refusals)
+        self._learn(refusals, batch)
         if not refusals:
             for item in fresh:
                 self._memory.forget(item)
@@ -174,8 +187,11 @@ class Lane:
             least=batch.least,
         )
 
-    def _learn(self, refusals: Sequence[Refusal]) -> None:
+    def _learn(self, refusals: Sequence[Refusal], batch: Batch) -> None:
+        """A quota that refuses many jobs says nothing of one: it is remembered of a job alone."""
         for item in refusals:
+            if isinstance(item.error, Quota) and len(batch.wants) > 1:
+                continue
             self._memory.remember(item.offering, item.error)
 
     def _settle(self, answers: Sequence[Answer]) -> None:
@@ -242,6 +258,11 @@ class Lane:
             tally = self._open.pop(want)
             told.append(Decision(want, (), tuple(tally.refusals), tally.error))
         self._decided(told)
+
+
+def _over_quota(answer: Answer) -> bool:
+    told = any(isinstance(item.error, Quota) and not item.passed_on for item in answer.refusals)
+    return told and not answer.machines
 
 
 def _passed(offering: Offering, setback: Setback) -> Refusal:

@@ -2,54 +2,26 @@
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from slurmplugins.batches import Want
 from slurmplugins.calls import Calls
-from slurmplugins.errors import (
-    Capacity,
-    CloudError,
-    CloudUnreachable,
-    Denied,
-    EngineError,
-    InvalidRequest,
-    NotFound,
-    PriceTooLow,
-    Quota,
-    Throttled,
-)
 from slurmplugins.lane import Decision, Lane
-from slurmplugins.model import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
 
+    from slurmplugins.board import Board
     from slurmplugins.clock import Clock
     from slurmplugins.cloud.base import Cloud
     from slurmplugins.crew import Crew
     from slurmplugins.journal import Journal
     from slurmplugins.log import Log
-    from slurmplugins.model import Assignment, Pool, Refusal
-    from slurmplugins.names import NodeName
     from slurmplugins.offerings import OfferingMemory
-    from slurmplugins.planner import JobLaunch
+    from slurmplugins.planner import JobLaunch, PoolAsk
     from slurmplugins.policy import Rung
-
-_GRAVITY: Final = (Denied, InvalidRequest, NotFound, Quota, CloudUnreachable, Throttled)
-"""When offerings fail for different reasons, the one a person must act on is named first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Results:
-    """Jobs that have all their machines now, and jobs that get none. `served`: all nodes of the
-    former; `assignments`: their new machines.
-    """
-
-    assignments: tuple[Assignment, ...] = ()
-    failures: tuple[Failure, ...] = ()
-    served: tuple[NodeName, ...] = ()
+    from slurmplugins.quotas import Quotas
 
 
 class Launcher:
@@ -71,6 +43,7 @@ class Launcher:
         deadline: float,
         latest: float,
         crew: Crew,
+        quotas: Quotas,
     ) -> None:
         self._cluster = cluster
         self._cloud = cloud
@@ -83,42 +56,49 @@ class Launcher:
         self._deadline = deadline
         self._latest = latest
         self._crew = crew
+        self._quotas = quotas
 
-    def launch(
-        self,
-        jobs: Sequence[JobLaunch],
-        run: str,
-        settled: Callable[[Results], None],
-        named: Callable[[Sequence[Assignment]], None] = lambda _: None,
-    ) -> None:
-        """Machines for every node of each job, or the reason why it has none.
-
-        `settled` hears of every job exactly once, of many at a time, from any thread: each lane
-        goes on when it returns. Nothing that was started for a job that fails is kept. `named`
-        hears of instances as they come, those of jobs that will fail among them.
-        """
+    def launch(self, jobs: Sequence[JobLaunch], run: str, board: Board) -> None:
+        """Machines for every node of each job, or the reason why it has none, to the board."""
         calls = self._calls(run)
-        board = _Board(jobs, calls, settled)
-        grouped: dict[tuple[str, tuple[Rung, ...]], tuple[Pool, list[Want]]] = {}
-        for turn, job in enumerate(jobs):
-            for ask in job.asks:
-                _, wants = grouped.setdefault((ask.pool.name, ask.ladder), (ask.pool, []))
-                wants.append(Want(turn, job.job, ask.nodes))
+        wants = [
+            _Wanted(Want(turn, job.job, ask.nodes), ask)
+            for turn, job in enumerate(jobs)
+            for ask in job.asks
+        ]
+        first, last = _postponed(wants, board, self._memory.setbacks())
+        cautious = {*first, *last}
+        rest = [item for item in wants if item not in cautious]
+
+        def in_turn() -> None:
+            self._work(first, calls, board)
+            doomed = {item for item in last if board.doomed(item.want.nodes)}
+            board.decided([Decision(item.want) for item in doomed])
+            self._work([item for item in last if item not in doomed], calls, board)
+
+        at_once = [lambda: self._work(rest, calls, board), *([in_turn] if first else [])]
+        self._crew.map(lambda work: work(), at_once)
+
+    def _work(self, wants: Sequence[_Wanted], calls: Calls, board: Board) -> None:
+        grouped: dict[tuple[str, tuple[Rung, ...]], list[_Wanted]] = {}
+        for item in wants:
+            grouped.setdefault((item.ask.pool.name, item.ask.ladder), []).append(item)
         lanes = [
             Lane(
                 cluster=self._cluster,
-                pool=pool,
+                pool=items[0].ask.pool,
                 ladder=ladder,
-                wants=wants,
+                wants=[item.want for item in items],
                 calls=calls,
                 crew=self._crew,
                 memory=self._memory,
                 clock=self._clock,
                 attempt=self._attempt,
+                quotas=self._quotas,
                 decided=board.decided,
-                named=named,
+                named=board.named,
             )
-            for (_, ladder), (pool, wants) in grouped.items()
+            for (_, ladder), items in grouped.items()
         ]
         self._crew.map(Lane.work, lanes)
 
@@ -139,82 +119,35 @@ class Launcher:
         )
 
 
-class _Board:
-    """Adds decisions of lanes up to results of jobs."""
+@dataclass(frozen=True, eq=False, slots=True)
+class _Wanted:
+    """A want, and what the plan has for it."""
 
-    def __init__(
-        self, jobs: Sequence[JobLaunch], calls: Calls, settled: Callable[[Results], None]
-    ) -> None:
-        self._jobs = jobs
-        self._calls = calls
-        self._settled = settled
-        self._told: list[list[Decision]] = [[] for _ in jobs]
-        self._lock = threading.Lock()
-
-    def decided(self, decisions: Sequence[Decision]) -> None:
-        with self._lock:  # all lanes wait for it: what takes time comes after
-            added = [self._add(decision) for decision in decisions]
-        done = [told for told in added if told]
-        if done:
-            self._settled(self._results(done))
-
-    def _add(self, decision: Decision) -> Sequence[Decision]:
-        """All there is about the decision's job, once this is the last of it."""
-        told = self._told[decision.want.turn]
-        told.append(decision)
-        return told if len(told) == len(self._jobs[decision.want.turn].asks) else ()
-
-    def _results(self, done: Sequence[Sequence[Decision]]) -> Results:
-        assignments: list[Assignment] = []
-        failures: list[Failure] = []
-        served: list[NodeName] = []
-        for told in done:
-            job = self._jobs[told[0].want.turn]
-            failed = [item for item in told if not item.machines]
-            mine = [machine for item in told for machine in item.machines]
-            if failed:
-                ended = [*job.adopted, *mine]
-                self._calls.end([machine.instance_id for machine in ended])
-                nodes = tuple(machine.node for machine in ended)
-                failures.append(replace(_failure(job, failed), ended=nodes))
-            else:
-                assignments += mine
-                served += job.nodes
-        return Results(tuple(assignments), tuple(failures), tuple(served))
+    want: Want
+    ask: PoolAsk
 
 
-def _failure(job: JobLaunch, failed: Sequence[Decision]) -> Failure:
-    """One reason for the job, of the gravest kind, telling what every offering said."""
-    refusals = [item for decision in failed for item in decision.refusals]
-    own = [decision.error for decision in failed if decision.error is not None]
-    errors: list[EngineError] = [*own, *(item.error for item in refusals)]
-    if not errors:
-        return Failure(job.job, job.nodes, Capacity.slug, "NoOffering", "no offering to try")
-    worst = min(errors, key=_gravity)
-    known = [item.error for item in refusals]
-    messages = [_said(refusals), *(e.message for e in own if e not in known)]
-    return Failure(
-        job.job,
-        job.nodes,
-        worst.slug,
-        worst.code if isinstance(worst, CloudError) else "",
-        "; ".join(text for text in messages if text),
-        # Where one offering may have capacity again tomorrow, the job may well wait for it; and an
-        # offering that another job asked for too much of may do for this one.
-        hold=all(isinstance(error, CloudError) and error.holds for error in errors)
-        and not any(item.passed_on for item in refusals),
-    )
+def _postponed(
+    wants: Sequence[_Wanted], board: Board, setbacks: Container[str]
+) -> tuple[list[_Wanted], list[_Wanted]]:
+    """Choose what is tried first and last for requests that will hardly get all their nodes.
 
-
-def _said(refusals: Sequence[Refusal]) -> str:
-    texts = (f"{item.offering.key}: {item.error.code}: {item.error.message}" for item in refusals)
-    return "; ".join(dict.fromkeys(texts))
-
-
-def _gravity(error: EngineError) -> int:
-    if not isinstance(error, CloudError):
-        return -1  # our own disk or time: nothing was asked of the cloud
-    if isinstance(error, Capacity | PriceTooLow):
-        return len(_GRAVITY) + 1
-    kinds = (index for index, kind in enumerate(_GRAVITY) if isinstance(error, kind))
-    return next(kinds, len(_GRAVITY))
+    First comes what was refused everywhere a moment ago. What is had for the rest of such a request
+    would only end again, and its first minute is paid.
+    """
+    unlikely = {
+        item: None
+        for item in wants
+        if all(offering.key in setbacks for rung in item.ask.ladder for offering in rung)
+    }
+    if not unlikely:
+        return [], []
+    poor = {request for item in unlikely for request in board.requests(item.want.nodes)}
+    last = [
+        item
+        for item in wants
+        if item not in unlikely and poor.issuperset(board.requests(item.want.nodes))
+    ]
+    waiting = {request for item in last for request in board.requests(item.want.nodes)}
+    first = [item for item in unlikely if waiting & board.requests(item.want.nodes)]
+    return first, last

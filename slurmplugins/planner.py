@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import policy, spend, tags
+from slurmplugins import policy, quotas, spend, tags
 from slurmplugins.actions import Terminate
 from slurmplugins.model import Assignment, Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from slurmplugins.claims import Claims
     from slurmplugins.config import BurstConfig
@@ -36,22 +36,21 @@ class PoolAsk:
 
 @dataclass(frozen=True, slots=True)
 class JobLaunch:
-    """Machines to start for one job, all or none. `nodes` are all that the job waits for, those
-    that have a machine already included: when the rest can't be had, they are given back too, and
-    `adopted`, the machines of those, end.
+    """Machines to start for one job, all or none. `nodes` are all that its ask brings, those that
+    have a machine already included.
     """
 
     job: int | None
     asks: tuple[PoolAsk, ...]
     nodes: tuple[NodeName, ...]
-    adopted: tuple[Assignment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ResumePlan:
     """`adopt`: machines there already. `replace`: machines too old, or of another pool, to be what
-    Slurm waits for; they are ended first. `busy`: nodes left to the run that is at them. `surplus`:
-    machines, by id, that are there for jobs which get no others; they end too.
+    Slurm waits for; they are ended first. `busy`: nodes left to the run that is at them. `asks`:
+    all that the plan speaks of, those that get nothing included. `filling`: the nodes whose
+    instances fill each quota.
     """
 
     adopt: tuple[Assignment, ...] = ()
@@ -59,7 +58,8 @@ class ResumePlan:
     replace: tuple[Instance, ...] = ()
     failures: tuple[Failure, ...] = ()
     busy: tuple[NodeName, ...] = ()
-    surplus: tuple[str, ...] = ()
+    asks: tuple[JobAsk, ...] = ()
+    filling: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
 
     @property
     def claimed(self) -> tuple[NodeName, ...]:
@@ -73,11 +73,6 @@ class ResumePlan:
         """The nodes that something would be done for or to."""
         stale = (item.node for item in self.replace if item.node is not None)
         return tuple(dict.fromkeys((*self.claimed, *stale)))
-
-    def without(self, ids: Collection[str]) -> ResumePlan:
-        """The same plan, with these adopted machines as surplus."""
-        left = tuple(item for item in self.adopt if item.instance_id not in ids)
-        return replace(self, adopt=left, surplus=(*self.surplus, *ids))
 
 
 def resume(
@@ -103,7 +98,9 @@ def resume(
         replace=tuple(draft.replace),
         failures=tuple(draft.failures),
         busy=tuple(draft.busy),
-    ).without(draft.surplus)
+        asks=tuple(asks),
+        filling=quotas.fillers(claims.named(listed), claims.ended, config.static),
+    )
 
 
 def awaited(
@@ -127,7 +124,8 @@ def awaited(
     for ask in asks:
         if (gone := next((node for node in ask.nodes if node in lost), None)) is None:
             mine = tuple(node for node in ask.nodes if node not in at_work)
-            left.append(replace(ask, nodes=mine))
+            shared = tuple(node for node in ask.shared if node not in at_work)
+            left.append(replace(ask, nodes=mine, shared=shared))
         else:
             text = f"Slurm does not wait for {gone} any more"
             failures.append(Failure(ask.job, ask.nodes, NOT_AWAITED, message=text))
@@ -188,29 +186,22 @@ class _Draft:
         self.replace: list[Instance] = []
         self.failures: list[Failure] = []
         self.busy: list[NodeName] = []
-        self.surplus: list[str] = []
 
     def add(self, ask: JobAsk) -> None:
         problem = _problem(ask, self._machines, self._claims, self._config, self._now)
         if problem is not None:
             self.failures.append(problem)
             return
-        known = len(self.adopt)
         missing = [node for node in ask.nodes if not self._has_machine(node)]
         if not missing:
             return
-        adopted = tuple(self.adopt[known:])
         asks = tuple(self._ask(ask, pool, mine) for pool, mine in self._by_pool(missing))
         empty = next((item.pool.name for item in asks if not item.ladder), None)
         if empty is not None:
             text = f"the policy leaves no offering of pool {empty} to this job now"
-            ended = tuple(item.node for item in adopted)
-            self.failures.append(
-                Failure(ask.job, ask.nodes, NO_OFFERING, message=text, ended=ended)
-            )
-            self.surplus += [item.instance_id for item in adopted]
+            self.failures.append(Failure(ask.job, ask.nodes, NO_OFFERING, message=text))
             return
-        self.launches.append(JobLaunch(ask.job, asks, ask.nodes, adopted))
+        self.launches.append(JobLaunch(ask.job, asks, ask.nodes))
 
     def _ask(self, ask: JobAsk, pool: Pool, nodes: tuple[NodeName, ...]) -> PoolAsk:
         """With the ladder that the partition's policy and the pool's bound on spot leave."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import awaiting, inventory
-from slurmplugins.errors import SlurmUnreachable, StateError
+from slurmplugins import awaiting, fates, inventory
+from slurmplugins.errors import SlurmError, SlurmUnreachable, StateError
 from slurmplugins.model import Failure
 from slurmplugins.policy import Preference
 from slurmplugins.slurm import known
@@ -63,25 +63,53 @@ def release(engine: Engine, run: str, nodes: Collection[NodeName]) -> None:
 def make(
     engine: Engine, run: str, asks: Sequence[JobAsk], mine: frozenset[NodeName], deadline: float
 ) -> ResumePlan:
-    """What to do for the nodes that Slurm waits for, all of them claimed."""
+    """What to do for the nodes that Slurm waits for, all of them claimed. Of a request of which one
+    part gets nothing, no part gets anything.
+    """
     waited = _waited(engine, asks)
     _settle_doubts(engine, run, mine, deadline)
     from slurmplugins import planner
 
+    plan, asks = _first(engine, run, asks, waited)
     seen: dict[NodeName, Node] = {}
     failures: list[Failure] = []
+    gone: list[JobAsk] = []
     silent = False
     while True:
-        plan = _planned(engine, run, asks, waited)
         silent = silent or not _looked(engine, plan, seen)
-        left, lost = _sparing(asks, plan) if silent else planner.awaited(asks, plan, seen)
-        if left == list(asks):
+        found, lost = _sparing(asks, plan) if silent else planner.awaited(asks, plan, seen)
+        refused = fates.entangled(asks, plan.failures)
+        failed = fates.of_failures(asks, [*lost, *refused])
+        left = fates.without(found, failed)
+        if left == tuple(asks):
             break
-        kept = {node for ask in left for node in ask.nodes}
-        kept.update(node for failure in lost for node in failure.nodes)
+        out = [ask for ask in asks if fates.request_of(ask) in failed]
+        kept = {node for ask in (*left, *out) for node in ask.nodes}
         release(engine, run, [node for ask in asks for node in ask.nodes if node not in kept])
-        asks, failures = left, [*failures, *lost]
-    return replace(plan, failures=(*failures, *plan.failures))
+        asks, gone, failures = left, [*gone, *out], [*failures, *lost, *refused]
+        plan = _planned(engine, run, asks, waited)
+    return replace(plan, failures=(*failures, *plan.failures), asks=(*asks, *gone))
+
+
+def _first(
+    engine: Engine, run: str, asks: Sequence[JobAsk], waited: Mapping[int, float]
+) -> tuple[ResumePlan, Sequence[JobAsk]]:
+    """Plan once, and beside it ask slurmctld which of the jobs are components of one het job."""
+    het_jobs: dict[int, int] = {}
+    with engine.crew.aside(urgent=True) as beside:
+        if fates.suspects(asks):
+            beside(lambda: het_jobs.update(_het_jobs(engine)))
+        plan = _planned(engine, run, asks, waited)
+    return plan, fates.linked(asks, het_jobs)
+
+
+def _het_jobs(engine: Engine) -> Mapping[int, int]:
+    """Where slurmctld does not answer, each component counts as a job of its own."""
+    try:
+        return engine.slurm.het_jobs()
+    except SlurmError as error:
+        engine.log.warning("het jobs unread", message=error.message)
+        return {}
 
 
 def _planned(

@@ -127,8 +127,7 @@ def screen(record: Record, launches: Sequence[JobLaunch], now: float, patience: 
         ]
         if any(now < pools[name].shut_until(now, patience) for name in shut):
             text = "; ".join(_told(name, pools[name]) for name in shut)
-            ended = tuple(item.node for item in job.adopted)
-            refused[index] = Failure(job.job, job.nodes, SLUG, message=text, ended=ended)
+            refused[index] = Failure(job.job, job.nodes, SLUG, message=text)
             continue
         for name in shut:
             pools[name] = replace(pools[name], retry_at=now + patience)

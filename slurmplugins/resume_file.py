@@ -32,20 +32,24 @@ _LONGEST: Final = 20
 def asks(content: bytes | None, hostlist: str, odd: list[str] | None = None) -> tuple[JobAsk, ...]:
     """Which nodes are wanted, by job, from the resume file and ResumeProgram's argument.
 
-    A node is in exactly one ask: that of the first job that lists it. Nodes of the argument that
-    no job lists follow as asks without a job, one each, so that one can fail alone. An absent,
-    unreadable or odd file therefore still gets every node launched. What is no name of ours in
-    the argument goes to `odd`, and so do the largest ranges of an argument that names too many.
+    A node is brought by exactly one ask: that of the first job that lists it. The asks of others
+    that wait for it have it as `shared`. Nodes of the argument that no job lists follow as asks
+    without a job, one each, so that one can fail alone. An absent, unreadable or odd file therefore
+    still gets every node launched. What is no name of ours in the argument goes to `odd`, and so do
+    the largest ranges of an argument that names too many.
     """
     wanted = dict.fromkeys(names.expand(hostlist, odd=[] if odd is None else odd), True)
     found = tuple(_jobs(content))
     if not hostlist:
         wanted = {node: True for _, nodes, _ in found for node in nodes}
     out: list[JobAsk] = []
+    brought: set[NodeName] = set()
     for job, nodes, partition in found:
         mine = tuple([node for node in nodes if wanted.pop(node, False)])
-        if mine:
-            out.append(JobAsk(job, mine, partition))
+        shared = tuple([node for node in nodes if node in brought]) if brought else ()
+        brought.update(mine)
+        if mine or shared:
+            out.append(JobAsk(job, mine, partition, shared))
     out.extend(JobAsk(None, (node,)) for node in wanted)
     return tuple(out)
 

@@ -126,9 +126,9 @@ def refuse(
 
     waiting = awaiting.read(slurm, clock, logger, [node for ask in asks for node in ask.nodes])
     failures = [
-        Failure(ask.job, ask.nodes, error.slug, message=error.message, hold=True)
+        Failure(ask.job, ask.wanted, error.slug, message=error.message, hold=True)
         for ask in asks
-        if waiting is None or not waiting.isdisjoint(ask.nodes)
+        if waiting is None or not waiting.isdisjoint(ask.wanted)
     ]
     if not failures:
         return

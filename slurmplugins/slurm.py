@@ -33,6 +33,9 @@ READ_TIMEOUT: Final = 30.0
 
 WRITE_TIMEOUT: Final = 60.0
 
+HET_TIMEOUT: Final = 10.0
+"""Launches wait for this answer, and can do without it."""
+
 NODES_IN_CALL: Final = 500
 """Keeps one argument far below the kernel's 128 KiB for a single argument."""
 
@@ -41,6 +44,9 @@ _UNREACHABLE: Final = (
     "not responding", "longer than", "socket",
 )  # fmt: skip
 """Words, in lower case, of a scontrol that got no answer."""
+
+_COMPONENT: Final = re.compile(r"\s*([0-9]{1,11})\s+([0-9]{1,11})\+[0-9]{1,5}\s*", re.ASCII)
+"""A component's own number, and its name: the het job's number and its place in that."""
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,79}", re.ASCII)
 
@@ -54,6 +60,10 @@ class Slurm(Protocol):
 
     def jobs(self, nodes: Sequence[str] | None = None) -> tuple[Job, ...]:
         """Jobs that are pending or running, or only those on these nodes."""
+        ...
+
+    def het_jobs(self) -> Mapping[int, int]:
+        """The het job, by its number, of each component, also of those in the queue again."""
         ...
 
     def assign(self, assignments: Sequence[Assignment]) -> None:
@@ -137,6 +147,15 @@ class ScontrolSlurm:
             if not job.readable or not asked.isdisjoint(expand(job.nodes, odd=[]))
         )
 
+    def het_jobs(self) -> Mapping[int, int]:
+        # As text: the same answer as JSON takes squeue seconds for thousands of jobs.
+        argv = [self._squeue, "--noheader", "--format=%A %i"]
+        done = self._runner.run(argv, timeout=min(self._read_timeout, HET_TIMEOUT))
+        if done.returncode:
+            raise _failure(argv, done.stderr or done.stdout)
+        found = (_COMPONENT.fullmatch(line) for line in done.stdout.splitlines())
+        return {int(match[1]): int(match[2]) for match in found if match}
+
     def assign(self, assignments: Sequence[Assignment]) -> None:
         for part in _parts(assignments):
             self._update(
@@ -181,9 +200,8 @@ class ScontrolSlurm:
             raise SlurmRefused(f"job {job} has an odd AdminComment: {error}") from error
         after = appended(before, plain(text, COMMENT_LENGTH // 2))
         if after != before:
-            self._write(
-                [self._scontrol, "update", f"jobid={job_name.of(record)}", f"admincomment={after}"]
-            )
+            named = job_name.alone(record)
+            self._write([self._scontrol, "update", f"jobid={named}", f"admincomment={after}"])
 
     def hold(self, job: int) -> None:
         self._write([self._scontrol, "hold", str(job_name.of(self._record(job)))])

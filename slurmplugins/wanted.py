@@ -64,9 +64,17 @@ class Pool:
 @dataclass(frozen=True, slots=True)
 class JobAsk:
     """The nodes one job waits for. `job` is None for nodes that no job is known to want, and
-    `partition` is empty where Slurm did not say it.
+    `partition` is empty where Slurm did not say it. `shared`: nodes that it waits for as well, and
+    that the ask of a job before it brings. `whole`: the het job's number, of a component.
     """
 
     job: int | None
     nodes: tuple[NodeName, ...]
     partition: str = ""
+    shared: tuple[NodeName, ...] = ()
+    whole: int | None = None
+
+    @property
+    def wanted(self) -> tuple[NodeName, ...]:
+        """All nodes without which the job can't begin."""
+        return (*self.nodes, *self.shared)

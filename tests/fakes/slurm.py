@@ -42,6 +42,10 @@ class JobState:
     held: bool = False
     submitted_at: float = 0.0
     size: int = 0
+    whole: int | None = None
+    """The het job that it is a component of."""
+    shape: tuple[str, ...] = ()
+    """The kinds of its nodes: the beginnings of their names."""
 
 
 @dataclass
@@ -90,6 +94,10 @@ class FakeSlurm:
             for number, job in self.queue.items()
             if nodes is None or not set(nodes).isdisjoint(job.nodes)
         )
+
+    def het_jobs(self) -> dict[int, int]:
+        self._reach()
+        return {number: job.whole for number, job in self.queue.items() if job.whole is not None}
 
     def assign(self, assignments: Sequence[Assignment]) -> None:
         self._write("assign", [item.node for item in assignments])
@@ -185,9 +193,14 @@ class FakeSlurm:
             admin_comment=state.comment,
         )
 
-    def start(self, job: int, nodes: Sequence[NodeName]) -> JobAsk:
-        """Allocate powered-down nodes to a job: what ResumeProgram is then asked."""
+    def start(self, job: int, nodes: Sequence[NodeName], *, whole: int | None = None) -> JobAsk:
+        """Allocate powered-down nodes to a job: what ResumeProgram is then asked.
+
+        Some may be asked for already: then it shares them. `whole`: the het job it is of.
+        """
         for name in nodes:
+            if self.flags(name) >= {"ALLOCATED", "POWERING_UP"}:
+                continue
             assert self.flags(name) >= {"IDLE", "POWERED_DOWN"}, (name, self.flags(name))
             item = self.state[name]
             item.flags = {"ALLOCATED", "CLOUD", "POWERING_UP", "NOT_RESPONDING"}
@@ -195,6 +208,8 @@ class FakeSlurm:
             item.since, item.reason = self.clock.now(), ""
         known = self.queue.setdefault(job, JobState())
         known.nodes, known.state, known.size = tuple(nodes), "RUNNING", len(nodes)
+        known.whole = whole
+        known.shape = known.shape or tuple(_kind(name) for name in nodes)
         return JobAsk(job, tuple(nodes))
 
     def asks(self) -> list[JobAsk]:
@@ -211,19 +226,45 @@ class FakeSlurm:
         for number, job in list(self.queue.items())[:limit]:
             if job.state != "PENDING":
                 continue
-            up = [name for name in self.state if self._free(name) and not self._is_off(name)]
-            off = [name for name in self.state if self._free(name) and self._is_off(name)]
-            if len(up) + len(off) < job.size:
-                continue
-            chosen = [NodeName(name) for name in (up + off)[: job.size]]
-            for name in set(chosen) & set(up):
-                self._base(name, "ALLOCATED")
-            woken = [name for name in chosen if self._is_off(name)]
-            if woken:
-                asks.append(self.start(number, woken))
-            job.nodes, job.state = tuple(chosen), "RUNNING"
-            job.size = len(chosen)
+            placed: dict[int, list[NodeName]] = {}
+            for part in self._request(number):
+                taken = {name for nodes in placed.values() for name in nodes}
+                if (chosen := self._choose(part, taken)) is not None:
+                    placed[part] = chosen
+            if len(placed) == len(self._request(number)):
+                asks += [ask for part, nodes in placed.items() for ask in self._place(part, nodes)]
         return asks
+
+    def _choose(self, number: int, taken: set[NodeName]) -> list[NodeName] | None:
+        """As many nodes of each kind as it had, those that are up first; None: there are none."""
+        job = self.queue[number]
+        free = [NodeName(name) for name in self.state if self._free(name) and name not in taken]
+        free.sort(key=self._is_off)
+        chosen: list[NodeName] = []
+        for kind in job.shape or [""] * job.size:
+            fitting = (n for n in free if n not in chosen and kind in {"", _kind(n)})
+            if (node := next(fitting, None)) is None:
+                return None
+            chosen.append(node)
+        return chosen
+
+    def _place(self, number: int, chosen: list[NodeName]) -> list[JobAsk]:
+        job = self.queue[number]
+        woken = [name for name in chosen if self._is_off(name)]
+        for name in chosen:
+            if not self._is_off(name):
+                self._base(name, "ALLOCATED")
+        asks = [self.start(number, woken, whole=job.whole)] if woken else []
+        job.nodes, job.state = tuple(chosen), "RUNNING"
+        job.size = len(chosen)
+        return asks
+
+    def _request(self, number: int) -> list[int]:
+        """The job, and where it is a component all of its het job: they start as one."""
+        whole = self.queue[number].whole
+        if whole is None:
+            return [number]
+        return [other for other, job in self.queue.items() if job.whole == whole]
 
     def _free(self, name: str) -> bool:
         unfit = {"DRAIN", "DOWN", "ALLOCATED", "POWER_DOWN", "POWERING_DOWN", "POWERING_UP"}
@@ -268,8 +309,12 @@ class FakeSlurm:
                 self.state[name].flags.add("NOT_RESPONDING")
 
     def finish(self, job: int) -> None:
-        state = self.queue.pop(job)
-        for name in state.nodes:
+        self._leave(self.queue.pop(job).nodes)
+
+    def _leave(self, nodes: Sequence[NodeName]) -> None:
+        """A job has left these nodes; where no other is, they are idle."""
+        busy = {name for job in self.queue.values() for name in job.nodes}
+        for name in set(nodes) - busy:
             if "ALLOCATED" in self.state[name].flags:
                 self._base(name, "IDLE")
 
@@ -301,12 +346,13 @@ class FakeSlurm:
         item.instance_id, item.address = "", name
 
     def _requeue_from(self, name: str) -> None:
-        for job in self.queue.values():
-            if name in job.nodes:
-                for other in job.nodes:
-                    if other != name and "ALLOCATED" in self.state[other].flags:
-                        self._base(other, "IDLE")
-                job.nodes, job.state, job.restarts = (), "PENDING", job.restarts + 1
+        """Jobs there go back to the queue, a het job with all its components."""
+        there = [number for number, job in self.queue.items() if name in job.nodes]
+        for number in {part for job in there for part in self._request(job)}:
+            job = self.queue[number]
+            left, job.nodes = [other for other in job.nodes if other != name], ()
+            self._leave(left)
+            job.state, job.restarts = "PENDING", job.restarts + 1
 
     def _node(self, name: str) -> Node:
         item = self.state[name]
@@ -325,3 +371,7 @@ class FakeSlurm:
     def _reach(self) -> None:
         if self.unreachable:
             raise SlurmUnreachable("connect failure")
+
+
+def _kind(name: str) -> str:
+    return name.partition("-")[0]

@@ -222,6 +222,11 @@ class Controller:
 
     def _one(self, program: str, words: list[str]) -> str:
         self.asked.append(" ".join([program, *words]))
+        if program == "squeue" and "--format=%A %i" in words:
+            het_jobs = self.slurm.het_jobs()
+            names_ = [f"{n} {het_jobs[n]}+{n - het_jobs[n]}" for n in het_jobs]
+            others = [f"{n} {n}" for n in self.slurm.queue if n not in het_jobs]
+            return "".join(f"{line}\n" for line in names_ + others)
         if program == "squeue":
             return self._shown(words, {"jobs": self._queue()})
         match words:
@@ -272,6 +277,11 @@ class Controller:
                 "submit_time": {"set": True, "infinite": False, "number": int(job.submitted_at)},
                 "batch_flag": True,
                 "partition": "spot",
+                "het_job_id": {
+                    "set": self.slurm.queue[job.id].whole is not None,
+                    "infinite": False,
+                    "number": self.slurm.queue[job.id].whole or 0,
+                },
             }
             for job in self.slurm.jobs()
         ]
@@ -297,7 +307,11 @@ class Controller:
 
     def _update(self, said: dict[str, str]) -> None:
         if "jobid" in said:
-            self.slurm.queue[int(said["jobid"])].comment = said["admincomment"]
+            number, _, place = said["jobid"].partition("+")
+            first = self.slurm.queue[int(number)]
+            named = [job for job in self.slurm.queue.values() if job.whole == int(number)]
+            for job in [first] if place or first.whole != int(number) else named:
+                job.comment = said["admincomment"]
             return
         nodes = names.expand(said["nodename"])
         for name, address in zip(nodes, said.get("nodeaddr", "").split(","), strict=False):

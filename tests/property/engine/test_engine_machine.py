@@ -140,13 +140,49 @@ class Trouble(RuleBasedStateMachine):
             self.jobs += 1
             self.asks.append(self.bench.slurm.start(self.jobs, chosen))
 
+    @rule(size=st.integers(1, 2), more=st.integers(1, 2))
+    def submit_het_job(self, size: int, more: int) -> None:
+        """A het job of two components, each in a pool of its own."""
+        parts = self._off(GPU)[:size], self._off(CPU)[:more]
+        if (len(parts[0]), len(parts[1])) == (size, more):
+            whole = self.jobs + 1
+            for nodes in parts:
+                self.jobs += 1
+                self.asks.append(self.bench.slurm.start(self.jobs, nodes, whole=whole))
+
+    @rule(size=st.integers(1, 2), more=st.integers(0, 1), late=st.booleans())
+    def submit_beside(self, size: int, more: int, late: bool) -> None:
+        """A job on nodes that others wait for, and on some of its own; told of at once or later."""
+        waking = {"ALLOCATED", "POWERING_UP"}
+        there = [name for name in NODES if self.bench.slurm.flags(name) >= waking][:size]
+        chosen = (*there, *self._off(GPU)[:1], *self._off(CPU)[:more])
+        if there and len(chosen) == len(there) + 1 + more:
+            self.jobs += 1
+            ask = self.bench.slurm.start(self.jobs, chosen)
+            own = tuple(node for node in chosen if node not in there)
+            self.asks.append(JobAsk(ask.job, own) if late else ask)
+
+    @rule(size=st.integers(1, 2), more=st.integers(1, 2), beside=st.booleans(), fuse=FUSES)
+    def submit_whole_and_resume(self, size: int, more: int, beside: bool, fuse: int | None) -> None:
+        """A het job, and maybe another on one of its nodes."""
+        self.submit_het_job(size, more)
+        if beside:
+            self.submit_beside(size, 0, late=False)
+        self.resume(fuse)
+
     def _off(self, nodes: Sequence[NodeName]) -> list[NodeName]:
         idle = {"IDLE", "POWERED_DOWN"}
         return [n for n in nodes if self.bench.slurm.flags(n) & {*idle, "DRAIN"} == idle]
 
     @rule()
     def finish_or_cancel(self) -> None:
-        for job in list(self.bench.slurm.queue)[:1]:
+        """A het job with all its components."""
+        queue = self.bench.slurm.queue
+        first = next(iter(queue.values()), None)
+        whole = first and first.whole
+        for job in [
+            n for n, job in queue.items() if job is first or (whole and job.whole == whole)
+        ]:
             self.bench.slurm.finish(job)
 
     @rule()
@@ -432,10 +468,27 @@ class Trouble(RuleBasedStateMachine):
         asks = told(wanted)
         self.called.append((self.bench.clock.monotonic(), sum(len(ask.nodes) for ask in asks)))
         before, seen = set(self.bench.cloud.machines), self.bench.cloud.seen_live()
+        wanted = self._wanted()
         with self._engine(fuse) as engine:
             bursting.resume(engine, asks)
         if fuse is None and not self.bench.cloud.unreadable:
             self._no_job_is_half_launched(asks, before, seen)
+            self._no_instance_is_for_nobody(before, wanted)
+
+    def _wanted(self) -> set[NodeName]:
+        jobs = self.bench.slurm.queue.values()
+        return {node for job in jobs if job.state == "RUNNING" for node in job.nodes}
+
+    def _no_instance_is_for_nobody(self, before: set[str], wanted: set[NodeName]) -> None:
+        """A finished run keeps no instance that it started for a job which it has given back.
+
+        What another run holds is that run's to give back, and what a launch in doubt started is
+        settled later.
+        """
+        claims = self.bench.engine.journal.claims()
+        fresh = {item.node for item in self._counting() if item.id not in before}
+        fresh -= claims.busy | claims.doubtful
+        assert fresh & wanted <= self._wanted(), sorted(fresh & wanted - self._wanted())
 
     def _no_job_is_half_launched(
         self, asks: Sequence[JobAsk], before: set[str], seen: Mapping[str, str | None]

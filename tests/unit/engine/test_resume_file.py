@@ -48,7 +48,16 @@ def test_a_node_two_jobs_wait_for_is_launched_once():
         {"job_id": 2, "nodes_resume": "gpu-[001-002]"},
     )
     found = resume_file.asks(written(*jobs), "gpu-[001-002]")
-    assert found == (JobAsk(1, (N[0],)), JobAsk(2, (N[1],)))
+    assert found == (JobAsk(1, (N[0],)), JobAsk(2, (N[1],), shared=(N[0],)))
+
+
+def test_a_job_all_of_whose_nodes_others_bring_is_told_of():
+    jobs = (
+        {"job_id": 1, "nodes_resume": "gpu-[001-002]"},
+        {"job_id": 2, "nodes_resume": "gpu-002"},
+    )
+    found = resume_file.asks(written(*jobs), "gpu-[001-002]")
+    assert found == (JobAsk(1, (N[0], N[1])), JobAsk(2, (), shared=(N[1],)))
 
 
 def test_nodes_of_the_file_that_the_argument_lacks_are_not_launched():

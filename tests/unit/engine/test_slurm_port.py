@@ -39,6 +39,33 @@ def test_nodes_and_jobs_are_read_as_flags():
     assert runner.commands[-1] == ["/usr/bin/squeue", "--json"]
 
 
+def test_components_of_het_jobs_are_read_as_text_in_one_call():
+    slurm, runner = scontrol()
+    runner.answer("/usr/bin/squeue", stdout="100 100+0\n101 100+1\n7 7\n  9 8_3\n8 8_[4-9]\nodd\n")
+    assert slurm.het_jobs() == {100: 100, 101: 100}
+    assert len(runner.commands) == 1
+
+
+def test_a_squeue_that_fails_tells_of_no_components():
+    slurm, runner = scontrol()
+    runner.answer("/usr/bin/squeue", stderr="Unable to contact slurm controller", returncode=1)
+    with pytest.raises(SlurmUnreachable):
+        slurm.het_jobs()
+
+
+@pytest.mark.parametrize(("job", "named"), [(100, "jobid=100+0"), (101, "jobid=101")])
+def test_a_component_is_told_alone(job: int, named: str):
+    """By the number of a het job's first component scontrol would update all of them."""
+    slurm, runner = scontrol()
+    records = [
+        {"job_id": n, "het_job_id": {"set": True, "number": 100}, "admin_comment": ""}
+        for n in (100, 101)
+    ]
+    runner.answer("/usr/bin/scontrol", "show", "job", stdout=json.dumps({"jobs": records}))
+    slurm.comment(job, "ours")
+    assert runner.commands[-1][1:] == ["update", named, "admincomment=ours"]
+
+
 def test_jobs_on_nodes_are_no_others_also_where_squeue_tells_of_all():
     """Before 24.05.1 it leaves nothing out of its JSON; later ones need not write the rest."""
     slurm, runner = scontrol()
