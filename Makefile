@@ -10,7 +10,7 @@ EXAMPLE := examples/local.yaml
 # The real-Slurm tier has this checkout's own cloud: own directory, own port, own namespaces.
 TEST_STATE := $(shell scripts/test-state)
 
-.PHONY: help demo test lint types unit property contract golden slurm bench clean distclean setup setup-demo setup-test
+.PHONY: help demo test lint types unit property contract golden slurm bench coverage mutants clean distclean setup setup-demo setup-test
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -78,6 +78,14 @@ slurm: setup-test ## Real machines, real Slurm, real torchrun (needs root)
 
 bench: setup-test ## Against aws-parallelcluster-node on one throttled fake EC2; docs/benchmarks.md
 	@$(BIN)/python -m tests.bench $(BENCH)
+
+coverage: setup-test ## Branches of the core that no unit, property or golden test takes
+	@scripts/coverage
+
+# Not part of `make test`: an hour and more. MODULES="slurmplugins/policy.py" takes minutes.
+mutants: setup-test ## Whether the tests would notice; docs/testing.md (MODULES=...)
+	@$(if $(MODULES),true,nice $(BIN)/python -m tests.mutants by-hand)
+	@nice $(BIN)/python -m tests.mutants $(MODULES)
 
 clean: ## Remove every machine, namespace, mount and process that demo and tests made
 	@scripts/clean

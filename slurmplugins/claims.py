@@ -24,8 +24,8 @@ class Claims:
     machines we have decided to end, and why. `let_go`: machines that Slurm has powered their node
     down with. `former`: names that machines had before. `claimed`: when a node was last claimed, by
     the steady clock, if that was lately; its run may be over. `strange`: machines that lines name
-    which nobody here understands: they are not handed out, and not ended. `born`: when machines were
-    launched, and `at`: when this was read, both in the time of `steady`.
+    which nobody here understands: they are not handed out, and not ended. `born`: when machines
+    were launched, and `at`: when this was read, both in the time of `steady`.
     """
 
     busy: frozenset[NodeName] = frozenset()

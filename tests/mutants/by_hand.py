@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from tests.mutants.reviewed import Mutant
 
 PYTEST = (ROOT / ".venv" / "bin" / "python", "-m", "pytest", "-q", "-x", "--tb=no", "-rfE")
-QUIET = ("-p", "no:cacheprovider", "-p", "no:randomly")
+# A test that a mutant keeps from ending fails, too.
+QUIET = ("-p", "no:cacheprovider", "-p", "no:randomly", "--timeout=120")
 
 
 def main(paths: Sequence[str]) -> int:

@@ -240,10 +240,10 @@ REVIEWED: tuple[Mutant, ...] = (
         SENT,
     ),
     Mutant(
-        "slurmplugins/cloud/paced.py",
+        "slurmplugins/cloud/buckets.py",
         "a large call waits longer than for a full bucket",
-        "wanted = min(wanted, self._rate.burst)",
-        "wanted = max(wanted, 0.0)",
+        "tokens = min(wanted, self._burst)",
+        "tokens = wanted",
         SENT,
     ),
     Mutant(

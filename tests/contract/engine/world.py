@@ -346,6 +346,8 @@ class World:
         self.wrong = 0.0
         """How far the head's wall clock is ahead of the true time."""
         self.boot_id = "boot-1"
+        self.environment: dict[str, str] = {}
+        """What the programs' environment has besides."""
         self.endpoint = ""
         self._cloud = Ec2("demo", lambda: local.client("ec2"))
 
@@ -422,6 +424,7 @@ class World:
             "AWS_SECRET_ACCESS_KEY": "local",
             "AWS_EC2_METADATA_DISABLED": "true",
             "SLURM_RESUME_FILE": str(self.folder / "resume.json"),
+            **self.environment,
         }
         errors = (self.folder / "stderr").open("ab")
         with errors:

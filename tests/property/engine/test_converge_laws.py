@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hypothesis import given, strategies as st
 
-from slurmplugins import config, converge, names
+from slurmplugins import config, converge, doubt, names
 from slurmplugins.actions import MarkDown, PowerUp, Register, Reopen, Terminate
 from slurmplugins.claims import Claims
 from slurmplugins.health import Health, ScheduledEvent
@@ -176,9 +176,47 @@ def test_a_plan_with_a_note_does_nothing(world: converge.World):
     assert not (found.note and found.actions)
 
 
-@given(worlds())
-def test_without_slurm_or_without_ec2_no_machine_in_use_ends(world: converge.World):
-    assert converge.plan(replace(world, nodes={})).actions == ()
+@given(worlds(), st.data())
+def test_half_of_slurm_is_no_slurm(world: converge.World, data: st.DataObject):
+    """Nothing is done on a list that lacks more than half of the nodes, whichever they are."""
+    ours = [name for name in world.nodes if name in CONFIG.pool_by_node]
+    fewest = (len(CONFIG.pool_by_node) - 1) // 2
+    listed = data.draw(st.sets(st.sampled_from(ours), max_size=fewest)) if ours else set()
+    others = {name for name in world.nodes if name not in CONFIG.pool_by_node}
+    nodes = {name: item for name, item in world.nodes.items() if name in listed | others}
+    assert converge.plan(replace(world, nodes=nodes)).actions == ()
+
+
+@given(worlds(), st.data())
+def test_what_ec2_leaves_out_ends_no_machine_in_use_and_sends_no_job_away(
+    world: converge.World, data: st.DataObject
+):
+    """A node that answers runs on a machine, whatever part of EC2's list is there."""
+    listed = data.draw(st.sets(st.sampled_from(IDS), max_size=len(IDS) - 1))
+    part = tuple(item for item in world.instances if item.id in listed)
+    over = {item.id for item in part if not item.state.live}
+    for action in converge.plan(replace(world, instances=part)).actions:
+        if isinstance(action, Terminate):
+            found = world.nodes.get(action.instance.node or "")
+            in_use = found is not None and found.up and not found.invalid
+            machine = action.instance
+            ours = found is not None and found.instance_id == machine.id and machine.state.live
+            assert not (in_use and ours and machine.id not in world.claims.ended), action
+        elif isinstance(action, MarkDown):
+            answering = world.nodes[action.node]
+            assert not answering.up or answering.instance_id in over or answering.invalid, action
+
+
+@given(worlds(), st.data())
+def test_nothing_is_done_while_ec2_leaves_out_most_of_what_is_known_to_live(
+    world: converge.World, data: st.DataObject
+):
+    """Until it has done so for ten minutes."""
+    known = frozenset(f"i-known-{number}" for number in range(7, 7 + data.draw(st.integers(7, 20))))
+    since = data.draw(st.sampled_from([None, NOW, NOW - doubt.BELIEVED_AFTER + 1]))
+    found = converge.plan(replace(world, known=world.known | known, doubted_since=since))
+    assert found.actions == ()
+    assert not found.cloud_believed or "Slurm lists" in found.note
 
 
 @given(worlds())

@@ -10,6 +10,7 @@ import pytest
 
 from slurmplugins import names
 from slurmplugins.cloud import spec
+from slurmplugins.cloud.buckets import Bucket, Rate
 from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.errors import CloudError, InvalidRequest
 from slurmplugins.health import Health, ScheduledEvent
@@ -185,3 +186,10 @@ def test_a_fleet_that_names_an_instance_twice_is_ended_and_refused():
         Ec2("demo", lambda: client, FakeClock()).launch(request, lambda: None)
     assert caught.value.code == "OddAnswer"
     assert set(client.ended) == {"i-1", "i-2"}
+
+
+def test_a_call_larger_than_its_bucket_waits_for_a_full_one_and_no_longer():
+    """EC2 takes a call of any size once its bucket is full."""
+    bucket = Bucket(Rate(1000, 2), FakeClock())
+    assert bucket.wait(bucket.enter(4000)) == 0
+    assert bucket.wait(bucket.enter(4000)) >= 1000 / 2 - 1

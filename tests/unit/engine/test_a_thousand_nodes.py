@@ -1,0 +1,91 @@
+"""A decision takes a fixed number of calls and no waiting, whether for ten nodes or a thousand.
+
+That is what "within 30 s at 1,000 nodes" comes to on any machine: each call takes EC2 and slurmctld
+about as long for a thousand nodes as for ten, and nothing else waits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins import bursting, names, reconcile
+from slurmplugins.model import EndCause
+from tests.fakes.boundaries import watch
+from tests.fakes.engine import Bench
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PERIOD = 15.0
+"""Of the reconcile timer, in seconds."""
+
+
+class Counted:
+    """A cluster of so many nodes, and the calls that leave its programs."""
+
+    def __init__(self, place: Path, count: int) -> None:
+        place.mkdir()
+        hostlist = f"gpu-[0001-{count:04d}]"
+        self.nodes = names.expand(hostlist)
+        self.bench = Bench(place, nodes=hostlist)
+        self.calls: Counter[str] = Counter()
+        self.engine = watch(self.bench.engine, self._passed)
+
+    def _passed(self, place: str) -> None:
+        name, _, what = place.partition(": ")
+        if what == "done" and name.startswith(("cloud.", "slurm.")):
+            self.calls[name] += 1
+
+    def start(self) -> None:
+        """One job on all nodes, each of which comes up."""
+        bursting.resume(self.engine, [self.bench.slurm.start(7, self.nodes)])
+        self.bench.clock.advance(10)
+        self.bench.boot()
+        reconcile.run(self.engine)
+        self.calls.clear()
+        self.bench.clock.slept.clear()
+
+
+def interrupted(cluster: Counted) -> int:
+    """EC2 takes every second machine; how many passes until the nodes are given back."""
+    lost = cluster.bench.cloud.live()[::2]
+    for item in lost:
+        cluster.bench.cloud.interrupt(item.id)
+    for number in range(1, 5):
+        cluster.bench.clock.advance(PERIOD)
+        reconcile.run(cluster.engine)
+        state = cluster.bench.slurm.state
+        if all("DOWN" in state[str(item.node)].flags for item in lost):
+            return number
+    raise AssertionError("not decided within a minute")
+
+
+def let_go(cluster: Counted) -> int:
+    """Slurm powers all nodes down; suspend ends their machines."""
+    slurm = cluster.bench.slurm
+    slurm.finish(7)
+    slurm.power_down(cluster.nodes)
+    slurm.tick()
+    bursting.suspend(cluster.engine, slurm.suspended, EndCause.SUSPEND)
+    assert cluster.bench.cloud.live() == []
+    return 1
+
+
+@pytest.mark.parametrize("decide", [interrupted, let_go])
+def test_a_thousand_nodes_are_decided_in_the_calls_of_two_hundred_and_without_waiting(
+    tmp_path: Path, decide
+):
+    """Ends go in batches of 200; all else is one call, however many nodes it is about."""
+    found = []
+    for count in (200, 1000):
+        cluster = Counted(tmp_path / str(count), count)
+        cluster.start()
+        assert decide(cluster) == 1
+        assert cluster.bench.clock.slept == []
+        ends = cluster.calls.pop("cloud.terminate", 0)
+        assert ends <= count / 200
+        found.append(cluster.calls)
+    assert found[0] == found[1]
