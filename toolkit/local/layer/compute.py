@@ -72,7 +72,6 @@ class Compute:
 
     def run(self, region: str, params: Mapping[str, Any]) -> Any:
         """Launch between MinCount and MaxCount instances; returns moto's reservation."""
-        contradictions.check_run(params)
         launch = self.launch_of_call(region, params)
         at_least = int(params.get("MinCount") or 1)
         at_most = int(params.get("MaxCount") or at_least)
@@ -94,6 +93,7 @@ class Compute:
         """Return a call's launch, merged with the launch template it names."""
         given = params.get("LaunchTemplate")
         if not given:
+            contradictions.check_run(params)
             return launch_of(params)
         version = self.template(region, given)
         whole = merge(params, version.data)

@@ -32,8 +32,12 @@ def check_run(params: Mapping[str, Any]) -> None:
     """Refuse a RunInstances whose market and reservation can't be had together."""
     options = params.get("InstanceMarketOptions") or {}
     market = options.get("MarketType")
-    if options.get("SpotOptions") and market != "spot":
+    spot = options.get("SpotOptions") or {}
+    if spot and market != "spot":
         raise _contradiction("SpotOptions are for the Spot market only.")
+    stays = spot.get("InstanceInterruptionBehavior") in {"stop", "hibernate"}
+    if stays != (spot.get("SpotInstanceType") == "persistent"):
+        raise _contradiction("Exactly a persistent Spot request stops or hibernates instances.")
     specification = params.get("CapacityReservationSpecification") or {}
     target = specification.get("CapacityReservationTarget")
     if market == BLOCK and not target:

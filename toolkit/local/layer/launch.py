@@ -109,14 +109,6 @@ def check_tags(tags: Mapping[str, str]) -> None:
             raise refused("InvalidParameterValue", message)
 
 
-def check_spot(options: Mapping[str, Any]) -> None:
-    """Refuse a spot request of a kind that its interruption behavior does not go with."""
-    kept = options.get("InstanceInterruptionBehavior") in {"stop", "hibernate"}
-    if kept != (options.get("SpotInstanceType") == "persistent"):
-        message = "Exactly a persistent Spot request stops or hibernates instances."
-        raise refused("InvalidParameterCombination", message)
-
-
 def user_data_bytes(encoded: str | None) -> bytes:
     """Return what the instance reads as its user data."""
     return base64.b64decode(encoded) if encoded else b""
@@ -140,7 +132,6 @@ def _market(params: Mapping[str, Any]) -> tuple[str, str | None]:
     if options.get("MarketType") != SPOT:
         return ON_DEMAND, None
     spot = options.get("SpotOptions") or {}
-    check_spot(spot)
     price = spot.get("MaxPrice")
     return SPOT, str(price) if price else None
 
