@@ -103,12 +103,8 @@ class Book:
         at_work, unclear = self._not_ours(alive)
         self._launches = [item for item in self._launches if self._recent(item[0])]
         self._taken = [item for item in self._taken if self._recent(item[0])]
-        launched = {
-            one.instance_id: one
-            for _, told in self._launches
-            for one in told
-            if one.instance_id not in self._ended
-        }
+        recent = {one.instance_id: one for _, told in self._launches for one in told}
+        launched = {key: one for key, one in recent.items() if key not in self._ended}
         return Claims(
             busy=at_work.union(*held.values()),
             settling=frozenset().union(*(self._settling.get(run, ()) for run in held)),
@@ -116,6 +112,7 @@ class Book:
             open=doubts,
             asked=frozenset(known),
             launched=launched,
+            ending={key: one for key, one in recent.items() if key in self._ended},
             ended=dict(self._ended),
             let_go=frozenset(self._let_go),
             former={key: frozenset(self._former[key]) for key in self._former.keys() & launched},

@@ -10,14 +10,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins import inventory, names, plans
-from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
+from slurmplugins.errors import CloudError, EngineError, NotEnded, SlurmError, StateError
 from slurmplugins.model import EndCause, Failure
 from slurmplugins.slurm import known
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from slurmplugins.actions import Outcome
     from slurmplugins.board import Board, Results
+    from slurmplugins.brake import Rate
+    from slurmplugins.brake_file import Brake
     from slurmplugins.launcher import Launcher
     from slurmplugins.model import Assignment, JobAsk
     from slurmplugins.names import NodeName
@@ -45,7 +48,9 @@ def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
         with engine.journal.run() as run:
             # First of all: reconcile gives nodes back that nobody has claimed for a while.
             mine = plans.claim(engine, run, asks)
-            plan = _screened(engine, plans.make(engine, run, asks, mine, deadline))
+            plan = plans.make(engine, run, asks, mine, deadline)
+            brake = engine.brake
+            plan = _screened(engine, brake, plan)
             engine.log.info(
                 "planned",
                 run=run,
@@ -55,7 +60,7 @@ def resume(engine: Engine, asks: Sequence[JobAsk]) -> None:
                 replace=len(plan.replace),
                 busy=names.compress(plan.busy),
             )
-            _carry_out(engine, run, plan, decided, deadline)
+            _carry_out(engine, brake, run, plan, decided=decided, deadline=deadline)
             engine.log.info("done", run=run)
     except EngineError as error:  # before anything was launched: what comes later has its own
         code = error.code if isinstance(error, CloudError) else ""
@@ -103,17 +108,37 @@ def _let_go(engine: Engine, nodes: Sequence[NodeName]) -> None:
         engine.log.warning("not written down", slug=error.slug, message=error.message)
 
 
-def _screened(engine: Engine, plan: ResumePlan) -> ResumePlan:
-    """The plan less the launches in pools whose machines do not come up: of such a job, nothing."""
+def _screened(engine: Engine, brake: Brake, plan: ResumePlan) -> ResumePlan:
+    """The plan less the launches that would only be ended again: of such a job, nothing."""
     from slurmplugins import fates, protection
 
-    patience = engine.config.resume_timeout
-    found = protection.gate(engine.state, plan.launches, engine.clock.now(), patience)
-    return fates.screened(plan, found.let, found.refused)
+    patience, now = engine.config.resume_timeout, engine.clock.now()
+    pools = protection.load(engine.state).pools
+    protected = frozenset(name for name, pool in pools.items() if pool.protected)
+    braked = brake.gate(plan.launches, _rate(engine), protected)
+    found = protection.gate(engine.state, braked.let, now, patience)
+    return fates.screened(plan, found.let, (*braked.refused, *found.refused))
+
+
+def _rate(engine: Engine) -> Rate:
+    """What EC2 starts within the time for finding capacity."""
+    from slurmplugins.brake import Rate
+    from slurmplugins.cloud.paced import INSTANCES
+
+    config = engine.config
+    burst, per_second = config.instance_rate or (INSTANCES.burst, INSTANCES.per_second)
+    seconds = config.resume_timeout * BUDGET_SHARE
+    return Rate(burst, per_second, seconds, told=config.instance_rate is not None)
 
 
 def _carry_out(
-    engine: Engine, run: str, plan: ResumePlan, decided: set[NodeName], deadline: float
+    engine: Engine,
+    brake: Brake,
+    run: str,
+    plan: ResumePlan,
+    *,
+    decided: set[NodeName],
+    deadline: float,
 ) -> None:
     """`decided` gets the nodes that have a machine, are another run's or were given back. Nothing
     that is launched waits for what Slurm is told of other jobs.
@@ -130,10 +155,11 @@ def _carry_out(
             addressed.update(_assign(engine, news))
 
         def tell_slurm(results: Results) -> None:
+            failures = brake.settled(results, launcher.started, _rate(engine))
             decided.update(results.served)
             assign(results.assignments)
-            told = engine.executor.give_back(results.failures, run)
-            given_back = [node for failure in results.failures for node in failure.nodes]
+            told = engine.executor.give_back(failures, run)
+            given_back = [node for failure in failures for node in failure.nodes]
             decided.update(given_back)
             plans.release(engine, run, [*results.served, *given_back])
             of_jobs(lambda: engine.executor.tell(told))
@@ -156,23 +182,41 @@ def _carry_out(
 
 
 def _launch(engine: Engine, run: str, plan: ResumePlan, launcher: Launcher, board: Board) -> None:
-    """The plan's launches, each behind the machines that it replaces and behind no others."""
+    """The plan's launches, each behind the machines that it replaces and behind no others. Where
+    one of these can't be ended, nothing is started beside it.
+    """
     from slurmplugins.actions import Terminate
 
-    stale = {item.node for item in plan.replace}
+    first = [Terminate(item, EndCause.ORPHAN, "left over from before") for item in plan.replace]
+    first += [
+        Terminate(item, EndCause.ORPHAN, "its end was decided before") for item in plan.unended
+    ]
+    stale = {item.instance.node for item in first}
 
     def ahead() -> None:
         free = [job for job in plan.launches if stale.isdisjoint(job.nodes)]
         launcher.launch(free, run, board)
 
     def behind() -> None:
-        engine.executor.run(
-            [Terminate(item, EndCause.ORPHAN, "left over from before") for item in plan.replace]
-        )
+        kept = _kept(engine.executor.run(first))
         held_up = [job for job in plan.launches if not stale.isdisjoint(job.nodes)]
-        launcher.launch(held_up, run, board)
+        launcher.launch(held_up, run, board, kept)
 
     engine.crew.map(lambda work: work(), [ahead, behind] if stale else [ahead])
+
+
+def _kept(outcomes: Iterable[Outcome]) -> dict[NodeName, NotEnded]:
+    """By node, EC2's word on why its instance, which should end, lives."""
+    from slurmplugins.actions import Terminate
+
+    found: dict[NodeName, NotEnded] = {}
+    for item in outcomes:
+        if item.error and isinstance(item.action, Terminate) and item.action.instance.node:
+            instance = item.action.instance
+            code, colon, _ = item.error.partition(":")
+            text = f"{instance.id} of {instance.node} should end and lives: {item.error}"
+            found[item.action.instance.node] = NotEnded(text, code=code if colon else "")
+    return found
 
 
 def _launcher(engine: Engine, run: str, deadline: float, quotas: Quotas) -> Launcher:
@@ -193,6 +237,7 @@ def _launcher(engine: Engine, run: str, deadline: float, quotas: Quotas) -> Laun
         latest=deadline + engine.config.resume_timeout * (1 - BUDGET_SHARE),
         crew=engine.crew,
         quotas=quotas,
+        brake=engine.brake,
     )
 
 

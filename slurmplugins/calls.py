@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins import doubts, names
 from slurmplugins.cloud import codes
-from slurmplugins.errors import CloudError, CloudUnreachable, NoCredentials, StateError
+from slurmplugins.errors import (
+    CloudError,
+    CloudUnreachable,
+    EngineError,
+    NoCredentials,
+    StateError,
+)
 from slurmplugins.model import Assignment, EndCause
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from slurmplugins.brake_file import Brake
     from slurmplugins.clock import Clock
     from slurmplugins.cloud.base import Cloud
     from slurmplugins.doubts import Attempt
@@ -55,6 +63,8 @@ class Calls:
         jitter: Callable[[], float],
         deadline: float,
         latest: float,
+        brake: Brake,
+        started: Counter[NodeName],
     ) -> None:
         self._run = run
         self._cloud = cloud
@@ -64,6 +74,8 @@ class Calls:
         self._jitter = jitter
         self._deadline = deadline
         self._latest = latest
+        self._brake = brake
+        self._started = started
 
     @property
     def late(self) -> bool:
@@ -88,9 +100,15 @@ class Calls:
         began = self._clock.monotonic()
         try:
             launched = self._patiently(attempt)
-        except CloudError as error:
-            log.warning("launch failed", slug=error.slug, code=error.code, message=error.message)
+        except EngineError as error:
+            judged = isinstance(error, CloudError) and error.settles
+            if attempt.silent and not judged:
+                self._started.update(request.nodes)
+            if isinstance(error, CloudError):
+                told = {"slug": error.slug, "code": error.code, "message": error.message}
+                log.warning("launch failed", **told)
             raise
+        self._started.update(request.nodes[: len(launched.machines)])
         for item in launched.refusals:
             code, message = item.error.code, item.error.message
             log.warning("offering refused", key=item.offering.key, code=code, message=message)
@@ -133,17 +151,22 @@ class Calls:
             self._journal.condemn(left, EndCause.RESUME_FAILED)
         except StateError as error:
             self._log.problem("journal", message=error.message)
+        over: frozenset[str] = frozenset()
+        refusal: CloudError | None = None
         for again in range(END_TRIES):
             if again:
                 self._clock.sleep(FIRST_PAUSE)
             try:
-                over = self._cloud.terminate(left)
+                over |= self._cloud.terminate(left)
                 left = [item for item in left if item not in over]
             except CloudError as error:
+                refusal = error
                 self._log.warning("terminate failed", code=error.code, message=error.message)
             if not left:
-                return frozenset()
-        self._log.problem("machines left to reconcile", machines=left)
+                break
+        self._brake.heard(over, refusal)
+        if left:
+            self._log.problem("machines left to reconcile", machines=left)
         return frozenset(left)
 
     def _patiently(self, attempt: Attempt) -> Launched:

@@ -20,7 +20,8 @@ class Claims:
     `busy`: nodes a live run of resume is at; `settling`: those of them that it does not want, and
     is about to let go of. `doubtful`: nodes of recent launches whose outcome no live run is about
     to know; `open`: those launches. `asked`: the attempts whose outcome a live run is about to
-    know. `launched`: machines launched so recently that the cloud may not list them yet. `ended`:
+    know. `launched`: machines launched so recently that the cloud may not list them yet; `ending`:
+    those launched as recently that we have decided to end. `ended`:
     machines we have decided to end, and why. `let_go`: machines that Slurm has powered their node
     down with. `former`: names that machines had before. `claimed`: when a node was last claimed, by
     the steady clock, if that was lately; its run may be over. `strange`: machines that lines name
@@ -36,6 +37,7 @@ class Claims:
     launched: Mapping[str, Assignment] = field(default_factory=dict)
     ended: Mapping[str, EndCause] = field(default_factory=dict)
     let_go: frozenset[str] = frozenset()
+    ending: Mapping[str, Assignment] = field(default_factory=dict)
     former: Mapping[str, Collection[NodeName]] = field(default_factory=dict)
     claimed: Mapping[NodeName, float] = field(default_factory=dict)
     strange: frozenset[str] = frozenset()

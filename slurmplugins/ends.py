@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from slurmplugins.actions import Terminate
+    from slurmplugins.brake_file import Brake
     from slurmplugins.clock import Clock
     from slurmplugins.cloud.base import Cloud
     from slurmplugins.journal import Journal
@@ -30,11 +31,14 @@ END_SECONDS: Final = 120.0
 
 
 class Ends:
-    def __init__(self, cloud: Cloud, journal: Journal, clock: Clock, log: Log) -> None:
+    def __init__(
+        self, cloud: Cloud, journal: Journal, clock: Clock, log: Log, brake: Brake
+    ) -> None:
         self._cloud = cloud
         self._journal = journal
         self._clock = clock
         self._log = log
+        self._brake = brake
 
     def run(self, actions: Sequence[Terminate]) -> list[Outcome]:
         """End these machines; an outcome without an error is of one that is over."""
@@ -68,7 +72,8 @@ class Ends:
         then twenty a second, so a large suspend goes on at its pace.
         """
         over: frozenset[str] = frozenset()
-        problem, fruitless = "", 0
+        refusal: CloudError | None = None
+        fruitless = 0
         deadline = self._clock.monotonic() + END_SECONDS
         while (left := [item for item in ids if item not in over]) and fruitless < VERIFY_TRIES:
             before = len(over)
@@ -76,7 +81,7 @@ class Ends:
                 try:
                     over |= self._cloud.terminate(left[start : start + END_BATCH])
                 except CloudError as error:
-                    problem = f"{error.code}: {error.message}"
+                    refusal = error
                     if error.retryable:
                         break  # the other batches would be told the same
             fruitless += len(over) == before
@@ -84,4 +89,5 @@ class Ends:
                 break
             if len(over) < len(ids) and fruitless < VERIFY_TRIES:
                 self._clock.sleep(VERIFY_PAUSE)
-        return over, problem
+        self._brake.heard(over, refusal)
+        return over, "" if refusal is None else f"{refusal.code}: {refusal.message}"

@@ -21,6 +21,7 @@
         ├── InvalidRequest    the request can never work
         ├── NotFound          what was named does not exist
         ├── Ended             what the same call started before has ended since
+        ├── NotEnded          nothing is started beside what should end, and lives
         ├── CloudUnreachable  no answer: the call may or may not have happened
         └── UnknownCloudError a code that the table does not know, or that says nothing
 
@@ -159,6 +160,10 @@ class NotFound(CloudError):
 class Ended(CloudError):
     slug = "ended-since"
     settles = True
+
+
+class NotEnded(CloudError):
+    slug = "not-ended"
 
 
 class CloudUnreachable(CloudError):

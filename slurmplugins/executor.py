@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurmplugins.actions import Action
+    from slurmplugins.brake_file import Brake
     from slurmplugins.clock import Clock
     from slurmplugins.cloud.base import Cloud
     from slurmplugins.journal import Journal
@@ -58,14 +59,16 @@ class Executor:
         clock: Clock,
         log: Log,
         stop_requests: Path,
+        brake: Brake,
     ) -> None:
-        self._ends = Ends(cloud, journal, clock, log)
+        self._ends = Ends(cloud, journal, clock, log, brake)
         self._teller = Teller(slurm, log)
         self._slurm = slurm
         self._journal = journal
         self._clock = clock
         self._log = log
         self._stop_requests = stop_requests
+        self._brake = brake
 
     def run(
         self,
@@ -148,7 +151,7 @@ class Executor:
         """Tell jobs whose nodes were given back why, and hold those that would only fail again. It
         takes long, a job at a time, and ends with the first call that slurmctld does not answer.
         """
-        self._teller.failures(failures)
+        self._brake.held(self._teller.failures(failures))
 
     def _ask_jobs(
         self, comments: dict[int, Callable[[], None]], nodes: Sequence[NodeName], reason: str

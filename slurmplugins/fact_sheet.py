@@ -122,7 +122,9 @@ class PassFact:
 
 @dataclass(frozen=True, slots=True)
 class FactSheet:
-    """`unread`: what could not be read, and why. `decisions` are lines of the decision log."""
+    """`unread`: what could not be read, and why. `decisions` are lines of the decision log.
+    `unended`: why nothing is launched, while EC2 ends no instance.
+    """
 
     at: float
     cluster: str = ""
@@ -136,6 +138,7 @@ class FactSheet:
     decisions: tuple[Mapping[str, Any], ...] = ()
     consoles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
+    unended: str = ""
 
 
 def to_json(sheet: FactSheet) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from slurmplugins import consoles, decisions, job_name, names, paths, protection, runtime
+from slurmplugins import brake, consoles, decisions, job_name, names, paths, protection, runtime
 from slurmplugins.errors import BadName, EngineError
 from slurmplugins.fact_sheet import (
     FactSheet,
@@ -136,6 +136,7 @@ def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> Fact
         decisions=_decided(log, subject, known, attempts),
         consoles=_consoles(engine, record, subject),
         unread=tuple(unread),
+        unended=brake.why_shut(engine.brake.load(), now),
     )
 
 

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from slurmplugins.batches import Want
 from slurmplugins.calls import Calls
 from slurmplugins.lane import Decision, Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from slurmplugins.board import Board
+    from slurmplugins.brake_file import Brake
     from slurmplugins.clock import Clock
     from slurmplugins.cloud.base import Cloud
     from slurmplugins.crew import Crew
+    from slurmplugins.errors import NotEnded
     from slurmplugins.journal import Journal
     from slurmplugins.log import Log
+    from slurmplugins.names import NodeName
     from slurmplugins.offerings import OfferingMemory
     from slurmplugins.planner import JobLaunch, PoolAsk
     from slurmplugins.policy import Rung
     from slurmplugins.quotas import Quotas
+
+NOTHING_KEPT: Final[Mapping[NodeName, NotEnded]] = MappingProxyType({})
 
 
 class Launcher:
@@ -44,6 +51,7 @@ class Launcher:
         latest: float,
         crew: Crew,
         quotas: Quotas,
+        brake: Brake,
     ) -> None:
         self._cluster = cluster
         self._cloud = cloud
@@ -57,10 +65,22 @@ class Launcher:
         self._latest = latest
         self._crew = crew
         self._quotas = quotas
+        self._brake = brake
+        self.started: Counter[NodeName] = Counter()
+        """Instances that EC2 has, or may have, started for each node; some have ended again."""
 
-    def launch(self, jobs: Sequence[JobLaunch], run: str, board: Board) -> None:
-        """Machines for every node of each job, or the reason why it has none, to the board."""
+    def launch(
+        self,
+        jobs: Sequence[JobLaunch],
+        run: str,
+        board: Board,
+        kept: Mapping[NodeName, NotEnded] = NOTHING_KEPT,
+    ) -> None:
+        """Machines for every node of each job, or the reason why it has none, to the board. `kept`:
+        nodes whose instance should end and lives; a job with one of them gets nothing.
+        """
         calls = self._calls(run)
+        jobs = _refused(jobs, board, kept)
         wants = [
             _Wanted(Want(turn, job.job, ask.nodes), ask)
             for turn, job in enumerate(jobs)
@@ -116,6 +136,8 @@ class Launcher:
             jitter=self._jitter,
             deadline=self._deadline,
             latest=self._latest,
+            brake=self._brake,
+            started=self.started,
         )
 
 
@@ -125,6 +147,21 @@ class _Wanted:
 
     want: Want
     ask: PoolAsk
+
+
+def _refused(
+    jobs: Sequence[JobLaunch], board: Board, kept: Mapping[NodeName, NotEnded]
+) -> list[JobLaunch]:
+    """Tell the board of the jobs that have a node of these; return the others."""
+    left: list[JobLaunch] = []
+    for job in jobs:
+        node = next((node for ask in job.asks for node in ask.nodes if node in kept), None)
+        if node is None:
+            left.append(job)
+            continue
+        wants = [Want(0, job.job, ask.nodes) for ask in job.asks]
+        board.decided([Decision(want, error=kept[node]) for want in wants])
+    return left
 
 
 def _postponed(

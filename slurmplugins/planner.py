@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins import policy, quotas, spend, tags
 from slurmplugins.actions import Terminate
+from slurmplugins.errors import NotEnded
 from slurmplugins.model import Assignment, Failure
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class JobLaunch:
 @dataclass(frozen=True, slots=True)
 class ResumePlan:
     """`adopt`: machines there already. `replace`: machines too old, or of another pool, to be what
-    Slurm waits for; they are ended first. `busy`: nodes left to the run that is at them. `asks`:
+    Slurm waits for; they are ended first. `unended`: machines whose end was decided and that live;
+    nothing is started beside them. `busy`: nodes left to the run that is at them. `asks`:
     all that the plan speaks of, those that get nothing included. `filling`: the nodes whose
     instances fill each quota.
     """
@@ -59,6 +61,7 @@ class ResumePlan:
     failures: tuple[Failure, ...] = ()
     busy: tuple[NodeName, ...] = ()
     asks: tuple[JobAsk, ...] = ()
+    unended: tuple[Instance, ...] = ()
     filling: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
 
     @property
@@ -99,6 +102,7 @@ def resume(
         failures=tuple(draft.failures),
         busy=tuple(draft.busy),
         asks=tuple(asks),
+        unended=tuple(draft.unended),
         filling=quotas.fillers(claims.named(listed), claims.ended, config.static),
     )
 
@@ -181,14 +185,18 @@ class _Draft:
         ids = {item.id for item in listed}
         recent = claims.launched.values()
         self._unlisted = {item.node: item for item in recent if item.instance_id not in ids}
+        ending = claims.ending.values()
+        self._unseen = {item.node: item for item in ending if item.instance_id not in ids}
         self.adopt: list[Assignment] = []
         self.launches: list[JobLaunch] = []
         self.replace: list[Instance] = []
         self.failures: list[Failure] = []
         self.busy: list[NodeName] = []
+        self.unended: list[Instance] = []
 
     def add(self, ask: JobAsk) -> None:
         problem = _problem(ask, self._machines, self._claims, self._config, self._now)
+        problem = problem or self._unseen_end(ask)
         if problem is not None:
             self.failures.append(problem)
             return
@@ -233,8 +241,22 @@ class _Draft:
         elif node in self._unlisted:
             self.adopt.append(self._unlisted[node])
         else:
+            ended = self._claims.ended
+            self.unended += [item for item in machines if item.state.live and item.id in ended]
             return False
         return True
+
+    def _unseen_end(self, ask: JobAsk) -> Failure | None:
+        """Why nothing is launched beside what should end and can't, as EC2 does not list it yet."""
+        for node in ask.nodes:
+            unseen = self._unseen.get(node)
+            if unseen is None or node in self._claims.busy or node in self._unlisted:
+                continue
+            machines = self._machines.get(node, ())
+            if not _sort(machines, self._claims, self._config, self._now)[0]:
+                text = f"{unseen.instance_id} of {node} is to end, and EC2 does not list it yet"
+                return Failure(ask.job, ask.nodes, NotEnded.slug, message=text)
+        return None
 
 
 def _problem(

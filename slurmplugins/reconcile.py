@@ -68,6 +68,8 @@ def run(engine: Engine) -> None:
         engine.log.warning("held back", note=plan.note)
     agreement = view.Agreement(engine, world, plan.actions)
     said = [item for item in plan.actions if not isinstance(item, Terminate)]
+    if not plan.note:
+        engine.brake.begun(world.nodes)
     outcomes = engine.executor.run(said, agreement.holding)
     agreement.at_last()
     if len(outcomes) + len(agreement.ends) < len(plan.actions) and view.old(engine, world):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from slurmplugins.brake_file import Brake
     from slurmplugins.clock import Clock
     from slurmplugins.cloud.base import Cloud, ObjectStore
     from slurmplugins.config import BurstConfig
@@ -51,6 +52,12 @@ class Engine:
     crew: Crew = field(default_factory=Crew)
 
     @property
+    def brake(self) -> Brake:
+        from slurmplugins.brake_file import Brake
+
+        return Brake(self.state, self.clock)
+
+    @property
     def executor(self) -> Executor:
         from slurmplugins.executor import Executor
 
@@ -61,6 +68,7 @@ class Engine:
             clock=self.clock,
             log=self.log,
             stop_requests=self.stop_requests,
+            brake=self.brake,
         )
 
 

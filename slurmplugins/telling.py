@@ -22,15 +22,19 @@ class Teller:
         self._slurm = slurm
         self._log = log
 
-    def failures(self, failures: Sequence[Failure]) -> None:
-        """Tell jobs whose nodes were given back why, and hold those that would only fail again."""
+    def failures(self, failures: Sequence[Failure]) -> frozenset[int]:
+        """Tell jobs whose nodes were given back why, and hold those that would only fail again.
+        Returns the jobs that Slurm holds now.
+        """
+        held: set[int] = set()
         self.all(
             {
-                item.job: partial(self._failed, item.job, item)
+                item.job: partial(self._failed, item.job, item, held)
                 for item in failures
                 if item.job is not None
             }
         )
+        return frozenset(held)
 
     def all(self, errands: Mapping[int, Callable[[], None]]) -> None:
         """Each job's errand, which may raise SlurmUnreachable."""
@@ -49,7 +53,7 @@ class Teller:
         except SlurmRefused as error:
             self._log.warning("comment failed", job=job, message=error.message)
 
-    def _failed(self, job: int, failure: Failure) -> None:
+    def _failed(self, job: int, failure: Failure, held: set[int]) -> None:
         """After its nodes are down, so that the job is back in the queue, where it can be held.
         Raises SlurmUnreachable.
         """
@@ -57,6 +61,7 @@ class Teller:
         if failure.hold:
             try:
                 self._slurm.hold(job)
+                held.add(job)
                 text = f"{failure.reason} held, release when mended: {failure.message}"
             except SlurmRefused as error:  # not a batch job: it has ended with its nodes
                 self._log.warning("hold failed", job=job, message=error.message)

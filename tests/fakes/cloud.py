@@ -77,7 +77,7 @@ class FakeCloud:
     happen `delay` seconds after it was lost, or find capacity for half.
     `next_errors`: what the next launches are answered, having done nothing; None: what comes of
     them. `next_list_errors`: the next lists. `lose_gifts`: how many of the next renamings happen
-    and are not answered.
+    and are not answered. `end_error`: what every end is answered, having done nothing.
     `sent`: the arguments of every launch, refused or not.
     `places`: the zone of each subnet, and of each launch template that says the subnet itself.
     `blocks`: the reservations that are capacity blocks.
@@ -98,6 +98,7 @@ class FakeCloud:
         self.next_errors: list[CloudError | None] = []
         self.next_list_errors: list[CloudError] = []
         self.next_give_errors: list[CloudError] = []
+        self.end_error: CloudError | None = None
         self.lose_answers = 0
         self.lose_gifts = 0
         self.late_effects = 0
@@ -193,6 +194,8 @@ class FakeCloud:
         self._called("terminate", "TerminateInstances", len(ids))
         if self.unreadable:
             raise codes.error("Unreachable", "no answer")
+        if self.end_error is not None:
+            raise self.end_error
         over = set()
         for instance_id in ids:
             machine = self.machines.get(instance_id)
@@ -267,7 +270,7 @@ class FakeCloud:
     def calm(self) -> None:
         """No more trouble: what has happened stays, everything from here on works."""
         self.capacity, self.refusals, self.next_errors = {}, {}, []
-        self.next_list_errors = []
+        self.next_list_errors, self.end_error = [], None
         self.lose_answers = self.lose_gifts = self.late_effects = self.partials = 0
         self.lag = self.stale = self.tag_lag = 0.0
         self.unreadable = self.throttle.enabled = False

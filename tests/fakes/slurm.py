@@ -164,6 +164,10 @@ class FakeSlurm:
             raise SlurmRefused(f"Job {job} is not pending")
         self.queue[job].held = True
 
+    def release(self, job: int) -> None:
+        """A person lets a held job go."""
+        self.queue[job].held = False
+
     def ended(self) -> tuple[EndedJob, ...]:
         self._reach()
         self.asked_for_ended += 1
@@ -224,7 +228,7 @@ class FakeSlurm:
         """Allocate nodes to requeued jobs while there are any; nodes that are up come first."""
         asks = []
         for number, job in list(self.queue.items())[:limit]:
-            if job.state != "PENDING":
+            if job.state != "PENDING" or job.held:
                 continue
             placed: dict[int, list[NodeName]] = {}
             for part in self._request(number):

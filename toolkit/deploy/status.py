@@ -171,6 +171,8 @@ def engine_trouble(sheet: FactSheet) -> list[str]:
         found.append(f"reconcile holds back: {last.note}")
     if last.at and sheet.at - last.at > STALE_SECONDS:
         found.append(f"reconcile has not looked for {sheet.at - last.at:.0f} s")
+    if sheet.unended:
+        found.append(sheet.unended)
     found += [
         f"pool {item.pool} is protected: {item.failures} machines in a row did not come up"
         f" (`toolkit why NODE` shows the last words of one)"

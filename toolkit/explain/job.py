@@ -184,6 +184,8 @@ def _next_try(sheet: FactSheet, job: JobFact) -> str:
     if refusal is not None and refusal.get("slug") == "pool-protected":
         shut = [item for item in _pools_of(sheet, refusal) if item.protected_since is not None]
         waits += [(item.retry_at, f"pool {item.pool} lets a probe through") for item in shut]
+    elif refusal is not None and refusal.get("slug") == "not-ended":
+        asks = ", as soon as EC2 ends instances again"
     elif refusal is not None:
         asks = _asked_first(sheet, max((at for at, _ in waits), default=sheet.at)) + _smaller(job)
     due = [wait for wait in waits if wait[0] > sheet.at]

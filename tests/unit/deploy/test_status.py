@@ -71,6 +71,9 @@ def test_an_engine_that_holds_back_or_protects_a_pool_is_trouble():
     shut = FactSheet(at=100, standings=(StandingFact("gpu", 5, 50), StandingFact("cpu", 2)))
     (line,) = engine_trouble(shut)
     assert line.startswith("pool gpu is protected: 5 machines in a row")
+    assert engine_trouble(FactSheet(at=100, unended="EC2 has ended nothing")) == [
+        "EC2 has ended nothing"
+    ]
 
 
 def test_accounts_and_users_that_slurmdbd_lacks_are_told_until_they_are_applied():

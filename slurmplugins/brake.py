@@ -1,0 +1,290 @@
+"""The brake: few instances are started for a job that does not begin, whatever EC2 answers.
+
+Launches that end before their job begins cost money and do no work, and the job comes back for the
+next. So they are counted by job, until all its nodes are up: `launch-loop` holds a job that had
+several times what it asks for. `rate-too-low` holds one that is larger than what the account's rate
+starts within the time for it. While EC2 ends nothing (`not-ended`), nothing is started at all: what
+can't be ended stays beside what comes next. Losing the record gives every job a new budget.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins import names
+from slurmplugins.errors import BadName, Late, NotEnded, Throttled
+from slurmplugins.model import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from slurmplugins.model import Node
+    from slurmplugins.names import NodeName
+    from slurmplugins.planner import JobLaunch
+
+LOOP: Final = "launch-loop"
+RATE: Final = "rate-too-low"
+
+MULTIPLE: Final = 3
+"""Instances started for a job that has not begun, for each node that it asked for."""
+
+LEAST: Final = 6
+"""The budget of the smallest jobs: more than protected mode takes to shut a pool, which is the
+better judge of instances that never become nodes."""
+
+REFUSED_ENDS: Final = 3
+"""Programs in a row that EC2 let end nothing. One end that works forgets them all."""
+
+SHUT_SECONDS: Final = 600.0
+"""After the last refused end. Reconcile tries again every 15 s, so it passes only where nothing
+is left to be ended, or where reconcile does not run."""
+
+REMEMBERED: Final = 24 * 3600.0
+"""After a job's last launch: it has been cancelled, or waits for something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What EC2 starts for one job in time: `burst` at once and `per_second` for `seconds`. `told`:
+    cluster.yaml says so; else it is the published default, and the account may have more.
+    """
+
+    burst: float
+    per_second: float
+    seconds: float
+    told: bool
+
+    @property
+    def most(self) -> float:
+        return self.burst + self.per_second * self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """What was started for one job that has not begun. `asked`: the most nodes that it wanted at
+    once. `nodes`: those it waits for now; when all are up it has begun. `slug` and `message`: the
+    verdict on it. `held`: Slurm holds it for that, so a person has released it when it comes back.
+    """
+
+    asked: int
+    started: int = 0
+    since: float = 0.0
+    at: float = 0.0
+    nodes: str = ""
+    slug: str = ""
+    message: str = ""
+    held: bool = False
+
+    @property
+    def budget(self) -> int:
+        return max(LEAST, MULTIPLE * self.asked)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedEnds:
+    """Programs in a row that could end nothing, EC2's last word on that, and from when to when."""
+
+    count: int = 0
+    code: str = ""
+    since: float = 0.0
+    at: float = 0.0
+
+    def shut(self, now: float) -> bool:
+        return self.count >= REFUSED_ENDS and abs(now - self.at) < SHUT_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Every job that had launches and has not begun, and how ends fare."""
+
+    jobs: Mapping[int, Tries] = field(default_factory=dict)
+    ends: RefusedEnds = field(default_factory=RefusedEnds)
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """The launches that may go on, those that may not and why, and the record after that."""
+
+    let: tuple[JobLaunch, ...]
+    refused: tuple[Failure, ...]
+    record: Record
+
+
+def planned(job: JobLaunch) -> tuple[NodeName, ...]:
+    """The nodes for which the launch starts instances."""
+    return tuple(node for ask in job.asks for node in ask.nodes)
+
+
+def screen(
+    record: Record,
+    launches: Sequence[JobLaunch],
+    now: float,
+    rate: Rate,
+    governed: Collection[str] = (),
+) -> Screened:
+    """Which launches may go on. Each is counted in full until `settle` says what came of it: its
+    run may be killed. `governed`: pools in protected mode, which bounds launches by itself.
+    """
+    jobs = dict(_recent(record.jobs, now))
+    let: list[JobLaunch] = []
+    refused: list[Failure] = []
+    for job in launches:
+        if record.ends.shut(now):
+            text = why_shut(record, now)
+            refused.append(_failure(job, NotEnded.slug, text, code=record.ends.code))
+            continue
+        if job.job is None or any(ask.pool.name in governed for ask in job.asks):
+            let.append(job)
+            continue
+        tries = _judged(jobs.get(job.job), job, now, rate)
+        jobs[job.job] = tries
+        if tries.slug:
+            refused.append(_failure(job, tries.slug, tries.message, hold=True))
+        else:
+            let.append(job)
+    return Screened(tuple(let), tuple(refused), replace(record, jobs=jobs))
+
+
+def why_shut(record: Record, now: float) -> str:
+    """Why nothing is launched; empty while launches go on."""
+    if not record.ends.shut(now):
+        return ""
+    return (
+        f"EC2 has ended nothing since {_moment(record.ends.since)} ({record.ends.code}):"
+        " nothing is started until it does"
+    )
+
+
+def settle(
+    record: Record, charged: Mapping[int, int], started: Mapping[int, int], failed: Collection[int]
+) -> Record:
+    """The record once it is known what was `started` for jobs that were `charged` in full. One that
+    `failed` waits for none of its nodes any more.
+    """
+    jobs = dict(record.jobs)
+    for job in charged:
+        if (tries := jobs.get(job)) is None:
+            continue
+        count = max(0, tries.started - charged[job] + started.get(job, 0))
+        jobs[job] = replace(tries, started=count, nodes="" if job in failed else tries.nodes)
+        if job in failed and not (count or tries.slug):
+            del jobs[job]  # EC2 gave it nothing: it may ask as often as it likes
+    return replace(record, jobs=jobs)
+
+
+def slow(failure: Failure, asked: int, started: int, rate: Rate) -> Failure:
+    """The failure of a job that EC2 began to serve, and was too slow for: it is to be held."""
+    if failure.slug not in {Throttled.slug, Late.slug} or not started or asked <= rate.most:
+        return failure
+    text = (
+        f"EC2 started {started} of {asked} instances in {rate.seconds:.0f} s and took no more"
+        f" requests; they were ended. {_mend(rate)}"
+    )
+    return replace(failure, slug=RATE, message=text, hold=True)
+
+
+def barred(record: Record, failures: Sequence[Failure]) -> Record:
+    """The record with the verdicts of `slow`: not one of these jobs is tried again as it is."""
+    jobs = dict(record.jobs)
+    for item in failures:
+        if item.slug == RATE and item.job in jobs and item.job is not None:
+            jobs[item.job] = replace(jobs[item.job], slug=RATE, message=item.message)
+    return replace(record, jobs=jobs)
+
+
+def held(record: Record, jobs: Collection[int]) -> Record:
+    """The record once Slurm holds these jobs: the next ask for one is a person's release."""
+    known = record.jobs.items()
+    return replace(
+        record,
+        jobs={job: replace(tries, held=True) if job in jobs else tries for job, tries in known},
+    )
+
+
+def begun(record: Record, nodes: Mapping[str, Node], now: float) -> Record:
+    """The record less the jobs all of whose nodes are up: launches for them have done their work.
+    What comes later, an interruption say, is a new beginning.
+    """
+    up = {name for name, node in nodes.items() if node.up and not node.invalid}
+    jobs = {
+        job: tries
+        for job, tries in _recent(record.jobs, now).items()
+        if not (tries.nodes and up.issuperset(_expanded(tries.nodes)))
+    }
+    return replace(record, jobs=jobs)
+
+
+def heard(record: Record, now: float, code: str) -> Record:
+    """The record after a program tried to end instances; `code`: why it could end none."""
+    if not code:
+        return replace(record, ends=RefusedEnds())
+    before = record.ends if abs(now - record.ends.at) < SHUT_SECONDS else RefusedEnds()
+    since = before.since if before.count else now
+    return replace(record, ends=RefusedEnds(before.count + 1, code, since, now))
+
+
+def _judged(tries: Tries | None, job: JobLaunch, now: float, rate: Rate) -> Tries:
+    """The job's tries with this one, or with the verdict that it gets none."""
+    if tries is None or tries.held or (rate.told and tries.slug == RATE):
+        tries = Tries(asked=0, since=now)
+    if tries.slug:
+        return tries
+    wanted = len(planned(job))
+    tries = replace(tries, asked=max(tries.asked, wanted))
+    paced = sum(len(ask.nodes) for ask in job.asks if all(len(rung) == 1 for rung in ask.ladder))
+    if rate.told and paced > rate.most:
+        return replace(tries, slug=RATE, message=_too_large(paced, rate))
+    if tries.started + wanted > tries.budget:
+        text = (
+            f"{tries.started} instances were started for its {tries.asked} nodes since"
+            f" {_moment(tries.since)}, and it has not begun"
+        )
+        return replace(tries, slug=LOOP, message=text)
+    nodes = names.compress(job.nodes)
+    return replace(tries, started=tries.started + wanted, at=now, nodes=nodes)
+
+
+def _too_large(asked: int, rate: Rate) -> str:
+    return (
+        f"{asked} nodes are more than the {rate.most:.0f} instances that aws.instance_rate"
+        f" (burst {rate.burst:g}, per_second {rate.per_second:g}) starts within"
+        f" {rate.seconds:.0f} s, half of slurm.resume_timeout. {_mend(rate)}"
+    )
+
+
+def _mend(rate: Rate) -> str:
+    known = (
+        ""
+        if rate.told
+        else (
+            f" The published rate ({rate.burst:g} at once, {rate.per_second:g} a second) is enough"
+            f" for {rate.most:.0f}."
+        )
+    )
+    return (
+        "Have AWS raise the account's rate and set aws.instance_rate to it, or raise"
+        f" slurm.resume_timeout, or make the job smaller.{known}"
+    )
+
+
+def _failure(
+    job: JobLaunch, slug: str, text: str, *, code: str = "", hold: bool = False
+) -> Failure:
+    return Failure(job.job, job.nodes, slug, code, text, hold)
+
+
+def _recent(jobs: Mapping[int, Tries], now: float) -> Mapping[int, Tries]:
+    return {job: one for job, one in jobs.items() if abs(now - (one.at or one.since)) < REMEMBERED}
+
+
+def _expanded(hostlist: str) -> Collection[str]:
+    try:
+        return names.expand(hostlist)
+    except BadName:  # a damaged file: no node is called so
+        return (hostlist,)
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")

@@ -1,0 +1,138 @@
+"""The brake's record on the head's disk, shared by the programs; safe to lose."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmplugins import brake, safe_json
+from slurmplugins.brake import Record, RefusedEnds, Tries
+from slurmplugins.errors import CloudError, Denied
+from slurmplugins.files import locked, write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from slurmplugins.board import Results
+    from slurmplugins.brake import Rate, Screened
+    from slurmplugins.clock import Clock
+    from slurmplugins.model import Failure, Node
+    from slurmplugins.names import NodeName
+    from slurmplugins.planner import JobLaunch
+
+_DAMAGED: Final = (OSError, ValueError, KeyError, TypeError, AttributeError)
+
+
+class Brake:
+    """For one run of a program. A file that can't be used stops no launch and no end."""
+
+    def __init__(self, state: Path, clock: Clock) -> None:
+        self._path = state / "brake.json"
+        self._lock = state / "brake.lock"
+        self._clock = clock
+        self._charged: dict[int, tuple[NodeName, ...]] = {}
+        self._served: set[NodeName] = set()
+
+    def gate(
+        self, launches: Sequence[JobLaunch], rate: Rate, governed: Collection[str]
+    ) -> Screened:
+        """Screen the launches, and count those that may go on as if all came of them."""
+        with self._held():
+            before = self.load()
+            found = brake.screen(before, launches, self._clock.now(), rate, governed)
+            self._save(before, found.record)
+        counted = [job for job in found.let if job.job in found.record.jobs]
+        self._charged |= {job.job: brake.planned(job) for job in counted if job.job is not None}
+        return found
+
+    def settled(
+        self, results: Results, started: Mapping[NodeName, int], rate: Rate
+    ) -> tuple[Failure, ...]:
+        """Count what was started by node for the jobs of these results. Their failures, with words
+        of our own where EC2 is too slow for the job.
+        """
+        self._served.update(results.served)
+        told = {item.job for item in results.failures if item.job is not None}
+        over = {job for job, nodes in self._charged.items() if self._served.issuperset(nodes)}
+        nodes = {job: self._charged.pop(job) for job in self._charged.keys() & (told | over)}
+        if not nodes:
+            return results.failures
+        charged = {job: len(mine) for job, mine in nodes.items()}
+        counts = {job: sum(started.get(node, 0) for node in nodes[job]) for job in nodes}
+        failures = tuple(
+            brake.slow(item, charged[item.job], counts[item.job], rate)
+            if item.job is not None and item.job in charged
+            else item
+            for item in results.failures
+        )
+
+        def learn(record: Record) -> Record:
+            return brake.barred(brake.settle(record, charged, counts, told), failures)
+
+        self._change(learn)
+        return failures
+
+    def held(self, jobs: Collection[int]) -> None:
+        """Remember that Slurm holds these jobs."""
+        if jobs:
+            self._change(lambda record: brake.held(record, jobs))
+
+    def begun(self, nodes: Mapping[str, Node]) -> None:
+        """Forget the jobs whose nodes are all up."""
+        if self._path.exists():
+            self._change(lambda record: brake.begun(record, nodes, self._clock.now()))
+
+    def heard(self, over: Collection[str], error: CloudError | None) -> None:
+        """Learn from one round of ends. What EC2 says of one instance says nothing of the next."""
+        if over:
+            if self._path.exists():
+                self._change(lambda record: brake.heard(record, 0.0, ""))
+        elif error is not None and (error.retryable or isinstance(error, Denied)):
+            code = error.code
+            self._change(lambda record: brake.heard(record, self._clock.now(), code))
+
+    def load(self) -> Record:
+        """The record; an empty one where there is none that can be read."""
+        try:
+            data = safe_json.loads(self._path.read_bytes())
+            jobs = {int(job): _tries(item) for job, item in data["jobs"].items()}
+            return Record(jobs, _ends(data["ends"]))
+        except _DAMAGED:
+            return Record()
+
+    def _change(self, change: Callable[[Record], Record]) -> None:
+        with self._held():
+            before = self.load()
+            self._save(before, change(before))
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError):
+                stack.enter_context(locked(self._lock))
+            yield
+
+    def _save(self, before: Record, after: Record) -> None:
+        if after == before:
+            return
+        with contextlib.suppress(OSError):  # safe to lose: a full disk must not stop a launch
+            write_atomically(self._path, json.dumps(asdict(after)).encode(), mode=0o640)
+
+
+def _tries(item: dict[str, Any]) -> Tries:
+    """ValueError or TypeError for what can't be calculated with."""
+    tries = Tries(**item)
+    asked, started = int(safe_json.finite(tries.asked)), int(safe_json.finite(tries.started))
+    since, at = safe_json.finite(tries.since), safe_json.finite(tries.at)
+    return replace(tries, asked=asked, started=started, since=since, at=at)
+
+
+def _ends(item: dict[str, Any]) -> RefusedEnds:
+    ends = RefusedEnds(**item)
+    count, since = int(safe_json.finite(ends.count)), safe_json.finite(ends.since)
+    return replace(
+        ends, count=count, code=str(ends.code), since=since, at=safe_json.finite(ends.at)
+    )

@@ -1,0 +1,427 @@
+"""The brake: a job that does not begin gets few instances; while none can be ended, nobody does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins import brake, bursting, names, protection, reconcile
+from slurmplugins.boots import BootFailure, Boots
+from slurmplugins.brake import Rate, Record, RefusedEnds, Tries
+from slurmplugins.cloud import codes
+from slurmplugins.cloud.paced import INSTANCES
+from slurmplugins.model import EndCause, Failure, Node
+from slurmplugins.planner import JobLaunch, PoolAsk
+from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from slurmplugins.names import NodeName
+
+G = names.expand("gpu-[001-008]")
+C = names.expand("cpu-[1-4]")
+CPU = "on-demand:m7i.large:us-east-1a"
+NOW = 1_000_000.0
+RATE = Rate(1000, 2, 450, told=False)
+TOLD = replace(RATE, told=True)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def job(bench: Bench, nodes: Sequence[NodeName], number: int | None = 7) -> JobLaunch:
+    pool = bench.config.pools[bench.config.pool_by_node[nodes[0]]]
+    ladder = tuple((item,) for item in pool.offerings)
+    return JobLaunch(number, (PoolAsk(pool, tuple(nodes), ladder),), tuple(nodes))
+
+
+def tried(record: Record, launch: JobLaunch, started: int, rate: Rate = RATE) -> Record:
+    """One launch for the job that came to nothing, after so many instances."""
+    screened = brake.screen(record, [launch], NOW, rate)
+    assert screened.let
+    assert launch.job is not None
+    charged = {launch.job: len(brake.planned(launch))}
+    return brake.settle(screened.record, charged, {launch.job: started}, {launch.job})
+
+
+def exhausted(bench: Bench) -> Record:
+    record = Record()
+    for _ in range(brake.MULTIPLE):
+        record = tried(record, job(bench, G[:4]), 4)
+    return brake.screen(record, [job(bench, G[:4])], NOW, RATE).record
+
+
+@pytest.mark.parametrize(("size", "rounds"), [(1, 6), (2, 3), (4, 3), (8, 3)])
+def test_a_job_that_does_not_begin_is_held_after_three_times_its_nodes(
+    bench: Bench, size: int, rounds: int
+):
+    record = Record()
+    for _ in range(rounds):
+        record = tried(record, job(bench, G[:size]), size)
+    screened = brake.screen(record, [job(bench, G[:size])], NOW, RATE)
+    assert screened.let == ()
+    (failure,) = screened.refused
+    assert (failure.slug, failure.hold) == ("launch-loop", True)
+    assert failure.message.startswith(f"{size * rounds} instances were started for its {size}")
+
+
+def test_launches_that_start_nothing_are_as_many_as_the_job_likes(bench: Bench):
+    record = Record()
+    for _ in range(100):
+        record = tried(record, job(bench, G[:4]), 0)
+    assert record.jobs == {}
+
+
+def test_a_launch_whose_run_is_killed_counts_in_full(bench: Bench):
+    record = Record()
+    for _ in range(3):
+        record = brake.screen(record, [job(bench, G[:4])], NOW, RATE).record
+    assert brake.screen(record, [job(bench, G[:4])], NOW, RATE).let == ()
+
+
+def test_the_largest_size_that_a_job_had_is_its_measure(bench: Bench):
+    record = tried(Record(), job(bench, G[:4]), 4)
+    for _ in range(8):
+        record = tried(record, job(bench, G[:1]), 1)
+    assert brake.screen(record, [job(bench, G[:1])], NOW, RATE).let == ()
+
+
+def test_jobs_have_budgets_of_their_own(bench: Bench):
+    other = job(bench, G[4:], 8)
+    assert brake.screen(exhausted(bench), [other], NOW, RATE).let == (other,)
+
+
+def test_a_job_that_is_not_held_yet_stays_barred_with_the_same_words(bench: Bench):
+    """slurmctld did not answer, or it was not yet back in the queue."""
+    record = exhausted(bench)
+    first = brake.screen(record, [job(bench, G[:4])], NOW, RATE)
+    again = brake.screen(first.record, [job(bench, G[:4])], NOW + 60, RATE)
+    assert again.let == ()
+    assert again.refused == first.refused
+
+
+def test_a_job_that_a_person_has_released_has_a_fresh_budget(bench: Bench):
+    record = brake.held(exhausted(bench), {7})
+    screened = brake.screen(record, [job(bench, G[:4])], NOW, RATE)
+    assert screened.let
+    assert screened.record.jobs[7].started == 4
+
+
+def test_a_release_gives_a_fresh_budget_whatever_the_job_was_held_for(bench: Bench):
+    """EC2 had said that it may never have it: a quota, say."""
+    record = brake.held(tried(Record(), job(bench, G[:4]), 4), {7})
+    assert brake.screen(record, [job(bench, G[:4])], NOW, RATE).record.jobs[7].started == 4
+
+
+def up(nodes: Sequence[NodeName], *flags: str) -> Mapping[str, Node]:
+    return {name: Node(name, frozenset({"ALLOCATED", "CLOUD", *flags})) for name in nodes}
+
+
+def test_a_job_has_begun_when_all_its_nodes_are_up_and_not_before(bench: Bench):
+    record = brake.screen(Record(), [job(bench, G[:4])], NOW, RATE).record
+    some = {**up(G[:3]), **up(G[3:4], "POWERING_UP", "NOT_RESPONDING")}
+    assert brake.begun(record, some, NOW) == record
+    assert brake.begun(record, {**up(G[:3]), **up(G[3:4], "INVALID_REG")}, NOW) == record
+    assert brake.begun(record, up(G[:3]), NOW) == record
+    assert brake.begun(record, up(G[:4]), NOW).jobs == {}
+
+
+def test_nodes_that_come_up_for_others_are_no_beginning_of_a_job_that_failed(bench: Bench):
+    record = tried(Record(), job(bench, G[:4]), 4)
+    assert brake.begun(record, up(G[:4]), NOW) == record
+
+
+def test_a_job_that_is_not_launched_for_a_day_is_forgotten(bench: Bench):
+    record = tried(Record(), job(bench, G[:4]), 4)
+    assert brake.begun(record, {}, NOW + 23 * 3600) == record
+    assert brake.begun(record, {}, NOW + 24 * 3600).jobs == {}
+    assert brake.begun(record, {}, NOW - 24 * 3600).jobs == {}, "the clock was set back"
+
+
+def test_a_pool_in_protected_mode_is_bounded_by_that_alone(bench: Bench):
+    probe = job(bench, G[:4])
+    screened = brake.screen(exhausted(bench), [probe], NOW, RATE, {"gpu"})
+    assert screened.let == (probe,)
+    assert screened.record == exhausted(bench)
+
+
+def test_nodes_that_no_job_is_known_to_want_are_not_counted(bench: Bench):
+    record = Record()
+    for _ in range(20):
+        screened = brake.screen(record, [job(bench, G[:1], None)], NOW, RATE)
+        assert screened.let
+        record = screened.record
+
+
+# The rate
+
+
+def large(bench: Bench, count: int) -> JobLaunch:
+    return job(bench, [names.NodeName(f"gpu-{number}") for number in range(1, count + 1)])
+
+
+@pytest.fixture
+def wide(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, nodes="gpu-[1-4000]")
+
+
+def test_the_rate_that_is_assumed_is_that_of_the_pacer(bench: Bench):
+    rate = bursting._rate(bench.engine)
+    assert (rate.burst, rate.per_second, rate.told) == (
+        INSTANCES.burst, INSTANCES.per_second, False,
+    )  # fmt: skip
+    assert rate.seconds == bench.config.resume_timeout / 2
+
+
+@pytest.mark.parametrize(("count", "let"), [(1900, True), (1901, False)])
+def test_a_job_above_the_told_rate_is_held_before_anything_is_started(
+    wide: Bench, count: int, let: bool
+):
+    screened = brake.screen(Record(), [large(wide, count)], NOW, TOLD)
+    assert bool(screened.let) is let
+    for failure in screened.refused:
+        assert (failure.slug, failure.hold) == ("rate-too-low", True)
+        assert "1901 nodes are more than the 1900 instances" in failure.message
+        assert "(burst 1000, per_second 2)" in failure.message
+
+
+def test_a_job_above_the_published_rate_is_tried_since_the_account_may_have_more(wide: Bench):
+    assert brake.screen(Record(), [large(wide, 4000)], NOW, RATE).let
+
+
+def test_a_fleet_does_not_draw_on_the_rate(wide: Bench):
+    launch = large(wide, 4000)
+    (ask,) = launch.asks
+    fleets = replace(launch, asks=(replace(ask, ladder=(ask.pool.offerings[:2],)),))
+    assert brake.screen(Record(), [fleets], NOW, TOLD).let
+
+
+def test_a_told_rate_that_was_raised_lets_the_job_go_whether_it_was_held_or_not(wide: Bench):
+    record = brake.screen(Record(), [large(wide, 1901)], NOW, TOLD).record
+    raised = replace(TOLD, burst=5000)
+    assert brake.screen(record, [large(wide, 1901)], NOW, raised).let
+
+
+THROTTLED = Failure(7, G, "throttled", "RequestLimitExceeded", "too many")
+
+
+def test_a_job_that_ec2_served_too_slowly_is_held_and_told_what_it_gave(wide: Bench):
+    failure = brake.slow(THROTTLED, 4000, 1800, RATE)
+    assert (failure.slug, failure.hold) == ("rate-too-low", True)
+    assert failure.message.startswith("EC2 started 1800 of 4000 instances in 450 s")
+    assert "aws.instance_rate" in failure.message
+    assert "is enough for 1900" in failure.message
+    record = brake.screen(Record(), [large(wide, 4000)], NOW, RATE).record
+    record = brake.barred(brake.settle(record, {7: 4000}, {7: 1800}, {7}), [failure])
+    again = brake.screen(record, [large(wide, 4000)], NOW, RATE)
+    assert again.let == (), "the same launch and end is never made twice"
+    assert again.refused[0].message == failure.message
+
+
+@pytest.mark.parametrize(
+    ("failure", "asked", "started"),
+    [
+        (THROTTLED, 1900, 1800),  # the account's bucket was empty for another
+        (THROTTLED, 4000, 0),
+        (replace(THROTTLED, slug="no-capacity"), 4000, 1800),
+    ],
+)
+def test_other_failures_are_not_the_rates(failure: Failure, asked: int, started: int):
+    assert brake.slow(failure, asked, started, RATE) == failure
+
+
+# Ends
+
+
+def refused(times: int, code: str = "UnauthorizedOperation") -> Record:
+    record = Record()
+    for _ in range(times):
+        record = brake.heard(record, NOW, code)
+    return record
+
+
+def test_three_refused_ends_in_a_row_stop_every_launch_and_one_that_works_opens(bench: Bench):
+    launches = [job(bench, G[:2]), job(bench, C[:1], 8), job(bench, G[2:3], None)]
+    assert len(brake.screen(refused(2), launches, NOW, RATE).let) == 3
+    screened = brake.screen(refused(3), launches, NOW, RATE)
+    assert screened.let == ()
+    assert {item.slug for item in screened.refused} == {"not-ended"}
+    assert {item.code for item in screened.refused} == {"UnauthorizedOperation"}
+    assert not any(item.hold for item in screened.refused)
+    assert screened.record.jobs == {}, "no job's budget is charged for it"
+    assert len(brake.screen(brake.heard(refused(3), NOW, ""), launches, NOW, RATE).let) == 3
+
+
+def test_while_nothing_can_be_ended_people_are_told_and_not_after():
+    assert brake.why_shut(refused(2), NOW) == ""
+    assert "(UnauthorizedOperation): nothing is started" in brake.why_shut(refused(3), NOW)
+
+
+@pytest.mark.parametrize("later", [600.0, -600.0, 86_400.0, -86_400.0])
+def test_where_nothing_is_left_to_end_launches_go_on_whatever_the_clock_says(
+    bench: Bench, later: float
+):
+    assert brake.screen(refused(3), [job(bench, G[:2])], NOW + later, RATE).let
+
+
+def test_refusals_of_long_ago_do_not_add_up():
+    record = brake.heard(refused(2), NOW + 601, "UnauthorizedOperation")
+    assert record.ends == RefusedEnds(1, "UnauthorizedOperation", NOW + 601, NOW + 601)
+
+
+@pytest.mark.parametrize("code", ["OperationNotPermitted", "InvalidInstanceID.NotFound"])
+def test_what_ec2_says_of_one_instance_stops_no_launch(bench: Bench, code: str):
+    for _ in range(5):
+        bench.engine.brake.heard((), codes.error(code, "not this one"))
+    assert bench.engine.brake.load() == Record()
+
+
+# The file
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "[]", "[" * 100_000, '{"jobs": {}, "ends": 3}', '{"jobs": {"x": {}}, "ends": {}}',
+        '{"jobs": {"7": {"asked": "x"}}, "ends": {}}',
+        '{"jobs": {"7": {"asked": 1e999}}, "ends": {}}',
+    ],
+)  # fmt: skip
+def test_a_damaged_record_gives_every_job_a_new_budget(bench: Bench, text: str):
+    (bench.engine.state / "brake.json").write_text(text)
+    assert bench.engine.brake.load() == Record()
+
+
+def test_the_record_survives_its_file(bench: Bench):
+    launch = job(bench, G[:4])
+    bench.engine.brake.gate([launch], TOLD, ())
+    nodes = names.compress(G[:4])
+    now = bench.clock.now()
+    assert bench.engine.brake.load().jobs == {7: Tries(4, 4, now, now, nodes)}
+
+
+# The whole engine
+
+
+def round_trip(bench: Bench, number: int, nodes: Sequence[NodeName]) -> None:
+    """The job's nodes are given back and powered down, and it is started on them again."""
+    bench.clock.advance(61)
+    for _ in range(2):
+        bench.slurm.tick()
+        gone, bench.slurm.suspended = bench.slurm.suspended, []
+        bursting.suspend(bench.engine, gone, EndCause.SUSPEND)
+        reconcile.run(bench.engine)
+    bursting.resume(bench.engine, [bench.slurm.start(number, nodes)])
+
+
+def test_a_job_of_two_pools_of_which_one_has_nothing_is_held_with_its_numbers(bench: Bench):
+    bench.cloud.capacity = {CPU: 0}
+    nodes = (*G[:2], *C[:1])
+    bursting.resume(bench.engine, [bench.slurm.start(7, nodes)])
+    while not bench.slurm.queue[7].held:
+        round_trip(bench, 7, nodes)
+    assert len(bench.cloud.machines) == 8
+    assert "launch-loop held" in bench.slurm.queue[7].comment
+    assert "8 instances were started for its 3 nodes" in bench.slurm.queue[7].comment
+    bench.slurm.release(7)
+    bench.cloud.capacity = {}
+    round_trip(bench, 7, nodes)
+    assert len(bench.cloud.live()) == 3
+
+
+def test_a_hold_that_slurmctld_did_not_take_gives_no_fresh_budget(bench: Bench):
+    bench.cloud.capacity = {CPU: 0}
+    nodes = (*G[:2], *C[:1])
+    refuse = bench.slurm.hold
+    bench.slurm.hold = bench.slurm.requeue  # type: ignore[method-assign]  # which refuses
+    bursting.resume(bench.engine, [bench.slurm.start(7, nodes)])
+    for _ in range(8):
+        round_trip(bench, 7, nodes)
+    bench.slurm.hold = refuse  # type: ignore[method-assign]
+    assert len(bench.cloud.machines) == 8
+
+
+def test_a_job_that_the_default_rate_can_not_serve_is_tried_once_and_held(tmp_path: Path):
+    bench = Bench(tmp_path, nodes="gpu-[1-1300]")
+    bench.cloud.throttle.enabled = True
+    nodes = bench.config.pools["gpu"].nodes
+    bursting.resume(bench.engine, [bench.slurm.start(7, nodes)])
+    assert 0 < len(bench.cloud.machines) <= 1180
+    bench.clock.advance(15)
+    reconcile.run(bench.engine)  # EC2 ends 1,000 at once
+    assert bench.cloud.live() == []
+    assert bench.slurm.queue[7].held
+    assert "rate-too-low (RequestLimitExceeded) held" in bench.slurm.queue[7].comment
+
+
+def test_a_launch_that_got_no_answer_counts_as_one_that_started_all(bench: Bench):
+    bench.cloud.lose_answers = 6
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert bench.engine.brake.load().jobs[7].started == 2
+
+
+def test_what_a_rung_started_and_ended_counts_with_what_the_next_one_starts(bench: Bench):
+    """Two jobs in one call that EC2 answers in part: the larger one has its nodes from the next."""
+    bench.cloud.capacity = {SPOT_A: 4, SPOT_B: 8}
+    first, second = bench.slurm.start(7, G[:1]), bench.slurm.start(8, G[1:6])
+    bursting.resume(bench.engine, [first, second])
+    tries = bench.engine.brake.load().jobs
+    assert (tries[7].started, tries[8].started) == (1, 8)
+    assert len(bench.cloud.live()) == 6
+
+
+def test_a_condemned_instance_that_can_be_ended_now_makes_way_for_a_new_one(bench: Bench):
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    old = {item.id for item in bench.cloud.live()}
+    bench.engine.journal.condemn(old, EndCause.SUSPEND)
+    bursting.resume(bench.engine, bench.slurm.asks())
+    live = bench.cloud.live()
+    assert {item.node for item in live} == set(G[:2])
+    assert old.isdisjoint(item.id for item in live)
+
+
+def test_a_job_beside_one_whose_old_instance_can_not_be_ended_is_launched_for(bench: Bench):
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    bench.engine.journal.condemn([item.id for item in bench.cloud.live()], EndCause.SUSPEND)
+    bench.cloud.end_error = codes.error("UnauthorizedOperation", "not yours")
+    bursting.resume(bench.engine, [*bench.slurm.asks(), bench.slurm.start(8, G[4:6])])
+    assert {item.node for item in bench.cloud.live()} == {*G[:2], *G[4:6]}
+    assert len(bench.cloud.live()) == 4
+    assert bench.slurm.state[G[0]].reason == "toolkit: not-ended (UnauthorizedOperation)"
+    assert not bench.slurm.queue[7].held
+
+
+def test_nothing_is_started_beside_a_condemned_instance_that_is_not_listed_yet(bench: Bench):
+    bench.cloud.lag = 60.0
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    bench.engine.journal.condemn([item.id for item in bench.cloud.live()], EndCause.SUSPEND)
+    bursting.resume(bench.engine, bench.slurm.asks())
+    assert len(bench.cloud.live()) == 2
+    assert bench.slurm.state[G[0]].reason == "toolkit: not-ended"
+
+
+def test_a_job_of_a_broken_pool_is_left_to_protected_mode(bench: Bench):
+    """Its jobs come back by themselves when the pool is mended."""
+    failures = [
+        BootFailure(f"i-{number}", G[0], "gpu", "it did not come up", NOW, NOW - 240)
+        for number in range(5)
+    ]
+    protection.update(bench.engine.state, Boots(tuple(failures)), bench.clock.now())
+    bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0, ON_DEMAND: 0}
+    for _ in range(8):
+        bench.clock.advance(3600)
+        bursting.resume(bench.engine, [bench.slurm.start(7, G[:1])])
+        round_trip(bench, 7, G[:1])
+        bench.slurm.tick()
+        reconcile.run(bench.engine)
+        bench.clock.advance(61)
+        bench.slurm.tick()
+        reconcile.run(bench.engine)
+    assert not bench.slurm.queue[7].held
+    assert bench.engine.brake.load().jobs == {}
