@@ -22,7 +22,7 @@ from unittest import mock
 from hypothesis import Phase, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from slurmplugins import batches, brake, bursting, names, reconcile, resume_file
+from slurmplugins import batches, brake, bursting, names, offerings, reconcile, resume_file
 from slurmplugins.cloud import codes
 from slurmplugins.errors import EngineError
 from slurmplugins.health import IMPAIRED_SECONDS
@@ -317,7 +317,7 @@ class Trouble(RuleBasedStateMachine):
         job = self.jobs
         self.bench.cloud.capacity = {}
         for _ in range(rounds):
-            self.bench.clock.advance(61)
+            self.bench.clock.advance(offerings.CAPACITY_SECONDS + 1)
             self.bench.slurm.tick()
             self.suspend(None)
             self.reconcile(None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmplugins import brake, bursting, names, protection, reconcile
+from slurmplugins import brake, bursting, names, offerings, protection, reconcile
 from slurmplugins.boots import BootFailure, Boots
 from slurmplugins.brake import Rate, Record, RefusedEnds, Tries
 from slurmplugins.cloud import codes
@@ -310,8 +310,10 @@ def test_the_record_survives_its_file(bench: Bench):
 
 
 def round_trip(bench: Bench, number: int, nodes: Sequence[NodeName]) -> None:
-    """The job's nodes are given back and powered down, and it is started on them again."""
-    bench.clock.advance(61)
+    """The job's nodes are given back and powered down, and it is started on them again, when the
+    offerings that were refused are tried beside the others.
+    """
+    bench.clock.advance(offerings.CAPACITY_SECONDS + 1)
     for _ in range(2):
         bench.slurm.tick()
         gone, bench.slurm.suspended = bench.slurm.suspended, []
@@ -324,8 +326,9 @@ def test_a_job_of_two_pools_of_which_one_has_nothing_is_held_with_its_numbers(be
     bench.cloud.capacity = {CPU: 0}
     nodes = (*G[:2], *C[:1])
     bursting.resume(bench.engine, [bench.slurm.start(7, nodes)])
-    while not bench.slurm.queue[7].held:
+    for _ in range(4):
         round_trip(bench, 7, nodes)
+    assert bench.slurm.queue[7].held
     assert len(bench.cloud.machines) == 8
     assert "launch-loop held" in bench.slurm.queue[7].comment
     assert "8 instances were started for its 3 nodes" in bench.slurm.queue[7].comment
