@@ -73,6 +73,20 @@ def test_what_is_bought_in_one_way_and_zone_is_one_call():
     assert found == ((SPOT, SPOT_2), (SPOT_B,), (DEMAND, DEMAND_2))
 
 
+def test_each_offering_is_a_call_of_its_own_where_their_order_is_the_users():
+    in_order = Pool("gpu", names.expand("gpu-1"), "spot", "t", {}, (SPOT, SPOT_2), one_by_one=True)
+    assert policy.ladder(in_order, Policy(), 0.0) == ((SPOT,), (SPOT_2,))
+    assert ladder(SPOT, SPOT_2, policy_=Policy(P.CHEAPEST_FIRST)) == ((SPOT,), (SPOT_2,))
+    assert ladder(SPOT, SPOT_2) == ((SPOT, SPOT_2),)
+
+
+def test_the_price_of_spot_is_the_first_spot_offerings_if_there_is_one():
+    assert policy.spot_price([(DEMAND,), (SPOT_2, SPOT), (SPOT,)]) == Decimal("0.50")
+    assert policy.spot_price([(DEMAND,)]) is None
+    bought = spend.plan(spend.Spend(), ((DEMAND,),), 2, 0.0)
+    assert bought == (spend.Spend(total=Decimal("2.00")), ((DEMAND,),))
+
+
 def test_what_is_listed_for_a_zone_and_for_all_zones_is_asked_for_once():
     """EC2 refuses a fleet with the same instance pool twice, which would hold every job."""
     assert ladder(SPOT, SPOT_2, replace(SPOT, price="0.41")) == ((SPOT, SPOT_2),)
