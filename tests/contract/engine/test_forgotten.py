@@ -1,0 +1,44 @@
+"""The programs, when slurmctld was killed before it saved that its nodes had registered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins import names, registering
+from tests.contract.engine.world import World, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NODES = names.expand("gpu-[001-002]")
+
+
+def place(world: World) -> Path:
+    return world.folder / "shared" / ".toolkit" / "stop"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A job at work on two nodes."""
+    with opened(tmp_path) as one:
+        place(one).mkdir(parents=True)
+        one.slurm.start(7, NODES)
+        one.resume()
+        one.boot()
+        yield one
+
+
+@pytest.mark.parametrize("saved", ["POWERING_UP", "POWERED_DOWN"])
+def test_the_instances_of_a_job_live_and_their_slurmds_are_asked_to_register(
+    world: World, saved: str
+):
+    before = {item.id for item in world.live()}
+    world.slurm.killed(NODES, saved=saved)
+    world.skip(100)
+    assert world.reconcile() == 0
+    assert {item.id for item in world.live()} == before
+    assert all(registering.requested(place(world), node) for node in NODES)
+    assert world.slurm.queue[7].restarts == 0
