@@ -26,7 +26,7 @@ NO_CPU = "InsufficientInstanceCapacity"
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    with opened(tmp_path, speed=10.0) as one:
+    with opened(tmp_path) as one:
         yield one
 
 
