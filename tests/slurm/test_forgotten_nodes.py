@@ -7,6 +7,8 @@ the whole cluster's, so these tests run beside no other.
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.slurm.conftest import toolkit
@@ -80,6 +82,12 @@ def goes_on(cluster, job, gate: str) -> None:
     assert job.shown()["restart_cnt"] == 0
 
 
+def asleep(cluster) -> bool:
+    shown = json.loads(cluster.run("scontrol", "show", "nodes", "--json"))["nodes"]
+    farm = [item for item in shown if item["name"].startswith("farm-")]
+    return all("POWERED_DOWN" in item["state"] for item in farm)
+
+
 def steps(cluster, job) -> str:
     return cluster.run("sh", "-c", f"scontrol show step {job.number}.0 || true")
 
@@ -96,6 +104,7 @@ def test_a_job_goes_on_when_slurmctld_takes_its_node_for_powering_up(cluster, ga
 
 
 def test_a_job_goes_on_when_slurmctld_takes_its_node_for_powered_down(cluster, gate):
+    until("a pool that sleeps", lambda: asleep(cluster))
     keep(cluster, "farm-020")
     job = begin(cluster, gate)
     job.running()
