@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins import doubts, names
 from slurmplugins.cloud import codes
-from slurmplugins.errors import CloudError, CloudUnreachable, NoCredentials, StateError
+from slurmplugins.errors import (
+    CloudError,
+    CloudUnreachable,
+    NoCredentials,
+    NotAllEnded,
+    StateError,
+)
 from slurmplugins.model import Assignment, EndCause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from slurmplugins.clock import Clock
     from slurmplugins.cloud.base import Cloud
@@ -68,7 +74,7 @@ class Calls:
     @property
     def late(self) -> bool:
         """The time for finding capacity is spent."""
-        return self._clock.monotonic() > self._deadline
+        return self._clock.monotonic() >= self._deadline
 
     def launch(self, request: LaunchRequest, jobs: Sequence[int]) -> tuple[Launched, float]:
         """Machines for the request, in the journal before and after, and the earliest moment at
@@ -138,17 +144,27 @@ class Calls:
                 self._clock.sleep(FIRST_PAUSE)
             try:
                 over = self._cloud.terminate(left)
-                left = [item for item in left if item not in over]
             except CloudError as error:
                 self._log.warning("terminate failed", code=error.code, message=error.message)
+                over = error.over if isinstance(error, NotAllEnded) else frozenset()
+            left = [item for item in left if item not in over]
             if not left:
                 return frozenset()
         self._log.problem("machines left to reconcile", machines=left)
         return frozenset(left)
 
+    def pauses(self) -> Iterator[float]:
+        """Sleep longer each time, and never past the end of the run's time."""
+        pause = FIRST_PAUSE
+        while True:
+            left = self._deadline - self._clock.monotonic()
+            self._clock.sleep(max(0.0, min(pause * (0.5 + self._jitter()), left)))
+            yield pause
+            pause = min(pause * 2, LONGEST_PAUSE)
+
     def _patiently(self, attempt: Attempt) -> Launched:
         """Repeat the same attempt, with the same token, while repeating can help."""
-        pause, unanswered = FIRST_PAUSE, 0
+        pauses, unanswered = self.pauses(), 0
         while True:
             try:
                 return attempt.ask()
@@ -161,5 +177,4 @@ class Calls:
                         text = f"no answer, then {error.code}: {error.message}"
                         raise codes.error("Unreachable", text) from error
                     raise
-                self._clock.sleep(pause * (0.5 + self._jitter()))
-                pause = min(pause * 2, LONGEST_PAUSE)
+                next(pauses)

@@ -6,10 +6,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.actions import Outcome
-from slurmplugins.errors import CloudError, StateError
+from slurmplugins.errors import CloudError, NotAllEnded, StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from slurmplugins.actions import Terminate
     from slurmplugins.clock import Clock
@@ -55,26 +55,28 @@ class Ends:
                 cause=action.cause,
                 why=action.why,
             )
-        over, problem = self._until_over([item.instance.id for item in actions])
-        return [
-            Outcome(item, "" if item.instance.id in over else problem or "still there")
-            for item in actions
-        ]
+        problems = self._until_over([item.instance.id for item in actions])
+        return [Outcome(item, problems.get(item.instance.id, "")) for item in actions]
 
-    def _until_over(self, ids: Sequence[str]) -> tuple[frozenset[str], str]:
-        """End them batch by batch, again while that helps; what is left is reconcile's next pass.
+    def _until_over(self, ids: Sequence[str]) -> dict[str, str]:
+        """End them batch by batch, again while that helps; what is left is reconcile's next pass,
+        and returned with the reason. One that EC2 refuses to end is asked for once.
 
         A round that ended something does not count as a try: EC2 lets a thousand go at once and
         then twenty a second, so a large suspend goes on at its pace.
         """
         over: frozenset[str] = frozenset()
+        kept: dict[str, str] = {}
         problem, fruitless = "", 0
         deadline = self._clock.monotonic() + END_SECONDS
-        while (left := [item for item in ids if item not in over]) and fruitless < VERIFY_TRIES:
+        while (left := _left(ids, over, kept)) and fruitless < VERIFY_TRIES:
             before = len(over)
             for start in range(0, len(left), END_BATCH):
                 try:
                     over |= self._cloud.terminate(left[start : start + END_BATCH])
+                except NotAllEnded as error:
+                    over |= error.over
+                    kept |= {key: f"{one.code}: {one.message}" for key, one in error.kept.items()}
                 except CloudError as error:
                     problem = f"{error.code}: {error.message}"
                     if error.retryable:
@@ -82,6 +84,10 @@ class Ends:
             fruitless += len(over) == before
             if self._clock.monotonic() >= deadline:
                 break
-            if len(over) < len(ids) and fruitless < VERIFY_TRIES:
+            if _left(ids, over, kept) and fruitless < VERIFY_TRIES:
                 self._clock.sleep(VERIFY_PAUSE)
-        return over, problem
+        return dict.fromkeys(_left(ids, over, kept), problem or "still there") | kept
+
+
+def _left(ids: Sequence[str], over: Collection[str], kept: Collection[str]) -> list[str]:
+    return [item for item in ids if item not in over and item not in kept]
