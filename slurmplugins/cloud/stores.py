@@ -61,7 +61,7 @@ class S3Store:
                 if self._client is None:
                     self._client = self._connect()
             answer = getattr(self._client, operation)(Bucket=self._bucket, **arguments)
-            body: bytes = answer["Body"].read() if "Body" in answer else b""
+            body: bytes = answer["Body"].read() if operation == "get_object" else b""
             return body
 
         return ask(self._clock, operation, work)
