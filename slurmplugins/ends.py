@@ -55,12 +55,17 @@ class Ends:
                 cause=action.cause,
                 why=action.why,
             )
-        problems = self._until_over([item.instance.id for item in actions])
-        return [Outcome(item, problems.get(item.instance.id, "")) for item in actions]
+        kept, left = self._until_over([item.instance.id for item in actions])
+        said = left | kept
+        return [
+            Outcome(item, said.get(item.instance.id, ""), refused=item.instance.id in kept)
+            for item in actions
+        ]
 
-    def _until_over(self, ids: Sequence[str]) -> dict[str, str]:
-        """End them batch by batch, again while that helps; what is left is reconcile's next pass,
-        and returned with the reason. One that EC2 refuses to end is asked for once.
+    def _until_over(self, ids: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+        """End them batch by batch, again while that helps; what is left is reconcile's next pass.
+        The reasons are returned: of those that EC2 refuses to end, each asked for once, and of the
+        others.
 
         A round that ended something does not count as a try: EC2 lets a thousand go at once and
         then twenty a second, so a large suspend goes on at its pace.
@@ -86,7 +91,7 @@ class Ends:
                 break
             if _left(ids, over, kept) and fruitless < VERIFY_TRIES:
                 self._clock.sleep(VERIFY_PAUSE)
-        return dict.fromkeys(_left(ids, over, kept), problem or "still there") | kept
+        return kept, dict.fromkeys(_left(ids, over, kept), problem or "still there")
 
 
 def _left(ids: Sequence[str], over: Collection[str], kept: Collection[str]) -> list[str]:

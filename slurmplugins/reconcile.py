@@ -158,11 +158,11 @@ def _bring_back(engine: Engine, world: converge.World) -> None:
 def _with_kept(
     engine: Engine, world: converge.World, plan: converge.Plan, ended: Sequence[Outcome]
 ) -> converge.Plan:
-    """Remark each instance that EC2 has not ended, for `toolkit status`."""
+    """Remark each instance that EC2 refuses to end, for `toolkit status`."""
     kept = [
         f"{item.action.instance.id} is not ended: {item.error}"
         for item in ended
-        if item.error and isinstance(item.action, Terminate)
+        if item.refused and isinstance(item.action, Terminate)
     ]
     if kept:
         plan = replace(plan, remarks=(*plan.remarks, *kept[:SHOWN]))

@@ -12,11 +12,12 @@ OURS: Final = REASON_PREFIX
 MEANINGS: Final = {
     "bug": "our own code failed: resume's log says where",
     "cloud-error": "EC2 answered with an error that is new to us",
-    "cloud-unreachable": "EC2 did not answer",
+    "cloud-unreachable": "EC2 did not answer, or not in words of its own",
     "config": "the head's burst.json can't be used: a person must act",
     "denied": "the head's role may not launch this: a person must act",
     "impaired": "EC2's status checks of its machine failed",
     "ended-since": "EC2 did not answer its launch, and what that had started has ended since",
+    "instance-unclear": "EC2 lists its machine in a state that is new to us",
     "interrupted": "EC2 took its machine back",
     "invalid-registration": "its machine has less than slurm.conf promises",
     "invalid-request": "the launch can't work as it is configured: a person must act",
@@ -28,6 +29,7 @@ MEANINGS: Final = {
     "no-machine": "Slurm thought it was up, and there was no machine",
     "no-offering": "the partition's policy leaves none of the pool's offerings to the job now",
     "not-awaited": "Slurm did not wait for all of its job's nodes any more",
+    "not-ended": "EC2 refused to end an instance",
     "not-found": "something the launch names does not exist: a person must act",
     "pool-protected": "the pool's machines did not come up, so no more are launched for now",
     "quota": "the account may not have more of these: ask AWS for a higher quota",
@@ -40,6 +42,7 @@ MEANINGS: Final = {
     "state": "the head's journal can't be written: is its disk full, or read-only?",
     "throttled": "EC2 took no more requests for the moment",
     "too-late": "resume came to it only after ResumeTimeout",
+    "unauthenticated": "EC2 could not tell who asked: it passes, or look at the head's clock",
     "unknown-node": "slurm.conf has it and burst.json has not: a person must act",
 }
 
