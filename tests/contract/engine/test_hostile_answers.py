@@ -32,6 +32,14 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield one
 
 
+@pytest.fixture
+def hurried(tmp_path: Path) -> Iterator[World]:
+    """A world in which five minutes are ten seconds."""
+    with opened(tmp_path, speed=30.0) as one:
+        patiently(one, 600)
+        yield one
+
+
 def patiently(world: World, seconds: int) -> None:
     """Have slurmctld wait so long for nodes: a busy machine must not decide a test."""
     world.configure(slurm={**world._burst()["slurm"], "resume_timeout": seconds})
@@ -353,8 +361,8 @@ def test_a_refusal_that_only_a_person_mends_holds_the_job(world: World, code: st
     assert world.slurm.queue[7].held
 
 
-def test_a_launch_throttled_to_the_end_is_given_back_and_buys_nothing_else(world: World):
-    patiently(world, 60)
+def test_a_launch_throttled_to_the_end_is_given_back_and_buys_nothing_else(hurried: World):
+    world = hurried
     world.ec2.lie("RunInstances", Reply.refusal(THROTTLED, status=503))
     world.slurm.start(7, NODES)
     assert world.resume() == 0
@@ -392,8 +400,9 @@ def test_a_throttle_inside_a_fleets_answer_is_repeated_and_buys_nothing_on_deman
     assert not setbacks.exists() or json.loads(setbacks.read_text()) == {}
 
 
-def test_a_fleet_throttled_to_the_end_is_given_back_as_throttled(world: World):
-    with_fleets(world, wait=60)
+def test_a_fleet_throttled_to_the_end_is_given_back_as_throttled(hurried: World):
+    world = hurried
+    with_fleets(world, wait=600)
     world.ec2.lie("CreateFleet", Reply(200, FLEET_THROTTLED.encode()))
     world.slurm.start(7, NODES)
     assert world.resume() == 0
