@@ -120,7 +120,7 @@ def test_a_launch_whose_answer_proves_nothing_is_asked_again_by_its_token(
 
 
 def test_ten_minutes_of_504_start_two_instances_for_two_nodes(tmp_path: Path):
-    with opened(tmp_path, speed=6.0) as world:
+    with opened(tmp_path, speed=2.0) as world:
         patiently(world, 3600)
         world.ec2.lie("RunInstances", Reply(504), done=True)
         world.slurm.start(7, NODES)
