@@ -76,7 +76,7 @@ Action = Terminate | MarkDown | Drain | AskJobs | Register | PowerDown | Reopen 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one action. `error` is empty when it worked. `refused`: a repeat won't help."""
+    """What became of one action; `error` is empty when it worked, `refused` for good."""
 
     action: Action
     error: str = ""
