@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NODES = names.expand("gpu-[001-002]")
 XMLNS = b'xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"'
 THROTTLED = "RequestLimitExceeded"
-ROUND = 70.0
+ROUND = 90.0
 """Seconds from one start of a job to the next, less than a doubt lasts."""
 
 
