@@ -76,7 +76,8 @@ Action = Terminate | MarkDown | Drain | AskJobs | Register | PowerDown | Reopen 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one action. `error` is empty when it worked."""
+    """What became of one action; `error` is empty when it worked, `refused` for good."""
 
     action: Action
     error: str = ""
+    refused: bool = False

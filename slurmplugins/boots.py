@@ -104,5 +104,5 @@ def _failed(world: World) -> Iterator[BootFailure]:
 
 
 def _died_booting(node: Node, machine: Instance) -> bool:
-    gone = not machine.state.live and node.powering_up and node.instance_id == machine.id
+    gone = machine.state.lost and node.powering_up and node.instance_id == machine.id
     return gone and machine.end_code not in {*SPOT_TAKEN, BY_A_PERSON}

@@ -14,13 +14,14 @@ from slurmplugins.errors import (
     CloudUnreachable,
     EngineError,
     NoCredentials,
+    NotAllEnded,
     StateError,
 )
 from slurmplugins.model import Assignment, EndCause
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from slurmplugins.brake_file import Brake
     from slurmplugins.clock import Clock
@@ -80,7 +81,7 @@ class Calls:
     @property
     def late(self) -> bool:
         """The time for finding capacity is spent."""
-        return self._clock.monotonic() > self._deadline
+        return self._clock.monotonic() >= self._deadline
 
     def launch(self, request: LaunchRequest, jobs: Sequence[int]) -> tuple[Launched, float]:
         """Machines for the request, in the journal before and after, and the earliest moment at
@@ -158,10 +159,13 @@ class Calls:
                 self._clock.sleep(FIRST_PAUSE)
             try:
                 over |= self._cloud.terminate(left)
-                left = [item for item in left if item not in over]
+            except NotAllEnded as error:
+                over |= error.over
+                self._log.warning("terminate failed", code=error.code, message=error.message)
             except CloudError as error:
                 refusal = error
                 self._log.warning("terminate failed", code=error.code, message=error.message)
+            left = [item for item in left if item not in over]
             if not left:
                 break
         self._brake.heard(over, refusal)
@@ -169,9 +173,18 @@ class Calls:
             self._log.problem("machines left to reconcile", machines=left)
         return frozenset(left)
 
+    def pauses(self) -> Iterator[float]:
+        """Sleep longer each time, and never past the end of the run's time."""
+        pause = FIRST_PAUSE
+        while True:
+            left = self._deadline - self._clock.monotonic()
+            self._clock.sleep(max(0.0, min(pause * (0.5 + self._jitter()), left)))
+            yield pause
+            pause = min(pause * 2, LONGEST_PAUSE)
+
     def _patiently(self, attempt: Attempt) -> Launched:
         """Repeat the same attempt, with the same token, while repeating can help."""
-        pause, unanswered = FIRST_PAUSE, 0
+        pauses, unanswered = self.pauses(), 0
         while True:
             try:
                 return attempt.ask()
@@ -184,5 +197,4 @@ class Calls:
                         text = f"no answer, then {error.code}: {error.message}"
                         raise codes.error("Unreachable", text) from error
                     raise
-                self._clock.sleep(pause * (0.5 + self._jitter()))
-                pause = min(pause * 2, LONGEST_PAUSE)
+                next(pauses)

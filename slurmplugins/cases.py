@@ -27,6 +27,7 @@ NOT_RESPONDING: Final = "Not responding"
 class Case:
     """One node and its machines. `expected`: one was launched that the cloud does not list yet.
     `left`: machines that Slurm has let go of and that live on, while it waits for another.
+    `unclear`: instances in a state that nobody knows.
     """
 
     name: NodeName
@@ -36,6 +37,7 @@ class Case:
     evidence: Instance | None
     expected: bool
     left: tuple[Instance, ...] = ()
+    unclear: tuple[Instance, ...] = ()
 
     @property
     def kept_off(self) -> bool:
@@ -50,7 +52,7 @@ class Case:
     @property
     def unbacked(self) -> bool:
         """It has no machine, and none is about to be listed."""
-        return not self.live and not self.expected
+        return not (self.live or self.expected or self.unclear)
 
 
 def of(world: World) -> Iterator[Case]:
@@ -74,5 +76,7 @@ def _case(world: World, name: NodeName, machines: Sequence[Instance], *, expecte
     left = tuple(m for m in live if waits and m.id in world.claims.let_go)
     kept = tuple(m for m in live if m not in left)
     present = tuple(m for m in machines if m.state is not InstanceState.TERMINATED)
-    gone = [m for m in machines if not m.state.live and m.id == node.instance_id]
-    return Case(name, node, kept, present, gone[0] if gone else None, expected, left)
+    gone = [m for m in machines if m.state.lost and m.id == node.instance_id]
+    unsure = (m for m in machines if m.state is InstanceState.UNCLEAR)
+    unclear = tuple(m for m in unsure if m.id not in world.claims.ended)
+    return Case(name, node, kept, present, gone[0] if gone else None, expected, left, unclear)

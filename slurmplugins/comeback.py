@@ -72,9 +72,7 @@ def losses(world: World) -> tuple[Loss, ...]:
     ended = [
         machine
         for machine in world.instances
-        if machine.node is not None
-        and not machine.state.live
-        and machine.id not in world.claims.ended
+        if machine.node is not None and machine.state.lost and machine.id not in world.claims.ended
     ]
     launches = _launches(world, {machine.node for machine in ended})
     gone = [

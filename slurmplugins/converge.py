@@ -111,9 +111,12 @@ def _off(world: World, case: Case, asked: Asked | None) -> Iterator[Action]:
         yield from _lost_sight(world, case, asked)
         return
     failed = RESUME_TIMEOUT in case.node.reason
+    cause = _cause(case.node)
     for machine in case.live:
         if case.node.powering_down or failed or strangers.old(world, machine):
-            cause = _cause(case.node)
+            yield Terminate(machine, cause, "Slurm does not want the node up")
+    for machine in case.unclear:  # as SuspendProgram would, which Slurm runs once
+        if case.node.powering_down:
             yield Terminate(machine, cause, "Slurm does not want the node up")
     yield from _stopped(world, case)
     if case.present or case.expected:

@@ -57,7 +57,7 @@ class Attempt:
                 self.silent.pop()
                 self.journal.failed(self.request.attempt, error)
             raise
-        living = tuple(item for item in launched.machines if item.state.live)
+        living = tuple(item for item in launched.machines if not item.state.lost)
         return replace(launched, machines=living)
 
     def _intend(self) -> None:

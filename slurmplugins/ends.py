@@ -6,10 +6,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.actions import Outcome
-from slurmplugins.errors import CloudError, StateError
+from slurmplugins.errors import CloudError, NotAllEnded, StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from slurmplugins.actions import Terminate
     from slurmplugins.brake_file import Brake
@@ -59,27 +59,34 @@ class Ends:
                 cause=action.cause,
                 why=action.why,
             )
-        over, problem = self._until_over([item.instance.id for item in actions])
+        kept, left = self._until_over([item.instance.id for item in actions])
+        said = left | kept
         return [
-            Outcome(item, "" if item.instance.id in over else problem or "still there")
+            Outcome(item, said.get(item.instance.id, ""), refused=item.instance.id in kept)
             for item in actions
         ]
 
-    def _until_over(self, ids: Sequence[str]) -> tuple[frozenset[str], str]:
+    def _until_over(self, ids: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
         """End them batch by batch, again while that helps; what is left is reconcile's next pass.
+        The reasons are returned: of those that EC2 refuses to end, each asked for once, and of the
+        others.
 
         A round that ended something does not count as a try: EC2 lets a thousand go at once and
         then twenty a second, so a large suspend goes on at its pace.
         """
         over: frozenset[str] = frozenset()
+        kept: dict[str, str] = {}
         refusal: CloudError | None = None
         fruitless = 0
         deadline = self._clock.monotonic() + END_SECONDS
-        while (left := [item for item in ids if item not in over]) and fruitless < VERIFY_TRIES:
+        while (left := _left(ids, over, kept)) and fruitless < VERIFY_TRIES:
             before = len(over)
             for start in range(0, len(left), END_BATCH):
                 try:
                     over |= self._cloud.terminate(left[start : start + END_BATCH])
+                except NotAllEnded as error:
+                    over |= error.over
+                    kept |= {key: f"{one.code}: {one.message}" for key, one in error.kept.items()}
                 except CloudError as error:
                     refusal = error
                     if error.retryable:
@@ -87,7 +94,12 @@ class Ends:
             fruitless += len(over) == before
             if self._clock.monotonic() >= deadline:
                 break
-            if len(over) < len(ids) and fruitless < VERIFY_TRIES:
+            if _left(ids, over, kept) and fruitless < VERIFY_TRIES:
                 self._clock.sleep(VERIFY_PAUSE)
         self._brake.heard(over, refusal)
-        return over, "" if refusal is None else f"{refusal.code}: {refusal.message}"
+        problem = "still there" if refusal is None else f"{refusal.code}: {refusal.message}"
+        return kept, dict.fromkeys(_left(ids, over, kept), problem)
+
+
+def _left(ids: Sequence[str], over: Collection[str], kept: Collection[str]) -> list[str]:
+    return [item for item in ids if item not in over and item not in kept]

@@ -16,14 +16,16 @@
         ├── PriceTooLow       the spot price is above our limit: try elsewhere
         ├── Quota             the account may not have more
         ├── Throttled         too many requests: wait, then repeat
-        ├── Denied            credentials or permissions
-        │   └── NoCredentials none were found to ask with: the metadata service may be slow
+        ├── Denied            permissions: a person must give them
+        │   └── Unauthenticated  EC2 can't tell who asks: a wrong clock, keys that were renewed
+        │       └── NoCredentials none were found to ask with: the metadata service may be slow
         ├── InvalidRequest    the request can never work
         ├── NotFound          what was named does not exist
+        ├── NotAllEnded       some instances may not be ended; the others have
         ├── Ended             what the same call started before has ended since
         ├── NotEnded          nothing is started beside what should end, and lives
         ├── CloudUnreachable  no answer: the call may or may not have happened
-        └── UnknownCloudError a code that the table does not know, or that says nothing
+        └── UnknownCloudError a code that says nothing of what to do next
 
 Each class has a stable `slug`, which is what people and reports see, and says whether repeating
 the same call may help (`retryable`), whether only a person can mend it (`holds`), and whether it
@@ -34,7 +36,13 @@ once, in `cloud.session`.
 # ruff: noqa: N818 - the names say what happened; "Error" twice over would say less
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SHOWN: Final = 20
+"""Instances that a message names."""
 
 
 class EngineError(Exception):
@@ -141,7 +149,14 @@ class Denied(CloudError):
     holds = True
 
 
-class NoCredentials(Denied):
+class Unauthenticated(Denied):
+    """It heals by itself as a rule: the clock is set, and the role's keys are renewed."""
+
+    slug = "unauthenticated"
+    holds = False
+
+
+class NoCredentials(Unauthenticated):
     retryable = True
 
 
@@ -169,6 +184,19 @@ class NotEnded(CloudError):
 class CloudUnreachable(CloudError):
     slug = "cloud-unreachable"
     retryable = True
+
+
+class NotAllEnded(CloudError):
+    """Carry the instances that `over` has ended, and EC2's word on each that it `kept`."""
+
+    slug = "some-not-ended"
+
+    def __init__(self, over: frozenset[str], kept: Mapping[str, CloudError]) -> None:
+        error = next(iter(kept.values()))
+        text = f"{', '.join(list(kept)[:SHOWN])} ({len(kept)} in all): {error.message}"
+        super().__init__(text, code=error.code)
+        self.over = over
+        self.kept = kept
 
 
 class UnknownCloudError(CloudError):

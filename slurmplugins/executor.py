@@ -103,7 +103,7 @@ class Executor:
         ended = self._ends.run(ends)
         for outcome in ended:
             if outcome.error:
-                self._log.problem("action failed", action="Terminate", error=outcome.error)
+                self._log.problem("action failed", error=outcome.error, **_whose(outcome.action))
         return (*outcomes, *ended)
 
     def give_back(self, failures: Sequence[Failure], run: str = "") -> Sequence[Failure]:
@@ -247,6 +247,12 @@ def _by_reason(actions: Sequence[Action], kind: type[_Reasoned]) -> dict[str, li
         if isinstance(action, kind):
             grouped[action.reason].append(action)
     return grouped
+
+
+def _whose(action: Action) -> dict[str, str | None]:
+    instance = action.instance if isinstance(action, Terminate) else None
+    node, key = (instance.node, instance.id) if instance else (None, None)
+    return {"action": type(action).__name__, "instance": key, "node": node}
 
 
 def _why(action: _OnNode) -> str:

@@ -233,7 +233,7 @@ def _machine(item: Instance, health: Health | None) -> MachineFact:
         node=item.node or "",
         pool=item.pool,
         role=item.role,
-        state=item.state.value,
+        state=item.unclear or item.state.value,
         type=item.type,
         zone=item.zone,
         lifecycle=item.lifecycle.value,

@@ -102,6 +102,8 @@ def _cut(text: str) -> list[str]:
 def _seat(order: str, instance_id: str) -> int:
     """ValueError when the order is not written yet, or this machine is not in it."""
     width = int(order[:_WIDTH_DIGITS])
+    if width < 1:
+        raise ValueError(order[:_WIDTH_DIGITS])
     return _seats(order, width)[instance_id[-width:]] if instance_id else -1
 
 

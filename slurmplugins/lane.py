@@ -16,6 +16,7 @@ from slurmplugins.errors import (
     Late,
     Quota,
     StateError,
+    Throttled,
 )
 from slurmplugins.model import LaunchRequest, Refusal
 
@@ -56,7 +57,12 @@ class Answer:
     @property
     def last(self) -> bool:
         """In doubt, or the same everywhere: another try makes it worse."""
-        return isinstance(self.error, CloudUnreachable | Denied | Late | StateError)
+        return isinstance(self.error, CloudUnreachable | Denied | Late | StateError | Throttled)
+
+    @property
+    def throttled(self) -> bool:
+        """EC2 looked at the call, and had no time for some of the offerings."""
+        return any(_throttle(item) for item in self.refusals)
 
 
 @dataclass(slots=True)
@@ -127,17 +133,46 @@ class Lane:
             if not self._open or (tried and self._calls.late):
                 break
             tried = True
-            calls = batches.batches(list(self._open), fleet=len(usable) > 1)
-            answers = self._crew.map(lambda batch: self._asked(batch, usable), calls)  # noqa: B023 - done before the next rung
-            self._settle([answer for several in answers for answer in several])
+            self._climb(usable)
         self._give_up(list(self._open))
+
+    def _climb(self, rung: Rung) -> None:
+        """Ask for all open jobs on one rung, and again for those that were throttled on it."""
+        wants, pauses = list(self._open), self._calls.pauses()
+        while wants:
+            calls = batches.batches(wants, fleet=len(rung) > 1)
+            several = self._crew.map(lambda batch: self._asked(batch, rung), calls)
+            answers = [answer for each in several for answer in each]
+            self._settle(answers)
+            again = (want for item in answers if item.throttled for want in item.batch.wants)
+            wants = [want for want in dict.fromkeys(again) if want in self._open]
+            if not wants or self._calls.late:
+                return
+            for want in wants:
+                tally = self._open[want]
+                tally.refusals = [item for item in tally.refusals if not _throttle(item)]
+            next(pauses)
 
     def _asked(self, batch: Batch, rung: Rung) -> list[Answer]:
         """By halves where a quota refuses jobs together: it may do for one of them."""
-        answer = self._ask(batch, rung)
+        answer = self._patiently(batch, rung)
         if len(batch.wants) == 1 or not _over_quota(answer):
             return [answer]
         return [item for half in batches.halves(batch) for item in self._asked(half, rung)]
+
+    def _patiently(self, batch: Batch, rung: Rung) -> Answer:
+        """Ask again while a throttle inside the answer is all that came of the call.
+
+        EC2 answers a fleet's token as it did before, so each repeat is an attempt of its own. Other
+        parts of a large job keep what they have meanwhile.
+        """
+        pauses = self._calls.pauses()
+        while True:
+            answer = self._ask(batch, rung)
+            only_throttled = answer.throttled and not (answer.machines or answer.error)
+            if not only_throttled or self._calls.late:
+                return answer
+            next(pauses)
 
     def _ask(self, batch: Batch, rung: Rung) -> Answer:
         """One call, of those offerings that no one was refused since this lane set out."""
@@ -263,6 +298,10 @@ class Lane:
 def _over_quota(answer: Answer) -> bool:
     told = any(isinstance(item.error, Quota) and not item.passed_on for item in answer.refusals)
     return told and not answer.machines
+
+
+def _throttle(refusal: Refusal) -> bool:
+    return isinstance(refusal.error, Throttled)
 
 
 def _passed(offering: Offering, setback: Setback) -> Refusal:

@@ -45,6 +45,8 @@ class InstanceState(StrEnum):
     TERMINATED = "terminated"
     STOPPING = "stopping"
     STOPPED = "stopped"
+    UNCLEAR = "unclear"
+    """EC2 says a state that is none of these: neither live nor over, and left alone."""
 
     @property
     def live(self) -> bool:
@@ -56,6 +58,11 @@ class InstanceState(StrEnum):
     def over(self) -> bool:
         """Someone has ended it for good; it may still be shutting down."""
         return self is InstanceState.SHUTTING_DOWN or self is InstanceState.TERMINATED
+
+    @property
+    def lost(self) -> bool:
+        """Surely no working machine; it may be one that stopped."""
+        return not (self.live or self is InstanceState.UNCLEAR)
 
 
 class EndCause(StrEnum):
@@ -76,7 +83,8 @@ class Instance:
     """A machine that carries this cluster's tag, as the cloud describes it.
 
     `node` is None where the tags name no node that can be parsed. `end_code` is the cloud's code
-    for why it ended, and `ended_at` when, as far as the cloud says.
+    for why it ended, and `ended_at` when, as far as the cloud says. `unclear`: EC2's word for a
+    state that is none we know.
     """
 
     id: str
@@ -94,6 +102,7 @@ class Instance:
     launched_at: float
     ended_at: float | None = None
     end_code: str = ""
+    unclear: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from slurmplugins import policy, quotas, spend, tags
 from slurmplugins.actions import Terminate
 from slurmplugins.errors import NotEnded
-from slurmplugins.model import Assignment, Failure
+from slurmplugins.model import Assignment, Failure, InstanceState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,6 +24,7 @@ UNKNOWN_NODE: Final = "unknown-node"
 IN_DOUBT: Final = "launch-in-doubt"
 NO_OFFERING: Final = "no-offering"
 NOT_AWAITED: Final = "not-awaited"
+UNCLEAR: Final = "instance-unclear"
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +286,11 @@ def _problem(
     if unclear:
         text = f"an earlier launch for {unclear[0]} got no answer; it is settled within minutes"
         return Failure(ask.job, ask.nodes, IN_DOUBT, message=text)
+    states = (item for node in ask.nodes for item in machines.get(node, ()))
+    odd = next((item for item in states if item.state is InstanceState.UNCLEAR), None)
+    if odd is not None:  # it may be at work, or come back to it
+        text = f"{odd.id}, of {odd.node}, is in a state unknown here: {odd.unclear!r}"
+        return Failure(ask.job, ask.nodes, UNCLEAR, message=text)
     return None
 
 

@@ -24,11 +24,14 @@ from slurmplugins import (
     view,
 )
 from slurmplugins.actions import AskJobs, Drain, MarkDown, Terminate
-from slurmplugins.errors import CloudError, EngineError, SlurmError, StateError
+from slurmplugins.errors import SHOWN, CloudError, EngineError, SlurmError, StateError
 from slurmplugins.ledger_writer import LedgerWriter
 from slurmplugins.memory import LastPass, Memory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from slurmplugins.actions import Outcome
     from slurmplugins.health import Health
     from slurmplugins.protection import Record
     from slurmplugins.runtime import Engine
@@ -76,7 +79,9 @@ def run(engine: Engine) -> None:
         view.tell_late(engine, world, plan)
     if not plan.note:
         _bring_back(engine, world)
-    outcomes += engine.executor.run(agreement.ends)
+    ended = engine.executor.run(agreement.ends)
+    outcomes += ended
+    plan = _with_kept(engine, world, plan, ended)
     learned = replace(
         memory,
         unbacked=dict(plan.unbacked_since),
@@ -150,6 +155,21 @@ def _bring_back(engine: Engine, world: converge.World) -> None:
             engine.log.warning("not brought back", job=item.job, message=error.message)
         else:
             engine.log.info("brought back", job=item.job, why=item.why)
+
+
+def _with_kept(
+    engine: Engine, world: converge.World, plan: converge.Plan, ended: Sequence[Outcome]
+) -> converge.Plan:
+    """Remark each instance that EC2 refuses to end, for `toolkit status`."""
+    kept = [
+        f"{item.action.instance.id} is not ended: {item.error}"
+        for item in ended
+        if item.refused and isinstance(item.action, Terminate)
+    ]
+    if kept:
+        plan = replace(plan, remarks=(*plan.remarks, *kept[:SHOWN]))
+        LastPass(world.now, plan.note, plan.remarks).save(engine.state)
+    return plan
 
 
 def _learn(engine: Engine, seen: boots.Boots) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from slurmplugins import policy
 from slurmplugins.model import Lifecycle
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
     from slurmplugins.model import Instance
     from slurmplugins.policy import Rung
+
+
+HIGHEST: Final = 1_000_000
+"""USD an hour that no instance costs: sums of what is higher may not fit a Decimal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,4 +68,4 @@ def _price(text: str) -> Decimal:
         price = Decimal(text or 0)
     except InvalidOperation:
         return Decimal(0)
-    return price if price.is_finite() and price > 0 else Decimal(0)
+    return price if price.is_finite() and 0 < price < HIGHEST else Decimal(0)

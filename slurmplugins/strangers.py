@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins import tags
 from slurmplugins.actions import Terminate
-from slurmplugins.model import EndCause
+from slurmplugins.model import EndCause, InstanceState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,9 +37,12 @@ def ends(world: World) -> Iterator[Terminate]:
 def remarks(world: World) -> Iterator[str]:
     """What a person should hear of: no rule here is sure enough to end these."""
     for machine in world.instances:
-        if not machine.state.live:
+        if machine.state is InstanceState.UNCLEAR:
+            state = f"in a state unknown here, {machine.unclear!r}"
+            yield f"{machine.id} is {machine.node or 'no node'}, {state}: left alone"
+        elif not machine.state.live:
             continue
-        if machine.role not in _ROLES:
+        elif machine.role not in _ROLES:
             yield f"{machine.id} has the cluster's tag and no known role: left alone"
         elif machine.node in world.config.pool_by_node and machine.node not in world.nodes:
             yield f"{machine.id} is {machine.node}, which Slurm does not have: left alone"

@@ -48,7 +48,8 @@ class Cloud(Protocol):
         """End those machines that carry this cluster's tag, and return the ids that are over.
 
         Ids without the tag are left alone, and so are ids the cloud does not list (yet); neither is
-        returned, so that a caller who must be sure repeats. Terminating twice is no error.
+        returned, so that a caller who must be sure repeats. Terminating twice is no error. Raises
+        NotAllEnded, the others being over, where the cloud refuses to end some.
         """
         ...
 

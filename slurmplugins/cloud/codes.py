@@ -21,6 +21,7 @@ from slurmplugins.errors import (
     PriceTooLow,
     Quota,
     Throttled,
+    Unauthenticated,
     UnknownCloudError,
 )
 
@@ -33,6 +34,7 @@ _BY_CLASS: Final[tuple[tuple[type[CloudError], tuple[str, ...]], ...]] = (
         (
             "InsufficientCapacity",
             "InsufficientCapacityOnHost",
+            "InsufficientCapacityOnOutpost",
             "InsufficientFreeAddressesInSubnet",
             "InsufficientHostCapacity",
             "InsufficientInstanceCapacity",
@@ -82,16 +84,27 @@ _BY_CLASS: Final[tuple[tuple[type[CloudError], tuple[str, ...]], ...]] = (
         (
             "AccessDenied",
             "AccessDeniedException",
-            "AuthFailure",
+            "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
             "Blocked",
+            "OptInRequired",
+            "UnauthorizedOperation",
+        ),
+    ),
+    (
+        # The head's keys are its role's, which the metadata service renews: these are of a wrong
+        # clock, or of a moment, and not of a key that a person mistyped.
+        Unauthenticated,
+        (
+            "AuthFailure",
             "ExpiredToken",
             "ExpiredTokenException",
+            "IncompleteSignature",
             "InvalidAccessKeyId",
             "InvalidClientTokenId",
-            "OptInRequired",
+            "InvalidSignatureException",
             "RequestExpired",
+            "RequestTimeTooSkewed",
             "SignatureDoesNotMatch",
-            "UnauthorizedOperation",
             "UnrecognizedClientException",
         ),
     ),
@@ -100,6 +113,11 @@ _BY_CLASS: Final[tuple[tuple[type[CloudError], tuple[str, ...]], ...]] = (
         InvalidRequest,
         (
             "CapacityReservationNotActive",
+            "DefaultVpcDoesNotExist",
+            "EncryptedVolumesNotSupported",
+            "FilterLimitExceeded",
+            "IncorrectInstanceState",
+            "IncorrectState",
             "InvalidAMIID.Malformed",
             "InvalidAvailabilityZone",
             "InvalidBlockDeviceMapping",
@@ -118,8 +136,10 @@ _BY_CLASS: Final[tuple[tuple[type[CloudError], tuple[str, ...]], ...]] = (
             "InvalidUserData.Malformed",
             "MalformedQueryString",
             "MissingParameter",
+            "OperationNotPermitted",
             "TagLimitExceeded",
             "UnknownParameter",
+            "VPCIdNotSpecified",
             "ValidationError",
         ),
     ),
@@ -165,6 +185,7 @@ CLASSES: Final[Mapping[str, type[CloudError]]] = MappingProxyType(
 
 
 _BY_SHAPE: Final[tuple[tuple[re.Pattern[str], type[CloudError]], ...]] = (
+    (re.compile(r"Unsupported\w+|\w+NotSupported|\w+\.NotSupported"), Capacity),
     (re.compile(r"Insufficient\w*Capacity"), Capacity),
     (re.compile(r"\w+LimitExceeded|Max\w+Exceeded"), Quota),
     (re.compile(r"\w+\.NotFound(Exception)?"), NotFound),
@@ -175,8 +196,21 @@ _BY_SHAPE: Final[tuple[tuple[re.Pattern[str], type[CloudError]], ...]] = (
 
 def error(code: str, message: str) -> CloudError:
     """The error of its class for a code; one that is like no other is an UnknownCloudError."""
+    return (_kind(code) or UnknownCloudError)(message, code=code)
+
+
+def answer(code: str, status: int, message: str) -> CloudError:
+    """Judge an answer to a call: without one of EC2's own codes it is none.
+
+    A gateway may have written it, and the call may have been carried out behind it.
+    """
+    kind = _kind(code) or CloudUnreachable
+    word = code if code and code != str(status) else f"HTTP {status}"
+    return kind(message, code=word)
+
+
+def _kind(code: str) -> type[CloudError] | None:
     # Some answers say before a code whose fault it is.
     plain = code.removeprefix("Client.").removeprefix("Server.")
     shaped = (kind for shape, kind in _BY_SHAPE if shape.fullmatch(plain))
-    kind = CLASSES.get(plain) or next(shaped, UnknownCloudError)
-    return kind(message, code=code)
+    return CLASSES.get(plain) or next(shaped, None)

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import identity, tags
 from slurmplugins.clock import SystemClock
-from slurmplugins.cloud import codes, spec
-from slurmplugins.cloud.session import translate
+from slurmplugins.cloud import codes, halving, spec
+from slurmplugins.cloud.session import ask, translate
 from slurmplugins.errors import (
     CloudError,
     CloudUnreachable,
     Denied,
     InvalidRequest,
     NoCredentials,
+    NotAllEnded,
     NotFound,
     Throttled,
 )
@@ -35,6 +36,12 @@ TERMINATE_BATCH: Final = 200
 SETTLE_TRIES: Final = 5
 SETTLE_PAUSE: Final = 0.1
 """A machine a fleet has just named may be unknown elsewhere in EC2 for a second or two."""
+
+FILTER_VALUES: Final = 200
+"""Values that EC2 takes in one filter."""
+
+MOST_PAGES: Final = 300
+"""Of a list; a page has up to a thousand items, and may have none."""
 
 _PAGE: Final = 1000
 
@@ -57,7 +64,7 @@ class Ec2:
         if request.others:
             return self._fleet(request)
         answer = self._call("run_instances", **spec.run_instances(request))
-        found = [spec.instance(item) for item in answer["Instances"]]
+        found = spec.instances(_there(answer, "Instances")["Instances"])
         by_node = {item.node: item for item in found if item.node is not None}
         machines = tuple(by_node[node] for node in request.nodes if node in by_node)
         if len(machines) < len(found) or len(found) < request.at_least:
@@ -77,7 +84,7 @@ class Ec2:
         """Start a fleet, then write which of its machines is which node, on all in one call."""
         answer = self._call("create_fleet", **spec.create_fleet(request))
         # Sorted, so that a repeat names each as before, however EC2 lists them then.
-        groups = answer.get("Instances", ())
+        groups = _there(answer, "Instances", "FleetId", "Errors").get("Instances", ())
         ids = sorted(item for group in groups for item in group["InstanceIds"])
         refusals = spec.refusals(request, answer.get("Errors", ()))
         if len(ids) > len(request.nodes) or len(set(ids)) < len(ids):
@@ -145,16 +152,21 @@ class Ec2:
         return True
 
     def instances(self) -> tuple[Instance, ...]:
-        return tuple(
-            spec.instance(item)
-            for item in self._describe([{"Name": f"tag:{tags.CLUSTER}", "Values": [self._cluster]}])
-        )
+        return tuple(self._described(f"tag:{tags.CLUSTER}", [self._cluster]))
 
     def terminate(self, ids: Sequence[str]) -> frozenset[str]:
-        over: set[str] = set()
-        for start in range(0, len(ids), TERMINATE_BATCH):
-            over |= self._terminate(ids[start : start + TERMINATE_BATCH])
-        return frozenset(over)
+        over: frozenset[str] = frozenset()
+        kept: dict[str, CloudError] = {}
+        for part in _parts(ids, TERMINATE_BATCH):
+            ours = self._ours(part)
+            over |= {item.id for item in ours if item.state.over}
+            live = [item.id for item in ours if not item.state.over]
+            ended, refused = halving.ended(live, self._terminate)
+            over |= ended
+            kept |= refused
+        if kept:
+            raise NotAllEnded(over, kept)
+        return over
 
     def health(self) -> tuple[Health, ...]:
         """Only what has trouble is asked for: at 10,000 machines the answers stay a page each.
@@ -182,50 +194,52 @@ class Ec2:
         text = self._call("get_console_output", InstanceId=instance_id).get("Output")
         return str(text or "")
 
-    def _terminate(self, ids: Sequence[str]) -> set[str]:
-        ours = self._ours(ids)
-        over = {item.id for item in ours if item.state.over}
-        live = [item.id for item in ours if not item.state.over]
-        if live:
-            answer = self._call("terminate_instances", InstanceIds=live)
-            over |= {
-                item["InstanceId"]
-                for item in answer["TerminatingInstances"]
-                if item["CurrentState"]["Name"] in {"shutting-down", "terminated"}
-            }
-        return over
+    def _terminate(self, ids: Sequence[str]) -> frozenset[str]:
+        answer = self._call("terminate_instances", InstanceIds=list(ids))
+        return frozenset(
+            item["InstanceId"]
+            for item in _there(answer, "TerminatingInstances")["TerminatingInstances"]
+            if item["CurrentState"]["Name"] in {"shutting-down", "terminated"}
+        )
 
     def _ours(self, ids: Sequence[str]) -> list[Instance]:
         """Those of the ids that carry our tag.
 
         By filter, not by id: one unknown id in InstanceIds refuses the whole call.
         """
-        mine = {"Key": tags.CLUSTER, "Value": self._cluster}
-        found = self._describe([{"Name": "instance-id", "Values": list(ids)}])
-        return [spec.instance(item) for item in found if mine in item.get("Tags", [])]
+        parts = _parts(ids, FILTER_VALUES)
+        return [item for part in parts for item in self._described("instance-id", part)]
 
-    def _describe(self, filters: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
-        for reservation in self._pages("describe_instances", "Reservations", Filters=filters):
-            yield from reservation["Instances"]
+    def _described(self, name: str, values: Sequence[str]) -> list[Instance]:
+        """Our instances among those that match, each once.
+
+        The tag is looked at in each item: EC2 has ignored filters. An instance may move from page
+        to page as they are read.
+        """
+        mine = {"Key": tags.CLUSTER, "Value": self._cluster}
+        filters = [{"Name": name, "Values": list(values)}]
+        pages = self._pages("describe_instances", "Reservations", Filters=filters)
+        items = (item for page in pages for item in page.get("Instances", ()))
+        return spec.instances(item for item in items if mine in item.get("Tags", []))
 
     def _pages(self, operation: str, key: str, **arguments: Any) -> Iterable[dict[str, Any]]:
-        token = ""
-        while True:
-            more = {"NextToken": token} if token else {}
+        seen = {""}
+        more: dict[str, str] = {}
+        while len(seen) <= MOST_PAGES:
             page = self._call(operation, MaxResults=_PAGE, **arguments, **more)
-            if key not in page:  # as good as no answer: an empty list is another thing
-                raise codes.error("Unreachable", f"{operation}: an answer without {key}")
-            yield from page[key]
+            yield from _there(page, key)[key]
             token = page.get("NextToken") or ""
             if not token:
                 return
+            if token in seen:
+                break
+            seen.add(token)
+            more = {"NextToken": token}
+        raise codes.error("Unreachable", f"{operation}: pages without end")
 
     def _call(self, operation: str, **arguments: Any) -> Any:
         client = self._connected()
-        try:
-            return getattr(client, operation)(**arguments)
-        except Exception as error:
-            raise translate(error) from error
+        return ask(self._clock, operation, partial(getattr(client, operation), **arguments))
 
     def _connected(self) -> Any:
         try:
@@ -235,3 +249,14 @@ class Ec2:
                 return self._client
         except Exception as error:
             raise translate(error) from error
+
+
+def _there(answer: Any, *keys: str) -> Any:
+    """The answer, if it has one of these; one that lacks them all is as good as none."""
+    if not any(key in answer for key in keys):
+        raise codes.error("Unreachable", f"an answer without {keys[0]}")
+    return answer
+
+
+def _parts(ids: Sequence[str], size: int) -> list[Sequence[str]]:
+    return [ids[start : start + size] for start in range(0, len(ids), size)]

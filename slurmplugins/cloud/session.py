@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from slurmplugins.cloud import codes
-from slurmplugins.errors import CloudError
+from slurmplugins.cloud import bounded, codes
+from slurmplugins.errors import CloudError, CloudUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from slurmplugins.clock import Clock
+
+_Result = TypeVar("_Result")
 
 _OF_CREDENTIALS: Final = ("sts", "sso", "sso-oidc")
 """Services that botocore asks for credentials, where a profile or a web identity says so."""
 
 METADATA_SECONDS: Final = 5
 METADATA_TRIES: Final = 2
+
+SAID: Final = 300
+"""Characters of an answer that could not be read: botocore quotes all of it."""
 
 
 def client(service: str, region: str, endpoint_url: str | None) -> Any:
@@ -64,6 +74,19 @@ def _session(service: str) -> Any:
     return core
 
 
+def ask(clock: Clock, name: str, work: Callable[[], _Result]) -> _Result:
+    """Return what a call brings within its time; raise a CloudError else."""
+    try:
+        return bounded.within(clock, work)
+    except Exception as error:
+        known = translate(error)
+        if isinstance(known, CloudError):
+            raise known from error
+        # It was sent, and botocore did not expect what came back.
+        text = f"{name}: an answer that can't be read: {type(error).__name__}: {error}"
+        raise codes.error("Unreachable", text[:SAID]) from error
+
+
 def translate(error: Exception) -> Exception:
     """botocore's error as one of ours; anything that is not botocore's is returned as it is."""
     from botocore.exceptions import (
@@ -80,8 +103,7 @@ def translate(error: Exception) -> Exception:
     if isinstance(error, CloudError):
         return error
     if isinstance(error, ClientError):
-        detail = error.response.get("Error", {})
-        return codes.error(str(detail.get("Code", "")), str(detail.get("Message", "")))
+        return _answered(error.response)
     if not isinstance(error, BotoCoreError):
         return error
     named: tuple[tuple[type[BotoCoreError], str], ...] = (
@@ -92,5 +114,14 @@ def translate(error: Exception) -> Exception:
         (HTTPClientError, "Unreachable"),
         (BotoConnectionError, "Unreachable"),
     )
-    code = next((code for kind, code in named if isinstance(error, kind)), type(error).__name__)
-    return codes.error(code, str(error))
+    code = next((code for kind, code in named if isinstance(error, kind)), "")
+    if code:
+        return codes.error(code, str(error))
+    # What botocore can't read was sent all the same: the call may have been carried out.
+    return CloudUnreachable(str(error)[:SAID], code=type(error).__name__)
+
+
+def _answered(response: Mapping[str, Any]) -> CloudError:
+    detail = response.get("Error") or {}
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return codes.answer(str(detail.get("Code") or ""), status, str(detail.get("Message") or ""))

@@ -37,6 +37,8 @@ TROUBLE_FILTERS: Final = (
 MARKED: Final = "marked-for-termination"
 """The status of a spot request whose machine is being taken back."""
 
+_STATES: Final = frozenset(InstanceState) - {InstanceState.UNCLEAR}
+
 _OVER: Final = ("[Completed]", "[Canceled]")
 """How EC2 marks an event that is done with; it goes on listing it for a week."""
 
@@ -182,10 +184,23 @@ def unlisted(request: LaunchRequest, instance_id: str, node: NodeName) -> Instan
     )
 
 
+def instances(items: Iterable[Mapping[str, Any]]) -> list[Instance]:
+    """Read elements of DescribeInstances or RunInstances, each instance once.
+
+    Of one that is there twice the later is the newer; but none that was over lives again.
+    """
+    found: dict[str, Instance] = {}
+    for item in map(instance, (one for one in items if one.get("InstanceId"))):
+        if item.id not in found or not found[item.id].state.over:
+            found[item.id] = item
+    return list(found.values())
+
+
 def instance(described: Mapping[str, Any]) -> Instance:
     """One element of DescribeInstances or RunInstances."""
     tag = {item["Key"]: item["Value"] for item in described.get("Tags", ())}
-    state = InstanceState(described["State"]["Name"])
+    said = described.get("State", {}).get("Name", "")
+    state = InstanceState(said) if said in _STATES else InstanceState.UNCLEAR
     spot = described.get("InstanceLifecycle") == "spot"
     return Instance(
         id=described["InstanceId"],
@@ -205,6 +220,7 @@ def instance(described: Mapping[str, Any]) -> Instance:
         launched_at=_epoch(described.get("LaunchTime")),
         ended_at=_ended_at(described) if state.over else None,
         end_code=described.get("StateReason", {}).get("Code", "") if state.over else "",
+        unclear=said if state is InstanceState.UNCLEAR else "",
     )
 
 

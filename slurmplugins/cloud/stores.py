@@ -7,7 +7,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from slurmplugins import safe_json
-from slurmplugins.cloud.session import translate
+from slurmplugins.clock import SystemClock
+from slurmplugins.cloud.session import ask, translate
 from slurmplugins.errors import CloudError, NotFound
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class S3Store:
         self._connect = connect
         self._client: Any = None
         self._connecting = threading.Lock()
+        self._clock = SystemClock()
 
     def create(self, key: str, value: Mapping[str, object]) -> bool:
         try:
@@ -44,22 +46,25 @@ class S3Store:
 
     def get(self, key: str) -> dict[str, object] | None:
         try:
-            body = self._call("get_object", Key=key)["Body"].read()
-            value = safe_json.loads(body)
+            value = safe_json.loads(self._call("get_object", Key=key))
         except NotFound:
             return None
         except ValueError:
             return None  # damaged: as good as none, and about to be replaced
         return value if isinstance(value, dict) else None
 
-    def _call(self, operation: str, **arguments: Any) -> Any:
-        try:
+    def _call(self, operation: str, **arguments: Any) -> bytes:
+        """What the answer holds, if anything: a body may be as slow as the rest."""
+
+        def work() -> bytes:
             with self._connecting:  # a client takes longer to make than a dozen objects to write
                 if self._client is None:
                     self._client = self._connect()
-            return getattr(self._client, operation)(Bucket=self._bucket, **arguments)
-        except Exception as error:
-            raise translate(error) from error
+            answer = getattr(self._client, operation)(Bucket=self._bucket, **arguments)
+            body: bytes = answer["Body"].read() if operation == "get_object" else b""
+            return body
+
+        return ask(self._clock, operation, work)
 
 
 class SecretStore:

@@ -169,6 +169,7 @@ def engine_trouble(sheet: FactSheet) -> list[str]:
     last = sheet.last_pass
     if last.note:
         found.append(f"reconcile holds back: {last.note}")
+    found += [f"reconcile remarks: {remark}" for remark in last.remarks]
     if last.at and sheet.at - last.at > STALE_SECONDS:
         found.append(f"reconcile has not looked for {sheet.at - last.at:.0f} s")
     if sheet.unended:

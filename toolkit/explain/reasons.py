@@ -12,11 +12,12 @@ OURS: Final = REASON_PREFIX
 MEANINGS: Final = {
     "bug": "our own code failed: resume's log says where",
     "cloud-error": "EC2 answered with an error that is new to us",
-    "cloud-unreachable": "EC2 did not answer",
+    "cloud-unreachable": "EC2 did not answer, or not in words of its own",
     "config": "the head's burst.json can't be used: a person must act",
     "denied": "the head's role may not launch this: a person must act",
     "impaired": "EC2's status checks of its machine failed",
     "ended-since": "EC2 did not answer its launch, and what that had started has ended since",
+    "instance-unclear": "EC2 lists its machine in a state that is new to us",
     "interrupted": "EC2 took its machine back",
     "invalid-registration": "its machine has less than slurm.conf promises",
     "invalid-request": "the launch can't work as it is configured: a person must act",
@@ -38,11 +39,13 @@ MEANINGS: Final = {
     "scheduled": "EC2 plans to stop or restart its machine",
     "slurm-refused": "slurmctld refused what resume asked of it",
     "slurm-unreachable": "slurmctld did not answer resume",
+    "some-not-ended": "EC2 refused to end some instances, and ended the others",
     "spot": "EC2 is taking its spot machine back",
     "spot-price": "the spot price is above our limit",
     "state": "the head's journal can't be written: is its disk full, or read-only?",
     "throttled": "EC2 took no more requests for the moment",
     "too-late": "resume came to it only after ResumeTimeout",
+    "unauthenticated": "EC2 could not tell who asked: it passes, or look at the head's clock",
     "unknown-node": "slurm.conf has it and burst.json has not: a person must act",
 }
 

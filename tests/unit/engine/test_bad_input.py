@@ -223,21 +223,21 @@ def test_credentials_that_were_not_found_once_hold_nobody(bench: Bench):
 
 
 @pytest.mark.parametrize("code", ["AuthFailure", "RequestExpired", "UnauthorizedOperation"])
-def test_what_ec2_says_of_credentials_holds_at_once(bench: Bench, code: str):
+def test_what_ec2_says_of_who_asks_is_believed_at_once(bench: Bench, code: str):
     bench.cloud.next_list_errors = [codes.error(code, "no")]
     bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
-    assert bench.slurm.queue[7].held
+    assert bench.slurm.queue[7].held is (code == "UnauthorizedOperation")
     assert bench.clock.slept == []
 
 
-def test_a_missing_credential_holds_the_job_and_says_so(bench: Bench):
+def test_a_missing_credential_gives_the_job_back_and_says_so(bench: Bench):
     def refused() -> tuple[()]:
         raise codes.error("MissingCredentials", "Unable to locate credentials")
 
     bench.cloud.instances = refused  # type: ignore[method-assign]
     bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
-    assert reasons(bench) == {"toolkit: denied (MissingCredentials)"}
-    assert bench.slurm.queue[7].held
+    assert reasons(bench) == {"toolkit: unauthenticated (MissingCredentials)"}
+    assert not bench.slurm.queue[7].held
     assert "Unable to locate credentials" in bench.slurm.queue[7].comment
 
 

@@ -323,7 +323,7 @@ def test_every_reason_that_resume_gives_a_node_has_its_words():
         errors.ConfigError, errors.StateError, errors.SlurmError, errors.CloudError, errors.Late
     ]  # fmt: skip
     slugs = {planner.UNKNOWN_NODE, planner.IN_DOUBT, planner.NO_OFFERING, planner.NOT_AWAITED}
-    slugs.add(protection.SLUG)
+    slugs |= {protection.SLUG, planner.UNCLEAR}
     while kinds:
         kind = kinds.pop()
         kinds += kind.__subclasses__()
