@@ -40,7 +40,7 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     except OSError as error:
-        if error.errno not in _READ_ONLY:
+        if error.errno not in _READ_ONLY or not path.exists():
             raise
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
