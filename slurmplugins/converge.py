@@ -110,7 +110,7 @@ def _blind(world: World) -> Plan:
         item
         for case in cases.of(world)
         if case.evidence is not None and not case.node.off
-        for item in _on(world, case, None)
+        for item in _on(world, case, None, None)
         if isinstance(item, MarkDown | PowerDown)
     ]
     return Plan(
@@ -120,6 +120,7 @@ def _blind(world: World) -> Plan:
         cloud_believed=False,
         doubted_since=world.doubted_since,
         woken=world.woken,
+        asked=world.asked,
     )
 
 
@@ -151,7 +152,7 @@ def _off(world: World, case: Case, asked: Asked | None) -> Iterator[Action]:
 
 def _lost_sight(world: World, case: Case, asked: Asked) -> Iterator[Action]:
     """Take the node's jobs back only when its slurmd can't be found again."""
-    if world.now - asked.first >= world.config.resume_timeout:
+    if world.moment - asked.first >= world.config.resume_timeout:
         if not case.kept_off:
             yield MarkDown(case.name, f"{REASON_PREFIX} never-registered")
     else:
@@ -161,7 +162,7 @@ def _lost_sight(world: World, case: Case, asked: Asked) -> Iterator[Action]:
 def _register(world: World, case: Case, asked: Asked | None) -> Iterator[Action]:
     """Have slurmd say again what slurmctld has forgotten."""
     running = any(item.state is InstanceState.RUNNING for item in case.live)
-    if running and asked is not None and asked.last == world.now:
+    if running and asked is not None and asked.last == world.moment:
         yield Register(case.name, "its instance runs, and slurmctld waits for it")
 
 
