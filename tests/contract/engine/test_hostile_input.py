@@ -235,28 +235,6 @@ def test_instances_that_boot_are_given_their_time_by_a_clock_that_is_ahead(
     assert not [line for line in world.log("resume") if line.get("slug") == "pool-protected"]
 
 
-@pytest.mark.parametrize("ahead", [100.0])
-def test_an_offering_without_capacity_is_tried_again_in_time_whatever_the_clock(
-    world: World, ahead: float
-):
-    """The note was made by a clock that was ahead, and the head has booted since."""
-    world.wrong = ahead
-    world.ec2.lie("RunInstances", Reply.refusal("InsufficientInstanceCapacity", status=500))
-    world.slurm.start(7, G[:1])
-    world.resume()
-    world.ec2.honest()
-    world.wrong, world.boot_id = 0.0, "boot-2"
-    world.skip(150)
-    world.slurm.queue.clear()
-    world.slurm.define(G[:1])
-    world.slurm.start(8, G[:1])
-    before = launches(world)
-    world.resume()
-    assert launches(world) == before + 1
-    (one,) = world.live()
-    assert one.lifecycle == "spot"
-
-
 STATE_FILES = [
     "journal.jsonl", "offerings.json", "protection.json", "reconcile.json", "pass.json",
     "waits.json", "time.json", "decisions.jsonl",
