@@ -40,7 +40,9 @@ BY_A_PERSON: Final = "Client.UserInitiatedShutdown"
 
 @dataclass(frozen=True, slots=True)
 class BootFailure:
-    """A machine that was paid for and never became a node. `at`: when that was noticed."""
+    """A machine that was paid for and never became a node. `at`: when that was noticed, in
+    the time of `steady`; `launched_at` is EC2's.
+    """
 
     instance_id: str
     node: str
@@ -66,7 +68,7 @@ def problem(node: Node, machine: Instance, health: Health | None, world: World) 
         return "invalid-registration"
     if not node.powering_up or node.down:
         return ""
-    age, patience = world.now - machine.launched_at, world.config.resume_timeout
+    age, patience = world.age(machine), world.config.resume_timeout
     if machine.state is InstanceState.PENDING and age > patience * PENDING_SHARE:
         return "never-booted"
     if health is not None and health.impaired(world.now):
@@ -100,7 +102,7 @@ def _failed(world: World) -> Iterator[BootFailure]:
         else:
             continue
         launched, name = machine.launched_at, str(machine.node)
-        yield BootFailure(machine.id, name, machine.pool, why, world.now, launched)
+        yield BootFailure(machine.id, name, machine.pool, why, world.moment, launched)
 
 
 def _died_booting(node: Node, machine: Instance) -> bool:

@@ -112,11 +112,11 @@ def _screened(engine: Engine, brake: Brake, plan: ResumePlan) -> ResumePlan:
     """The plan less the launches that would only be ended again: of such a job, nothing."""
     from slurmplugins import fates, protection
 
-    patience, now = engine.config.resume_timeout, engine.clock.now()
+    patience = engine.config.resume_timeout
     pools = protection.load(engine.state).pools
     protected = frozenset(name for name, pool in pools.items() if pool.protected)
     braked = brake.gate(plan.launches, _rate(engine), protected)
-    found = protection.gate(engine.state, braked.let, now, patience)
+    found = protection.gate(engine.state, braked.let, engine.steady, patience)
     return fates.screened(plan, found.let, (*braked.refused, *found.refused))
 
 

@@ -53,6 +53,8 @@ def plan(world: World) -> Plan:
     held = _held(world)
     if held is not None:
         return held
+    if world.blind:
+        return _blind(world)
     doubted = world.doubted_since if doubt.cloud(world) else None
     actions: list[Action] = list(strangers.ends(world))
     remarks = list(strangers.remarks(world))
@@ -67,7 +69,7 @@ def plan(world: World) -> Plan:
             actions += _wake(world, case, woken)
             continue
         if case.unbacked:
-            unbacked[case.name] = _since(world.unbacked_since.get(case.name), world.now)
+            unbacked[case.name] = _since(world.unbacked_since.get(case.name), world.moment)
             if case.node.up and _missing(world, case, unbacked[case.name]):
                 remarks.append(f"{case.name} answers, and EC2 lists no machine for it: left alone")
         actions += _on(world, case, unbacked.get(case.name), asked.get(case.name))
@@ -85,8 +87,8 @@ def _held(world: World) -> Plan | None:
     """The empty plan for when one of the worlds can't be believed."""
     note, believed, since = doubt.slurm(world), True, world.doubted_since
     if not note and (doubted := doubt.cloud(world)):
-        since = _since(since, world.now)
-        if world.now - since < doubt.BELIEVED_AFTER:
+        since = _since(since, world.moment)
+        if world.moment - since < doubt.BELIEVED_AFTER:
             note, believed = doubted, False
     if not note:
         return None
@@ -100,8 +102,30 @@ def _held(world: World) -> Plan | None:
     )
 
 
+def _blind(world: World) -> Plan:
+    """Only jobs whose machine is seen to have ended are sent back: no run is at such a node. What
+    Slurm is told of it undoes no launch, and ends no machine.
+    """
+    actions = [
+        item
+        for case in cases.of(world)
+        if case.evidence is not None and not case.node.off
+        for item in _on(world, case, None, None)
+        if isinstance(item, MarkDown | PowerDown)
+    ]
+    return Plan(
+        tuple(actions),
+        world.unbacked_since,
+        note="the journal can't be read: nothing is ended",
+        cloud_believed=False,
+        doubted_since=world.doubted_since,
+        woken=world.woken,
+        asked=world.asked,
+    )
+
+
 def _since(remembered: float | None, now: float) -> float:
-    """Never ahead of now, as a clock that is set back would have it: a wait begins anew then."""
+    """Never ahead of now, as a damaged memory would have it: a wait begins anew then."""
     return now if remembered is None else min(remembered, now)
 
 
@@ -131,7 +155,7 @@ def _off(world: World, case: Case, asked: Asked | None) -> Iterator[Action]:
 
 def _lost_sight(world: World, case: Case, asked: Asked) -> Iterator[Action]:
     """Take the node's jobs back only when its slurmd can't be found again."""
-    if world.now - asked.first >= world.config.resume_timeout:
+    if world.moment - asked.first >= world.config.resume_timeout:
         if not case.kept_off:
             yield MarkDown(case.name, f"{REASON_PREFIX} never-registered")
     else:
@@ -141,7 +165,7 @@ def _lost_sight(world: World, case: Case, asked: Asked) -> Iterator[Action]:
 def _register(world: World, case: Case, asked: Asked | None) -> Iterator[Action]:
     """Have slurmd say again what slurmctld has forgotten."""
     running = any(item.state is InstanceState.RUNNING for item in case.live)
-    if running and asked is not None and asked.last == world.now:
+    if running and asked is not None and asked.last == world.moment:
         yield Register(case.name, "its instance runs, and slurmctld waits for it")
 
 
@@ -150,12 +174,12 @@ def _wake(world: World, case: Case, woken: dict[NodeName, float]) -> Iterator[Ac
     if case.name not in world.config.static:
         return
     last = world.woken.get(case.name)
-    if last is not None and 0 <= world.now - last < WAKE_EVERY:
+    if last is not None and 0 <= world.moment - last < WAKE_EVERY:
         woken[case.name] = last
         return
     free = case.node.powered_down and not (case.node.drain or case.node.down or case.present)
     if free and not case.node.powering_down and not case.node.waking:
-        woken[case.name] = world.now
+        woken[case.name] = world.moment
         yield PowerUp(case.name, "a static node")
 
 
@@ -244,7 +268,7 @@ def _lost(world: World, case: Case, unbacked_since: float | None) -> str:
 
 def _missing(world: World, case: Case, since: float) -> bool:
     """Unlisted for longer than a list lags, and nothing says what became of it."""
-    return case.evidence is None and world.now - since >= world.config.unbacked_grace
+    return case.evidence is None and world.moment - since >= world.config.unbacked_grace
 
 
 def _duplicates(case: Case) -> Iterator[Action]:

@@ -104,7 +104,7 @@ def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> Fact
 
     health = {item.id: item for item in attempt(engine.cloud.health)}
     record = protection.load(engine.state)
-    last, now = LastPass.load(engine.state), engine.clock.now()
+    last, now, steady = LastPass.load(engine.state), engine.clock.now(), engine.steady
     machines = attempt(engine.cloud.instances)
     number = subject.job
     known = attempt(lambda: jobs.jobs(number))
@@ -119,7 +119,7 @@ def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> Fact
         jobs=known,
         attempts=attempts,
         setbacks=tuple(
-            SetbackFact(key, item.code, item.until)
+            SetbackFact(key, item.code, steady.wall(item.until))
             for key, item in engine.memory.setbacks().items()
         ),
         standings=tuple(
@@ -127,7 +127,7 @@ def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> Fact
                 pool,
                 item.failures,
                 item.since,
-                item.shut_until(now, engine.config.resume_timeout),
+                steady.wall(item.shut_until(steady.now(), engine.config.resume_timeout)),
                 tuple(f"{one.instance_id} ({one.node}): {one.why}" for one in item.last),
             )
             for pool, item in record.pools.items()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+_READ_ONLY: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int) -> None:
@@ -32,9 +35,14 @@ def write_atomically(path: Path, content: bytes, *, mode: int) -> None:
 def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
     """Hold an exclusive lock on path; yields False where wait is False and another holds it.
 
-    The kernel lets go when the process ends, however it ends.
+    The kernel lets go when the process ends, however it ends. What may only be read is locked too.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    except OSError as error:
+        if error.errno not in _READ_ONLY or not path.exists():
+            raise
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

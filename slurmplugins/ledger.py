@@ -39,6 +39,10 @@ KEEP_SECONDS: Final = 2 * 3600.0
 
 _NAMES: Final = tuple(item.name for item in fields(LedgerEntry))
 _values = itemgetter(*_NAMES)
+_WORDS: Final = tuple(item.name for item in fields(LedgerEntry) if item.type == "str")
+_NUMBERS: Final = frozenset({int, float})
+_SANE: Final = 1e11
+"""Seconds since the epoch. What is later is damage."""
 
 
 def key(instance_id: str) -> str:
@@ -101,14 +105,17 @@ def to_json(entry: LedgerEntry) -> dict[str, Any]:
     return {name: getattr(entry, name) for name in _NAMES}
 
 
-def from_json(value: Mapping[str, Any] | None) -> LedgerEntry | None:
+def from_json(value: Any) -> LedgerEntry | None:
     """None for anything that is not an entry."""
-    if value is None:
-        return None
     try:
-        return LedgerEntry(*_values(value))
-    except KeyError:
+        entry = LedgerEntry(*_values(value))
+    except (KeyError, TypeError):
         return None
+    words = [getattr(entry, name) for name in _WORDS]
+    moments = [at for at in (entry.launched_at, entry.running_at, entry.ended_at) if at is not None]
+    # Not `finite`, which would be half of all that reading ten thousand entries costs.
+    sane = all(type(at) in _NUMBERS and abs(at) < _SANE for at in moments)
+    return entry if sane and all(type(word) is str for word in words) else None
 
 
 def _new(machine: Instance) -> LedgerEntry:

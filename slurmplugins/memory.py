@@ -7,11 +7,12 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from slurmplugins import ledger, safe_json
+from slurmplugins import ledger
 from slurmplugins.errors import StateError
 from slurmplugins.files import write_atomically
 from slurmplugins.names import NodeName
 from slurmplugins.registering import Asked
+from slurmplugins.safe_json import finite, loads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,16 +38,16 @@ class Memory:
     @classmethod
     def load(cls, state: Path) -> Memory:
         try:
-            data: dict[str, Any] = safe_json.loads((state / "reconcile.json").read_bytes())
+            data: dict[str, Any] = loads((state / "reconcile.json").read_bytes())
             entries = {key: ledger.from_json(value) for key, value in data["ledger"].items()}
             since = data.get("doubted_since")
             return cls(
                 _times(data["unbacked"]),
                 {key: entry for key, entry in entries.items() if entry is not None},
-                None if since is None else float(since),
+                None if since is None else finite(since),
                 _times(data.get("woken", {})),
                 {
-                    NodeName(key): Asked(float(first), float(last))
+                    NodeName(key): Asked(finite(first), finite(last))
                     for key, (first, last) in data.get("asked", {}).items()
                 },
             )
@@ -78,8 +79,8 @@ class LastPass:
     @classmethod
     def load(cls, state: Path) -> LastPass:
         try:
-            data = safe_json.loads((state / "pass.json").read_bytes())
-            return cls(float(data["at"]), str(data["note"]), tuple(map(str, data["remarks"])))
+            data = loads((state / "pass.json").read_bytes())
+            return cls(finite(data["at"]), str(data["note"]), tuple(map(str, data["remarks"])))
         except (OSError, ValueError, KeyError, TypeError):
             return cls()
 
@@ -90,4 +91,4 @@ class LastPass:
 
 
 def _times(value: dict[str, Any]) -> dict[NodeName, float]:
-    return {NodeName(key): float(moment) for key, moment in value.items()}
+    return {NodeName(key): finite(moment) for key, moment in value.items()}

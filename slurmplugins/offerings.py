@@ -7,9 +7,10 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import safe_json
 from slurmplugins.errors import Capacity, PriceTooLow, Quota
 from slurmplugins.files import write_atomically
+from slurmplugins.safe_json import finite, loads
+from slurmplugins.steady import Steady
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,12 +27,12 @@ QUOTA_SECONDS: Final = 300.0
 """A quota changes when machines end or a person acts."""
 
 LONGEST: Final = max(CAPACITY_SECONDS, QUOTA_SECONDS)
-"""What is set back for longer was so before the head's clock was set back: it is void."""
+"""What is set back for longer is damaged, or of a time that was lost: it is void."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setback:
-    """An offering that failed: EC2's code, and when to try again."""
+    """An offering that failed: EC2's code, and when to try again, in the time of `steady`."""
 
     code: str
     until: float
@@ -42,12 +43,12 @@ class OfferingMemory:
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
-        self._clock = clock
+        self._steady = Steady(path.parent, clock)
         self._lock = threading.Lock()
 
     def setbacks(self) -> dict[str, Setback]:
         """Setbacks that still hold, by offering key."""
-        now = self._clock.now()
+        now = self._steady.now()
         return {
             key: item for key, item in self._load().items() if now < item.until <= now + LONGEST
         }
@@ -59,7 +60,7 @@ class OfferingMemory:
             return
         with self._lock:
             known = self.setbacks()
-            known[offering.key] = Setback(error.code, self._clock.now() + seconds)
+            known[offering.key] = Setback(error.code, self._steady.now() + seconds)
             self._save(known)
 
     def forget(self, offering: Offering) -> None:
@@ -78,9 +79,9 @@ class OfferingMemory:
 
     def _load(self) -> dict[str, Setback]:
         try:
-            data = safe_json.loads(self._path.read_bytes())
+            data = loads(self._path.read_bytes())
             return {
-                str(key): Setback(str(item["code"]), float(item["until"]))
+                str(key): Setback(str(item["code"]), finite(item["until"]))
                 for key, item in data.items()
             }
         except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -15,17 +15,18 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmplugins import safe_json
 from slurmplugins.boots import BootFailure
 from slurmplugins.files import locked, write_atomically
 from slurmplugins.model import Failure
+from slurmplugins.safe_json import finite, loads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from slurmplugins.boots import Boots
     from slurmplugins.planner import JobLaunch
+    from slurmplugins.steady import Steady
 
 SLUG: Final = "pool-protected"
 
@@ -46,11 +47,13 @@ REMEMBERED: Final = 2 * 3600.0
 moment like one that has just ended in its boot.
 """
 
+_WORDS: Final = ("instance_id", "node", "pool", "why")
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """How a pool is doing. `since`: protected since then. `retry_at`: when a probe is let through.
-    `probes`: how many have failed.
+    `probes`: how many have failed. Moments are in the time of `steady`.
     """
 
     failures: int = 0
@@ -65,7 +68,7 @@ class Standing:
 
     def shut_until(self, now: float, patience: float) -> float:
         """When a probe is let through, where one is given `patience`. What is further ahead than
-        any pause is void: the head's clock has been set back since.
+        any pause is void: the file is damaged, or its time was lost.
         """
         return self.retry_at if self.retry_at <= now + max(self.pause, patience) else now
 
@@ -112,9 +115,16 @@ def learn(record: Record, boots: Boots, now: float) -> Record:
     return Record(pools, counted)
 
 
-def screen(record: Record, launches: Sequence[JobLaunch], now: float, patience: float) -> Screened:
+def screen(
+    record: Record,
+    launches: Sequence[JobLaunch],
+    now: float,
+    patience: float,
+    wall: Callable[[float], float] = lambda moment: moment,
+) -> Screened:
     """Which launches may go on. Of those that could be a due probe, the smallest is it; nobody
-    else until it must have come up, which is `patience` seconds.
+    else until it must have come up, which is `patience` seconds. `wall`: a
+    moment as people have it.
     """
     pools = dict(record.pools)
     refused: dict[int, Failure] = {}
@@ -126,7 +136,10 @@ def screen(record: Record, launches: Sequence[JobLaunch], now: float, patience: 
             if name in pools and pools[name].protected
         ]
         if any(now < pools[name].shut_until(now, patience) for name in shut):
-            text = "; ".join(_told(name, pools[name]) for name in shut)
+            text = "; ".join(
+                _told(name, pools[name], wall(pools[name].shut_until(now, patience)))
+                for name in shut
+            )
             refused[index] = Failure(job.job, job.nodes, SLUG, message=text)
             continue
         for name in shut:
@@ -135,11 +148,11 @@ def screen(record: Record, launches: Sequence[JobLaunch], now: float, patience: 
     return Screened(let, tuple(refused.values()), replace(record, pools=pools))
 
 
-def gate(state: Path, launches: Sequence[JobLaunch], now: float, patience: float) -> Screened:
+def gate(state: Path, launches: Sequence[JobLaunch], steady: Steady, patience: float) -> Screened:
     """`screen` on the file. A file that can't be used stops no launch."""
     with _held(state):
         record = load(state)
-        screened = screen(record, launches, now, patience)
+        screened = screen(record, launches, steady.now(), patience, steady.wall)
         if screened.record != record:
             _save(state, screened.record)
         return screened
@@ -158,9 +171,9 @@ def update(state: Path, boots: Boots, now: float) -> tuple[Record, Record]:
 def load(state: Path) -> Record:
     """The record; an empty one where there is none that can be read."""
     try:
-        data = safe_json.loads((state / "protection.json").read_bytes())
+        data = loads((state / "protection.json").read_bytes())
         pools = {str(pool): _standing(item) for pool, item in data["pools"].items()}
-        return Record(pools, {str(key): float(at) for key, at in data["counted"].items()})
+        return Record(pools, {str(key): finite(at) for key, at in data["counted"].items()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Record()
 
@@ -170,7 +183,20 @@ def _counts(failure: BootFailure, boots: Boots) -> bool:
 
 
 def _standing(item: dict[str, Any]) -> Standing:
-    return Standing(**{**item, "last": tuple(BootFailure(**one) for one in item["last"])})
+    since = item["since"]
+    return Standing(
+        failures=int(finite(item["failures"])),
+        since=None if since is None else finite(since),
+        retry_at=finite(item["retry_at"]),
+        probes=int(finite(item["probes"])),
+        last=tuple(map(_failure, item["last"])),
+    )
+
+
+def _failure(item: dict[str, Any]) -> BootFailure:
+    instance_id, node, pool, why = (str(item[key]) for key in _WORDS)
+    launched_at = finite(item.get("launched_at", 0.0))
+    return BootFailure(instance_id, node, pool, why, finite(item["at"]), launched_at)
 
 
 def _worse(standing: Standing, failed: tuple[BootFailure, ...], now: float) -> Standing:
@@ -184,8 +210,8 @@ def _worse(standing: Standing, failed: tuple[BootFailure, ...], now: float) -> S
     return replace(worse, retry_at=now + worse.pause)
 
 
-def _told(pool: str, standing: Standing) -> str:
-    when = datetime.fromtimestamp(standing.retry_at, UTC).strftime("%H:%M UTC")
+def _told(pool: str, standing: Standing, next_try: float) -> str:
+    when = datetime.fromtimestamp(next_try, UTC).strftime("%H:%M UTC")
     return f"pool {pool}: {standing.failures} machines in a row did not come up; next try {when}"
 
 

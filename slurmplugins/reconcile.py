@@ -6,6 +6,7 @@ slurm-reconcile --plan    print what a pass would do, as JSON, and do nothing
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import sys
@@ -24,6 +25,7 @@ from slurmplugins import (
     view,
 )
 from slurmplugins.actions import AskJobs, Drain, MarkDown, Terminate
+from slurmplugins.claims import Claims
 from slurmplugins.errors import SHOWN, CloudError, EngineError, SlurmError, StateError
 from slurmplugins.ledger_writer import LedgerWriter
 from slurmplugins.memory import LastPass, Memory
@@ -49,7 +51,10 @@ def main() -> None:
             plan = converge.plan(_world(engine, Memory.load(engine.state)))
             sys.stdout.write(json.dumps(printable(plan), indent=2) + "\n")
             return
-        with files.locked(engine.state / "reconcile.lock", wait=False) as free:
+        with contextlib.ExitStack() as held:
+            free = True
+            with contextlib.suppress(OSError):  # where it can't be written, by nobody else either
+                free = held.enter_context(files.locked(engine.state / "reconcile.lock", wait=False))
             if free:
                 run(engine)
 
@@ -89,6 +94,7 @@ def run(engine: Engine) -> None:
         woken=dict(plan.woken),
         asked=dict(plan.asked),
     )
+    engine.steady.keep()
     _tidy(engine)
     if learned != memory:
         _remember(engine, world, plan, learned)
@@ -110,7 +116,7 @@ def _world(engine: Engine, memory: Memory) -> converge.World:
     seen = engine.clock.monotonic()
     nodes = {node.name: node for node in engine.slurm.nodes()}
     answered = engine.clock.monotonic()
-    claims = engine.journal.claims()
+    claims, blind = _claims(engine)
     return converge.World(
         config=engine.config,
         instances=claims.named(instances),
@@ -125,7 +131,18 @@ def _world(engine: Engine, memory: Memory) -> converge.World:
         asked=memory.asked,
         seen=seen,
         answered=answered,
+        steady=claims.at,
+        blind=blind,
     )
+
+
+def _claims(engine: Engine) -> tuple[Claims, bool]:
+    """What the journal says, and whether it can't be read."""
+    try:
+        return engine.journal.claims(), False
+    except StateError as error:
+        engine.log.problem("nothing is ended", slug=error.slug, message=error.message)
+        return Claims(at=engine.steady.now()), True
 
 
 def _health(engine: Engine) -> dict[str, Health]:
@@ -174,14 +191,15 @@ def _with_kept(
 
 def _learn(engine: Engine, seen: boots.Boots) -> None:
     """Count boot failures, keep the consoles of the failed, say when a pool's standing changes."""
-    before, after = protection.update(engine.state, seen, engine.clock.now())
+    now = engine.steady.now()
+    before, after = protection.update(engine.state, seen, now)
     _tell_standing(engine, before, after)
     for failure in [one for pool in after.pools.values() for one in pool.last]:
         if consoles.kept(engine.state, failure.instance_id):
             continue
         try:
             text = engine.cloud.console(failure.instance_id)
-            if text or engine.clock.now() - failure.at > CONSOLE_PATIENCE:
+            if text or now - failure.at > CONSOLE_PATIENCE:
                 consoles.keep(engine.state, failure.instance_id, text)
         except CloudError as error:
             engine.log.warning("console", instance=failure.instance_id, message=error.message)
@@ -201,7 +219,10 @@ def _tell_standing(engine: Engine, before: Record, after: Record) -> None:
         now = after.pools.get(pool)
         if now is not None and now.protected and now != before.pools.get(pool):
             engine.log.warning(
-                "pool protected", pool=pool, failures=now.failures, retry_at=now.retry_at
+                "pool protected",
+                pool=pool,
+                failures=now.failures,
+                retry_at=engine.steady.wall(now.retry_at),
             )
         elif was and (now is None or not now.protected):
             engine.log.info("pool opened", pool=pool)

@@ -44,13 +44,13 @@ def forgotten(world: World, case: Case) -> bool:
         return False
     if node.powered_down:
         return node.busy and not node.waking
-    late = world.now - world.config.resume_timeout * SHARE
-    return node.powering_up and node.silent and any(late >= m.launched_at for m in case.live)
+    late = world.config.resume_timeout * SHARE
+    return node.powering_up and node.silent and any(world.age(m) >= late for m in case.live)
 
 
 def update(world: World, name: NodeName) -> Asked:
     """Return what to remember of such a node; it is to be asked if `last` is now."""
-    asked, now = world.asked.get(name), world.now
+    asked, now = world.asked.get(name), world.moment
     if asked is None or asked.last > now:
         return Asked(now, now)
     return Asked(asked.first, now) if now - asked.last >= EVERY else asked

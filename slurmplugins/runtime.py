@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from slurmplugins.model import JobAsk
     from slurmplugins.offerings import OfferingMemory
     from slurmplugins.slurm import Slurm
+    from slurmplugins.steady import Steady
 
 
 WORKERS: Final = 8
@@ -56,6 +57,12 @@ class Engine:
         from slurmplugins.brake_file import Brake
 
         return Brake(self.state, self.clock)
+
+    @property
+    def steady(self) -> Steady:
+        from slurmplugins.steady import Steady
+
+        return Steady(self.state, self.clock)
 
     @property
     def executor(self) -> Executor:

@@ -59,7 +59,7 @@ def misfit(world: World, machine: Instance) -> bool:
 
 def old(world: World, machine: Instance) -> bool:
     """Nobody is about to claim it any more."""
-    return world.now - machine.launched_at > world.config.orphan_grace
+    return world.age(machine) > world.config.orphan_grace
 
 
 def _odd(world: World, machine: Instance) -> bool:

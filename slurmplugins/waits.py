@@ -6,11 +6,13 @@ A small file that is safe to lose: a job then waits for spot a little longer tha
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import safe_json
 from slurmplugins.errors import SlurmError
 from slurmplugins.files import write_atomically
+from slurmplugins.safe_json import finite, loads
+from slurmplugins.steady import Steady
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,24 +27,26 @@ KEEP_SECONDS: Final = 7 * 24 * 3600.0
 class Waits:
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
-        self._clock = clock
+        self._steady = Steady(path.parent, clock)
 
     def of(self, jobs: Iterable[int], submitted: Mapping[int, float]) -> dict[int, float]:
         """Seconds since each job was submitted, or first seen here if that was earlier."""
-        now = self._clock.now()
+        now = self._steady.now()
+        ahead = self._steady.wall(now) - now
         before = self._load()
         since = {
-            job: min(before.get(job, now), submitted.get(job) or now, now) for job in sorted(jobs)
+            job: min(before.get(job, now), (submitted.get(job) or math.inf) - ahead, now)
+            for job in sorted(jobs)
         }
-        kept = {job: at for job, at in before.items() if now - at < KEEP_SECONDS}
+        kept = {job: at for job, at in before.items() if 0 <= now - at < KEEP_SECONDS}
         if {**kept, **since} != before:
             self._save({**kept, **since})
         return {job: now - at for job, at in since.items()}
 
     def _load(self) -> dict[int, float]:
         try:
-            data = safe_json.loads(self._path.read_bytes())
-            return {int(job): float(at) for job, at in data.items()}
+            data = loads(self._path.read_bytes())
+            return {int(job): finite(at) for job, at in data.items()}
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class World:
     """Everything the decision may depend on. `seen` and `answered`: when Slurm was asked for its
-    nodes, and when it had answered, by the steady clock.
+    nodes, and when it had answered, by the monotonic clock. `now`: by the head's wall clock, as EC2
+    has its times; `steady`: the same in the time of what is remembered, where that is another.
+    `blind`: the journal can't be read, so nobody knows what runs of resume are at.
 
     Remembered from pass to pass: `unbacked_since`, since when a node that is up was seen without
     a machine; `known`, machines believed alive at the end of the last pass; `doubted_since`, since
@@ -41,6 +43,17 @@ class World:
     asked: Mapping[NodeName, Asked] = field(default_factory=dict)
     seen: float = 0.0
     answered: float = 0.0
+    steady: float | None = None
+    blind: bool = False
+
+    @property
+    def moment(self) -> float:
+        """Now, in the time of what is remembered from pass to pass."""
+        return self.now if self.steady is None else self.steady
+
+    def age(self, machine: Instance) -> float:
+        """Tell how many seconds ago the machine was launched."""
+        return self.claims.age(machine, self.now)
 
 
 @dataclass(frozen=True, slots=True)

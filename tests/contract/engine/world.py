@@ -348,6 +348,8 @@ class World:
         self.boot_id = "boot-1"
         self.environment: dict[str, str] = {}
         """What the programs' environment has besides."""
+        self.before: Callable[[], None] | None = None
+        """What each program does before it begins, as to give up a right."""
         self.endpoint = ""
         self._cloud = Ec2("demo", lambda: local.client("ec2"))
 
@@ -429,7 +431,10 @@ class World:
         errors = (self.folder / "stderr").open("ab")
         with errors:
             return subprocess.Popen(
-                [sys.executable, "-I", "-c", code, *argv], env=environment, stderr=errors
+                [sys.executable, "-I", "-c", code, *argv],
+                env=environment,
+                stderr=errors,
+                preexec_fn=self.before,  # noqa: PLW1509 - it takes no lock
             )
 
     # The world

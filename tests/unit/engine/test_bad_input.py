@@ -90,7 +90,7 @@ def test_what_a_jobs_owner_writes_reaches_no_tag_and_no_command(bench: Bench, te
     assert not any(text in line for line in bench.slurm.writes)
 
 
-@pytest.mark.parametrize("job", [0, -1, 2**40, True, "7", None, 1.5])
+@pytest.mark.parametrize("job", [0, -1, 2**40, True, "x", None, 1.5])
 def test_an_odd_job_number_is_no_job_but_its_nodes_are_launched(job: object):
     content = json.dumps({"jobs": [{"job_id": job, "nodes_resume": "gpu-001"}]}).encode()
     assert resume_file.asks(content, "gpu-001") == (JobAsk(None, G[:1]),)

@@ -262,7 +262,7 @@ def test_a_machine_that_looks_old_is_kept_while_its_node_is_up_on_it(
     bursting.resume(bench.engine, [bench.slurm.start(8, G[2:3])])
     (other,) = bench.cloud.live()
     bench.boot()
-    bench.clock.jump(3600)
+    bench.clock.advance(3600)
     bench.slurm.unreachable = unreachable
     bursting.resume(bench.engine, [JobAsk(7, (*ask.nodes, G[2]))])
     left = {item.node: item.id for item in bench.cloud.live()}

@@ -288,7 +288,7 @@ def test_a_clock_that_is_set_makes_nothing_younger_or_older(
 def test_after_a_boot_a_line_is_as_old_as_its_date_says(tmp_path: Path, clock: FakeClock):
     """The steady clock may by chance be where it was when the line was written."""
     Journal(tmp_path, clock).launched("a1", [assignment(G[0], "i-1")])
-    soon, next_day = FakeClock(boot="2"), FakeClock(boot="2")
+    soon, next_day = FakeClock(boot="2"), FakeClock(boot="3")
     next_day.jump(24 * 3600)
     assert set(Journal(tmp_path, soon).claims().launched) == {"i-1"}
     assert Journal(tmp_path, next_day).claims().launched == {}

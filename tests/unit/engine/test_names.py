@@ -79,8 +79,24 @@ def test_what_is_no_name_of_ours_is_set_aside_where_that_is_asked(odd: str):
 def test_expansion_is_bounded(hostlist: str):
     with pytest.raises(BadName, match="more than 3"):
         names.expand(hostlist, limit=3)
-    with pytest.raises(BadName, match="more than 3"):
-        names.expand(hostlist, limit=3, odd=[])
+
+
+@pytest.mark.parametrize(
+    ("hostlist", "expanded", "set_aside"),
+    [
+        ("gpu-[000000-999999]", (), ["gpu-[000000-999999]"]),
+        ("gpu-[000000-999999],gpu-[1-2]", ("gpu-1", "gpu-2"), ["gpu-[000000-999999]"]),
+        ("zzz-[1,10-99],gpu-[1-2]", ("zzz-1", "gpu-1", "gpu-2"), ["zzz-[10-99]"]),
+        ("zzz-[1-3],node01,gpu-1,a-[2-1]", ("gpu-1",), ["node01", "a-[2-1]", "zzz-[1-3]"]),
+        ("gpu-[1-3],gpu-4", ("gpu-4",), ["gpu-[1-3]"]),
+    ],
+)
+def test_where_that_is_asked_the_largest_ranges_of_too_many_are_set_aside(
+    hostlist: str, expanded: tuple[str, ...], set_aside: list[str]
+):
+    odd: list[str] = []
+    assert names.expand(hostlist, limit=3, odd=odd) == expanded
+    assert sorted(odd) == sorted(set_aside)
 
 
 @pytest.mark.parametrize(

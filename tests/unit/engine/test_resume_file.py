@@ -87,10 +87,11 @@ def test_without_an_argument_the_file_alone_counts():
         b"[]",
         b'{"jobs": 3}',
         b'{"jobs": [3, null, {}]}',
-        b'{"jobs": [{"job_id": "1", "nodes_resume": "gpu-001"}]}',
+        b'{"jobs": [{"job_id": "x", "nodes_resume": "gpu-001"}]}',
         b'{"jobs": [{"job_id": true, "nodes_resume": "gpu-001"}]}',
         b'{"jobs": [{"job_id": 1, "nodes_resume": "$(id)"}]}',
         b"\xff\xfe",
+        b"[" * 200_000,
     ],
 )
 def test_an_odd_file_still_gets_every_node_launched(content: bytes | None):
@@ -98,3 +99,30 @@ def test_an_odd_file_still_gets_every_node_launched(content: bytes | None):
         JobAsk(None, (N[0],)),
         JobAsk(None, (N[1],)),
     )
+
+
+@pytest.mark.parametrize(
+    "number", ["7", "07", {"set": True, "infinite": False, "number": 7}, {"number": "7"}]
+)
+def test_a_jobs_number_is_read_as_any_version_writes_it(number: object):
+    content = json.dumps({"jobs": [{"job_id": number, "nodes_resume": "gpu-[001-002]"}]}).encode()
+    assert resume_file.asks(content, "gpu-[001-002]") == (JobAsk(7, tuple(N[:2])),)
+
+
+@pytest.mark.parametrize(
+    "number", [None, [7], {}, {"set": False, "number": 7}, "x", "1" * 5000, 7.0, -7, True]
+)
+def test_nodes_of_a_job_whose_number_is_odd_are_one_ask(number: object):
+    content = json.dumps({"jobs": [{"job_id": number, "nodes_resume": "gpu-[001-002]"}]}).encode()
+    assert resume_file.asks(content, "gpu-[001-002]") == (JobAsk(None, tuple(N[:2])),)
+
+
+def test_bytes_that_are_no_text_in_one_job_spoil_no_other():
+    content = b'{"jobs": [{"job_id": 7, "nodes_resume": "gpu-[001-002]", "name": "\xff\xfe"}]}'
+    assert resume_file.asks(content, "gpu-[001-002]") == (JobAsk(7, tuple(N[:2])),)
+
+
+def test_nodes_of_another_tool_leave_ours_of_the_same_job_together():
+    nodes = "rack1,gpu-[001-002],zzz-[0-999999]"
+    content = json.dumps({"jobs": [{"job_id": 7, "nodes_resume": nodes}]}).encode()
+    assert resume_file.asks(content, "gpu-[001-002]") == (JobAsk(7, tuple(N[:2])),)

@@ -87,8 +87,9 @@ def test_jobs_on_nodes_are_no_others_also_where_squeue_tells_of_all():
          {"ALLOCATED", "CLOUD", "NOT_RESPONDING", "POWERING_UP"}),
         ("DOWN*+CLOUD", {"DOWN", "NOT_RESPONDING", "CLOUD"}),
         (["IDLE", "A_FLAG_OF_2031"], {"IDLE", "A_FLAG_OF_2031"}),
-        ("", set()),
-        (None, set()),
+        ("", {"UNREADABLE"}),
+        (None, {"UNREADABLE"}),
+        ([["IDLE"]], {"UNREADABLE"}),
     ],
 )  # fmt: skip
 def test_a_nodes_state_is_a_set_of_flags_however_slurm_writes_it(written: object, flags: set[str]):

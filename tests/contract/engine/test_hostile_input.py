@@ -1,0 +1,425 @@
+"""The programs on odd answers of slurmctld, odd files, and clocks that are set.
+
+What is odd is put aside by itself: the rest of a pass, of a job and of the state goes on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from slurmplugins import names
+from tests.contract.engine.world import Reply, World, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+G = names.expand("gpu-[001-008]")
+DEEP = b"[" * 200_000
+FOREIGN = "node-099"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    # Slower than ours: what a busy test machine delays makes nothing late here.
+    with opened(tmp_path, speed=0.3) as one:
+        yield one
+
+
+def at_work(world: World, job: int, *nodes: str) -> dict[str, str]:
+    """Have a job run on these nodes, and return their instances."""
+    world.slurm.start(job, [names.parse(node) for node in nodes])
+    assert world.resume() == 0
+    world.boot()
+    found = {item.node: item.id for item in world.live() if item.node in nodes}
+    assert found.keys() == set(nodes)
+    return found
+
+
+def lost(world: World, instance_id: str) -> None:
+    """EC2 ends an instance."""
+    world.local.client("ec2").terminate_instances(InstanceIds=[instance_id])
+    world.local.settle()
+    world.slurm.silence([node for node in G if instance_id == world.slurm.state[node].instance_id])
+
+
+def orphaned(world: World, node: str) -> str:
+    """Slurm lets go of a node behind our back; its instance is an orphan ten minutes later."""
+    instance_id = at_work(world, 90, node)[node]
+    world.slurm.finish(90)
+    world.slurm.state[node].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
+    world.skip(600)
+    return instance_id
+
+
+def live(world: World) -> set[str]:
+    return {item.id for item in world.live()}
+
+
+def launches(world: World) -> int:
+    return world.ec2.count("RunInstances") + world.ec2.count("CreateFleet")
+
+
+def odd_in(world: World, key: str, *records: Any) -> None:
+    """Have slurmctld list these records too, before its own."""
+
+    def alter(_: list[str], data: dict[str, Any]) -> dict[str, Any]:
+        return {**data, key: [*records, *data[key]]} if key in data else data
+
+    world.controller.alter = alter
+
+
+ENDED = {"job_id": 70, "batch_flag": True, "job_state": ["FAILED"], "nodes": "gpu-001"}
+
+
+def test_odd_jobs_end_no_pass(world: World):
+    """An orphan ends, and a job whose instance was lost comes back, whatever other jobs are."""
+    orphan = orphaned(world, G[3])
+    mine = at_work(world, 7, G[0])
+    lost(world, mine[G[0]])
+    world.slurm.fail(7)
+    odd_in(
+        world,
+        "jobs",
+        {**ENDED, "job_id": [7]},
+        {**ENDED, "job_id": {"number": {}}},
+        {**ENDED, "end_time": float("nan")},
+        {**ENDED, "exit_code": {"return_code": -1e999}},
+        {**ENDED, "exit_code": {"status": 3}},
+        {**ENDED, "job_state": [[]], "nodes": 5},
+        "no job at all",
+    )
+    world.reconcile(2)
+    assert orphan not in live(world)
+    assert "requeue 7" in world.slurm.writes
+
+
+@pytest.mark.parametrize(
+    "odd", [{"name": G[5], "state": [["IDLE"]]}, {"name": ["gpu-006"]}], ids=str
+)
+def test_an_odd_node_ends_no_pass(world: World, odd: object):
+    """The orphan of another node ends. What may be the odd one's instance does not."""
+    orphan = orphaned(world, G[3])
+    mine = at_work(world, 7, G[5])
+    world.slurm.finish(7)
+
+    def alter(_: list[str], data: dict[str, Any]) -> dict[str, Any]:
+        rest = [item for item in data.get("nodes", ()) if item["name"] != G[5]]
+        return {**data, "nodes": [odd, *rest]} if "nodes" in data else data
+
+    world.controller.alter = alter
+    world.skip(600)
+    world.reconcile(3)
+    assert live(world) == {mine[G[5]]}
+    assert orphan not in live(world)
+    said = [line for line in world.log("reconcile") if line["event"] == "odd record"]
+    assert said
+
+
+def test_an_instance_of_a_node_that_may_be_the_odd_one_does_not_end(world: World):
+    """Slurm has a node that burst.json has not, and its name can't be read."""
+    mine = at_work(world, 7, G[0])
+    tags = [{"Key": "toolkit:nodes", "Value": FOREIGN}]
+    world.local.client("ec2").create_tags(Resources=list(mine.values()), Tags=tags)
+    odd_in(world, "nodes", {"name": 5, "state": ["ALLOCATED"]})
+    world.skip(600)
+    world.reconcile(2)
+    assert set(mine.values()) <= live(world)
+    world.controller.alter = lambda _, data: data
+    world.reconcile(2)
+    assert live(world).isdisjoint(mine.values())
+
+
+def whole(world: World, content: bytes, nodes: str = "gpu-[001-003]") -> list[int]:
+    """How many nodes each launch call asked for at the least."""
+    world.slurm.start(7, G[:3])
+    world.resume(nodes, content)
+    calls = [call for call in world.ec2.asked if call.action == "RunInstances"]
+    return [int(call.params["MinCount"]) for call in calls]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"jobs": [{"job_id": "7", "nodes_resume": "gpu-[001-003]"}]}',
+        b'{"jobs": [{"job_id": 7, "nodes_resume": "gpu-[001-003]", "name": "\xff\xfe"}]}',
+        b'{"jobs": [{"job_id": [7], "nodes_resume": "gpu-[001-003],rack1,zzz-[0-99999]"}]}',
+    ],
+)
+def test_a_job_of_an_odd_resume_file_is_all_or_nothing(world: World, content: bytes):
+    assert whole(world, content) == [3]
+    assert len(world.live()) == 3
+
+
+def test_a_resume_file_that_is_nested_too_deeply_costs_no_node_its_instance(world: World):
+    content = b'{"jobs": ' + DEEP
+    whole(world, content)
+    assert len(world.live()) == 3
+
+
+def test_more_strange_nodes_than_can_be_named_cost_no_other_its_instance(world: World):
+    content = b'{"jobs": [{"job_id": 7, "nodes_resume": "gpu-[001-003]"}]}'
+    assert whole(world, content, "aaa-[0-30000],gpu-[001-003],zzz-[0-19999]") == [3]
+    (said,) = [line for line in world.log("resume") if line["event"] == "not our nodes"]
+    assert said["parts"] == ["aaa-[0-30000]", "zzz-[0-19999]"]
+    assert said["most"] == 20_000
+
+
+def test_more_strange_nodes_than_can_be_named_cost_no_other_its_end(world: World):
+    at_work(world, 7, G[0])
+    world.slurm.finish(7)
+    world.slurm.power_down([G[0]])
+    world.slurm.tick()
+    assert world.run("suspend", "aaa-[0-30000],gpu-001") == 0
+    assert world.live() == []
+
+
+def asked_again(world: World) -> None:
+    """Slurm gives the nodes to a job anew, as it does a while after they were given back."""
+    world.slurm.queue.clear()
+    world.slurm.define(G[:2])
+    world.slurm.start(8, G[:2])
+
+
+HOUR, DAY = 3600.0, 24 * 3600.0
+
+
+def test_a_launch_in_doubt_ends_in_time_though_the_clock_is_set_back_over_a_boot(world: World):
+    world.slurm.start(7, G[:2])
+    world.reconcile(1)
+    lost_answer(world)
+    world.wrong, world.boot_id = -HOUR, "boot-2"
+    world.reconcile(1)
+    world.skip(150)
+    asked_again(world)
+    world.ec2.lie("RunInstances", Reply(504, b""), times=1)
+    world.resume()
+    assert not [line for line in world.log("resume") if line.get("slug") == "launch-in-doubt"]
+
+
+def lost_answer(world: World) -> None:
+    """resume dies as EC2 is called: its intent is written, its outcome unknown to all."""
+    record = {
+        "kind": "intent", "run": "0" * 16, "jobs": [7], "attempt": "a" * 24, "cluster": "demo",
+        "pool": "gpu", "partition": "spot", "launch_template": "demo-gpu", "subnet": "",
+        "offering": {"type": "g5.xlarge", "lifecycle": "spot", "zone": "us-east-1a",
+                     "price": "0.4", "reservation": "", "block": False},
+        "nodes": list(G[:2]), "others": [], "least": 2,
+        "at": world.clock.now() + world.wrong, "up": world.clock.monotonic(),
+        "boot": world.boot_id,
+    }  # fmt: skip
+    with (world.state / "journal.jsonl").open("a") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+@pytest.mark.parametrize("ahead", [DAY])
+def test_instances_that_boot_are_given_their_time_by_a_clock_that_is_ahead(
+    world: World, ahead: float
+):
+    """None is called late, none is an orphan, and no pool is protected afterwards."""
+    world.slurm.start(7, G[:5])
+    world.resume()
+    world.wrong = ahead
+    world.reconcile(2)
+    assert len(world.live()) == 5
+    world.wrong = 0.0
+    world.reconcile(1)
+    world.boot()
+    assert all("POWERING_UP" not in world.slurm.flags(node) for node in G[:5])
+    world.slurm.start(8, G[5:6])
+    world.resume()
+    assert not [line for line in world.log("resume") if line.get("slug") == "pool-protected"]
+
+
+STATE_FILES = [
+    "journal.jsonl", "offerings.json", "protection.json", "reconcile.json", "pass.json",
+    "waits.json", "time.json", "decisions.jsonl",
+]  # fmt: skip
+
+
+def test_state_files_that_are_nested_too_deeply_end_no_program(world: World):
+    def spoil() -> None:
+        for name in STATE_FILES:
+            (world.state / name).write_bytes(DEEP + b"\n")
+
+    orphan = orphaned(world, G[3])
+    spoil()
+    assert world.reconcile(2) == 0
+    spoil()
+    at_work(world, 7, G[0])
+    assert orphan not in live(world)
+
+
+def test_an_answer_of_slurmctld_that_is_nested_too_deeply_is_none(world: World):
+    """The pass says that it could not read Slurm, and ends as one that failed."""
+    mine = at_work(world, 7, G[0])
+    (world.folder / "bin" / "scontrol").write_text("#!/bin/sh\nprintf '%0200000d' 0 | tr 0 '['\n")
+    assert world.reconcile(1) == 1
+    (said,) = [line for line in world.log("reconcile") if line["event"] == "failed"]
+    assert said["slug"] == "slurm-unreachable"
+    assert live(world) == set(mine.values())
+
+
+NUMBERS = [float("nan"), float("inf"), 10**400, "5", {}]
+
+
+def odd_states(number: object) -> dict[str, object]:
+    failure = {"instance_id": "i-0123456789abcdef0", "node": G[0], "pool": "gpu", "why": "x"}
+    standing = {"failures": 9, "since": number, "retry_at": number, "probes": number}
+    failures = [{**failure, "at": number, "launched_at": number}]
+    entry = dict.fromkeys(
+        ("instance_id", "node", "pool", "partition", "attempt", "type", "zone", "lifecycle"), "x"
+    )
+    moments = {"price": "1", "running_at": number, "ended_at": number, "end_cause": None}
+    return {
+        "offerings.json": {"spot:g5.xlarge:us-east-1a": {"code": "x", "until": number}},
+        "protection.json": {
+            "pools": {"gpu": {**standing, "last": failures}}, "counted": {"i-1": number}
+        },
+        "reconcile.json": {
+            "unbacked": {G[1]: number}, "doubted_since": number, "woken": {G[2]: number},
+            "ledger": {"i-1": {**entry, **moments, "launched_at": number}},
+        },
+        "waits.json": {"7": number},
+        "pass.json": {"at": number, "note": number, "remarks": number},
+        "time.json": {"boot": "boot-1", "offset": number, "last": number},
+    }  # fmt: skip
+
+
+def test_odd_numbers_in_state_files_end_no_program(world: World):
+    orphan = orphaned(world, G[3])
+    for number in NUMBERS:
+        for name, value in odd_states(number).items():
+            (world.state / name).write_text(json.dumps(value))
+        assert world.reconcile(1) == 0, number
+    for name, value in odd_states(10**400).items():
+        (world.state / name).write_text(json.dumps(value))
+    at_work(world, 7, G[0])
+    assert orphan not in live(world)
+
+
+def powerless() -> None:
+    """Give up root's right to write what is read-only."""
+    for right in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        ctypes.CDLL(None).prctl(24, right, 0, 0, 0)
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_a_job_with_a_dead_instance_comes_back_though_the_state_is_read_only(
+    world: World, bare: bool
+):
+    """Also where there was no state before. No instance ends, since that can't be agreed on."""
+    orphan = orphaned(world, G[3])
+    mine = at_work(world, 7, G[0], G[1])
+    world.reconcile(1)
+    for path in world.state.rglob("*"):
+        if bare and path.is_file():
+            path.unlink()
+        elif path.is_file():
+            path.chmod(0o440)
+    folders = [world.state, *(path for path in world.state.rglob("*") if path.is_dir())]
+    for path in folders:
+        path.chmod(0o550)
+    world.before = powerless
+    lost(world, mine[G[0]])
+    world.reconcile(2)
+    for path in folders:
+        path.chmod(0o750)
+    assert world.slurm.queue[7].state == "PENDING"
+    assert world.slurm.state[G[0]].reason.startswith("toolkit: machine-ended")
+    assert mine[G[1]] in live(world)
+    assert orphan not in live(world)  # the pass before ended it
+
+
+def rewritten(world: World, change: Any) -> None:
+    """Have a newer version's journal: each line of the one that is there, changed."""
+    path = world.state / "journal.jsonl"
+    lines = [change(json.loads(line)) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def longer(record: dict[str, Any]) -> dict[str, Any]:
+    record = {**record, "later": {"x": 1}}
+    if "machines" in record:
+        record["machines"] = [[*machine, "and more"] for machine in record["machines"]]
+    if "offering" in record:
+        record["offering"]["later"] = 1
+    return record
+
+
+def renamed(record: dict[str, Any]) -> dict[str, Any]:
+    """Kinds that nobody here knows, and fields in another shape."""
+    if record["kind"] == "intent":
+        return {**record, "kind": "intent-2"}
+    if record["kind"] == "launched":
+        machines = [{"node": one[0], "id": one[1]} for one in record.pop("machines")]
+        return {**record, "kind": "launched-2", "machines": machines}
+    return record
+
+
+@pytest.mark.parametrize("change", [longer, renamed])
+def test_what_a_newer_version_launched_gets_no_double(world: World, change: Any):
+    """EC2 does not list it yet."""
+    hide = world.ec2.lie("DescribeInstances", alter=lambda _: NONE)
+    world.slurm.start(7, G[:2])
+    world.resume()
+    rewritten(world, change)
+    world.resume()
+    hide.times = 0
+    assert len(world.live()) == 2
+
+
+NONE = "<DescribeInstancesResponse><reservationSet/></DescribeInstancesResponse>"
+
+
+def test_a_launch_that_a_newer_version_left_in_doubt_gets_no_double(world: World):
+    """Nor is it asked about again, since that would be another call."""
+    world.slurm.start(7, G[:2])
+    world.reconcile(1, period=0.0)
+    lost_answer(world)
+    rewritten(world, longer)
+    world.resume()
+    assert launches(world) == 0
+    assert world.slurm.state[G[0]].reason == "toolkit: launch-in-doubt"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"kind": "ended", "ids": ["ID"], "cause": "a-cause-of-2031"},
+        {"kind": "ended", "ids": [{"id": "ID", "why": "x"}], "cause": "suspend"},
+        {"kind": "condemned-2", "what": {"instances": ["ID"]}},
+    ],
+    ids=lambda line: line["kind"],
+)
+def test_an_instance_that_a_newer_version_condemned_is_given_to_no_job(
+    world: World, line: dict[str, Any]
+):
+    world.slurm.start(7, G[:1])
+    world.resume()
+    (one,) = world.live()
+    stamp = {"at": world.clock.now(), "up": world.clock.monotonic(), "boot": world.boot_id}
+    text = json.dumps({**stamp, **line}).replace("ID", one.id)
+    with (world.state / "journal.jsonl").open("a") as file:
+        file.write(text + "\n")
+    asked_again(world)
+    world.slurm.queue[8].nodes = G[:1]
+    world.resume(G[0])
+    assert world.slurm.assigned.get(one.id) is None or world.slurm.state[G[0]].instance_id != one.id
+
+
+def test_an_instance_that_an_unknown_line_names_is_not_ended_either(world: World):
+    """For a day; then it is an orphan as any other."""
+    orphan = orphaned(world, G[3])
+    stamp = {"at": world.clock.now(), "up": world.clock.monotonic(), "boot": world.boot_id}
+    with (world.state / "journal.jsonl").open("a") as file:
+        file.write(json.dumps({**stamp, "kind": "kept-2", "for": {orphan: "a person"}}) + "\n")
+    world.reconcile(2)
+    assert orphan in live(world)
+    world.skip(DAY)
+    world.reconcile(2)
+    assert orphan not in live(world)
