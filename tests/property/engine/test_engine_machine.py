@@ -585,9 +585,11 @@ class Trouble(RuleBasedStateMachine):
         not yet be listed at all; but none that we ended ourselves. A run that can't list starts
         nothing for its jobs, but settles what an earlier one left in doubt: the machine that this
         finds is the next run's to have, or reconcile's to end. A node that another run holds now is
-        that run's to bring, or to give back with its job.
+        that run's to bring, or to give back with its job. One whose instance is to end, and may not
+        be listed yet, is given back with its job, as a doubt is.
         """
         claims = self.bench.engine.journal.claims()
+        unsure = claims.doubtful.union(item.node for item in claims.ending.values())
         counting = self._counting()
         fresh = {item.node for item in counting if item.id not in before}
         could_see = {seen[machine] for machine in seen.keys() - claims.ended.keys()}
@@ -595,7 +597,7 @@ class Trouble(RuleBasedStateMachine):
         there = {item.node for item in counting} | could_see | claims.busy
         for ask in asks:
             nodes = set(ask.nodes)
-            if nodes & fresh and not nodes & claims.doubtful:
+            if nodes & fresh and not nodes & unsure:
                 assert nodes <= there, (ask, sorted(there))
 
     # Trouble
