@@ -10,7 +10,6 @@ can't be ended stays beside what comes next. Losing the record gives every job a
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins import names
@@ -152,7 +151,7 @@ def why_shut(record: Record, now: float) -> str:
     if not record.ends.shut(now):
         return ""
     return (
-        f"EC2 has ended nothing since {_moment(record.ends.since)} ({record.ends.code}):"
+        f"EC2 has ended nothing for {_minutes(now - record.ends.since)} ({record.ends.code}):"
         " nothing is started until it does"
     )
 
@@ -238,8 +237,8 @@ def _judged(tries: Tries | None, job: JobLaunch, now: float, rate: Rate) -> Trie
         return replace(tries, slug=RATE, message=_too_large(paced, rate))
     if tries.started + wanted > tries.budget:
         text = (
-            f"{tries.started} instances were started for its {tries.asked} nodes since"
-            f" {_moment(tries.since)}, and it has not begun"
+            f"{tries.started} instances were started for its {tries.asked} nodes within"
+            f" {_minutes(now - tries.since)}, and it has not begun"
         )
         return replace(tries, slug=LOOP, message=text)
     nodes = names.compress(job.nodes)
@@ -286,5 +285,5 @@ def _expanded(hostlist: str) -> Collection[str]:
         return (hostlist,)
 
 
-def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")
+def _minutes(seconds: float) -> str:
+    return f"{max(1.0, seconds / 60):.0f} min"

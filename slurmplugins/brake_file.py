@@ -11,6 +11,7 @@ from slurmplugins import brake, safe_json
 from slurmplugins.brake import Record, RefusedEnds, Tries
 from slurmplugins.errors import CloudError, Denied
 from slurmplugins.files import locked, write_atomically
+from slurmplugins.steady import Steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ class Brake:
     def __init__(self, state: Path, clock: Clock) -> None:
         self._path = state / "brake.json"
         self._lock = state / "brake.lock"
-        self._clock = clock
+        self._steady = Steady(state, clock)
         self._charged: dict[int, tuple[NodeName, ...]] = {}
         self._served: set[NodeName] = set()
 
@@ -42,7 +43,7 @@ class Brake:
         """Screen the launches, and count those that may go on as if all came of them."""
         with self._held():
             before = self.load()
-            found = brake.screen(before, launches, self._clock.now(), rate, governed)
+            found = brake.screen(before, launches, self._steady.now(), rate, governed)
             self._save(before, found.record)
         counted = [job for job in found.let if job.job in found.record.jobs]
         self._charged |= {job.job: brake.planned(job) for job in counted if job.job is not None}
@@ -83,7 +84,7 @@ class Brake:
     def begun(self, nodes: Mapping[str, Node]) -> None:
         """Forget the jobs whose nodes are all up."""
         if self._path.exists():
-            self._change(lambda record: brake.begun(record, nodes, self._clock.now()))
+            self._change(lambda record: brake.begun(record, nodes, self._steady.now()))
 
     def heard(self, over: Collection[str], error: CloudError | None) -> None:
         """Learn from one round of ends. What EC2 says of one instance says nothing of the next."""
@@ -92,7 +93,7 @@ class Brake:
                 self._change(lambda record: brake.heard(record, 0.0, ""))
         elif error is not None and (error.retryable or isinstance(error, Denied)):
             code = error.code
-            self._change(lambda record: brake.heard(record, self._clock.now(), code))
+            self._change(lambda record: brake.heard(record, self._steady.now(), code))
 
     def load(self) -> Record:
         """The record; an empty one where there is none that can be read."""

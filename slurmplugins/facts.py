@@ -136,7 +136,7 @@ def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> Fact
         decisions=_decided(log, subject, known, attempts),
         consoles=_consoles(engine, record, subject),
         unread=tuple(unread),
-        unended=brake.why_shut(engine.brake.load(), now),
+        unended=brake.why_shut(engine.brake.load(), steady.now()),
     )
 
 

@@ -36,16 +36,15 @@ def test_a_damaged_memory_is_an_empty_one(tmp_path, text: str):
     assert offerings.OfferingMemory(path, FakeClock()).setbacks() == {}
 
 
-def test_a_clock_that_is_set_back_prolongs_no_setback(tmp_path):
+@pytest.mark.parametrize("jump", [-3600, 3600])
+def test_a_clock_that_is_set_changes_no_setbacks_length(tmp_path, jump: float):
     clock = FakeClock()
     memory = offerings.OfferingMemory(tmp_path / "offerings.json", clock)
     memory.remember(SPOT, codes.error("InsufficientInstanceCapacity", "none"))
+    clock.jump(jump)
+    clock.advance(offerings.CAPACITY_SECONDS - 1)
     assert memory.setbacks()
-    clock.jump(-3600)
-    assert memory.setbacks() == {}
-    memory.remember(SPOT, codes.error("MaxSpotInstanceCountExceeded", "none"))
-    assert memory.setbacks()
-    clock.jump(3600)
+    clock.advance(2)
     assert memory.setbacks() == {}
 
 
