@@ -10,6 +10,7 @@ import pytest
 
 from slurmplugins import bursting, names, node_agent, node_jobs, reconcile
 from slurmplugins.actions import MarkDown, Terminate
+from slurmplugins.brake_file import Brake
 from slurmplugins.cloud import codes
 from slurmplugins.ends import END_SECONDS, VERIFY_PAUSE, VERIFY_TRIES, Ends
 from slurmplugins.errors import SlurmRefused
@@ -77,7 +78,9 @@ class SlowCloud:
 def ended(tmp_path: Path, count: int) -> tuple[int, FakeClock]:
     clock = FakeClock()
     cloud: Any = SlowCloud()
-    ends = Ends(cloud, Journal(tmp_path, clock), clock, Log([].append, clock))
+    ends = Ends(
+        cloud, Journal(tmp_path, clock), clock, Log([].append, clock), Brake(tmp_path, clock)
+    )
     actions = [
         Terminate(machine(f"i-{number}"), EndCause.SUSPEND, "test") for number in range(count)
     ]
