@@ -228,7 +228,7 @@ WRONG: dict[Callable[[Head], None], tuple[str, str, bool]] = {
     read_only_journal: ("state", "Permission denied", False),
     read_only_state: ("state", "Permission denied", False),
     no_state: ("state", "No such file", False),
-    no_credential: ("denied (MissingCredentials)", "Unable to locate credentials", True),
+    no_credential: ("unauthenticated (MissingCredentials)", "Unable to locate credentials", False),
     no_configuration: ("config", "can t be read", True),
     half_a_configuration: ("config", "not JSON", True),
     secret_configuration: ("config", "Permission denied", True),
