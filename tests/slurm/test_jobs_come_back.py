@@ -181,7 +181,8 @@ def test_jobs_whose_machines_are_struck_dead_without_a_word_come_back(cluster, l
 
     for job, times in ((survivor, 2), (headless, 1)):
         until("the requeue", lambda job=job, times=times: job.shown()["restart_cnt"] >= times)
-    assert NODE in causes_by_accounting(cluster, struck, at)
+    # slurmctld hands its events on to slurmdbd in its own time.
+    until("the event", lambda: NODE in causes_by_accounting(cluster, struck, at))
     assert 0 < headless.attempt(1)["step_start"] <= lost.reached
     cluster.as_user("scancel", "--signal=USR1", "--batch", headless.number)
     until("what Slurm said", lambda: headless.causes() == [NODE, "preemption"])
