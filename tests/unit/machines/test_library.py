@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -84,6 +88,31 @@ def test_half_an_image_of_a_killed_process_is_nothing_and_goes(built, library, s
     assert HEAD in store("two")._offered()
     built.share(BASE)
     assert not list(library.root.glob(".partial-*"))
+
+
+@pytest.mark.parametrize("stores", [1, 2], ids=["one-store", "two-stores-of-one-directory"])
+def test_two_threads_that_need_one_image_both_have_it_whole(
+    built, store, library, monkeypatch, stores
+):
+    """The first half of each copy is made before the second half of either."""
+    both = threading.Barrier(2)
+    run = subprocess.run
+
+    def halfway(argv, **options):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.5)  # where only one may lend at a time, the other never comes
+        done = run(argv, **options)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+        return done
+
+    monkeypatch.setattr(subprocess, "run", halfway)
+    lenders = [store("two") for _ in range(stores)] * (2 // stores)
+    with ThreadPoolExecutor(2) as threads:
+        lent = list(threads.map(lambda each: each.layers(HEAD), lenders))
+    assert lent[0] == lent[1]
+    assert [(layer / "file").read_text() for layer in lent[0]] == ["b", "a"]
+    assert not list(lent[0][0].parent.parent.glob(".partial-*"))
 
 
 def test_work_on_one_image_is_done_by_one_process_at_a_time(library):

@@ -54,8 +54,10 @@ class ImageStore:
     def get(self, image_id: str) -> Image:
         """Return the image; ImageMissing if there is none."""
         directory = self._directory(image_id)
-        if not directory.exists() and image_id in self._offered():
-            self._library.lend(image_id, directory)  # type: ignore[union-attr]  # it offers one
+        if not directory.exists():
+            with self._lock:
+                if image_id in self._offered():
+                    self._library.lend(image_id, directory)  # type: ignore[union-attr]  # it offers one
         image = _read_meta(directory)
         if image is None:
             raise ImageMissing(f"{image_id} is not in {self._root}")

@@ -11,14 +11,15 @@ import fcntl
 import os
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.local.machines.driver import check_image_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 _PARTIAL = ".partial-"
 
@@ -83,14 +84,16 @@ def linked(source: Path, target: Path) -> None:
     """Make a tree of links to the same files, whole or not at all; a target that is there stays."""
     if target.exists():
         return
-    partial = target.parent / f"{_PARTIAL}{target.name}-{os.getpid()}"
-    shutil.rmtree(partial, ignore_errors=True)
-    # All of it: an overlay keeps in extended attributes what a directory hides of the one below.
-    argv = ["cp", "--archive", "--link", "--no-target-directory", str(source), str(partial)]
-    subprocess.run(argv, check=True, capture_output=True, timeout=600)
+    # Of this call's own: two threads, or two stores of one directory, may lend the same image.
+    scratch = Path(tempfile.mkdtemp(prefix=f"{_PARTIAL}{target.name}-", dir=target.parent))
+    partial = scratch / target.name
     try:
+        # All of it: an overlay keeps in extended attributes which files it hides.
+        argv = ["cp", "--archive", "--link", "--no-target-directory", str(source), str(partial)]
+        subprocess.run(argv, check=True, capture_output=True, timeout=600)
         partial.rename(target)
     except OSError:
-        shutil.rmtree(partial, ignore_errors=True)
         if not target.exists():
             raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
