@@ -15,6 +15,7 @@ from toolkit.local.machines.images import Image, ImageStore
 from toolkit.local.machines.library import Library
 
 BASE, HEAD = "ami-00000000000000001", "ami-00000000000000002"
+OWN = "ami-00000000000000003"
 
 
 @pytest.fixture
@@ -73,6 +74,17 @@ def test_a_removed_image_does_not_come_back_by_the_library(built, store):
     assert [image.id for image in again.list()] == [BASE]
     with pytest.raises(ImageMissing):
         again.get(HEAD)
+
+
+def test_a_removal_takes_nothing_out_of_the_library(tmp_path, built, store):
+    """Nor minds an image there whose base is removed here."""
+    other = store("two")
+    other.remove(BASE)
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    other.adopt(Image(OWN, "own", None, 3.0), tree)
+    other.remove(OWN)
+    assert not list((tmp_path / "two").glob("ami-*/"))
 
 
 def test_what_one_notes_of_an_image_is_not_the_others(built, store):

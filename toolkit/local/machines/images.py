@@ -129,9 +129,11 @@ class ImageStore:
         """Delete hidden images that nothing stands on, and half-made ones."""
         with self._lock:
             needed = {base for used in in_use for base in self.bases(used)}
-            for image in self.list():
-                needed.update(self.bases(image.id))
-            for image in self._all():
+            own = self._all()  # what the library alone has is of no concern here
+            for image in own:
+                if not image.hidden:
+                    needed.update(self.bases(image.id))
+            for image in own:
                 if image.id not in needed:
                     shutil.rmtree(self._directory(image.id))
 
