@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import subprocess
 import threading
@@ -93,6 +94,27 @@ def test_what_one_notes_of_an_image_is_not_the_others(built, store):
     other.annotate(HEAD, name="mine", attributes={})
     assert built.get(HEAD).name == "head"
     assert store("three").get(HEAD).name == "head"
+
+
+def test_a_cloud_on_another_filesystem_than_the_library_goes_without_it(
+    tmp_path, built, store, monkeypatch, caplog
+):
+    def link(*_argv):
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", link)
+    other = store("two")
+    assert other.list() == ()
+    with pytest.raises(ImageMissing):
+        other.get(HEAD)
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    other.adopt(Image(OWN, "own", None, 3.0), tree)
+    other.share(OWN)
+    assert OWN not in {image.id for image in built.list()}
+    assert [record.message for record in caplog.records] == [
+        f"{tmp_path / 'two'} is not shared: no link from {tmp_path / 'shared'}"
+    ]
 
 
 def test_half_an_image_of_a_killed_process_is_nothing_and_goes(built, library, store):

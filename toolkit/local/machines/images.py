@@ -4,13 +4,15 @@
     <images>/<ami-id>/layer/      the files; deletions are overlay whiteouts
 
 An image appears whole or not at all: it is made beside its place and renamed into it. One that
-is missing is taken from the library of all local clouds, if it is there.
+is missing is taken from the library of all local clouds, if it is there. A directory on another
+filesystem than the library goes without it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import shutil
 import threading
 from dataclasses import dataclass, field, replace
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
     from toolkit.local.machines.library import Library
 
+
+log = logging.getLogger(__name__)
 
 _PARTIAL = ".partial-"
 _DROPPED = ".dropped"
@@ -49,6 +53,7 @@ class ImageStore:
         """Keep images below `root`, which exists."""
         self._root = root
         self._library = library
+        self._reached = library is None
         self._lock = threading.RLock()
 
     def get(self, image_id: str) -> Image:
@@ -112,9 +117,10 @@ class ImageStore:
 
     def share(self, image_id: str) -> None:
         """Put the image and those it stands on into the library."""
-        if self._library is not None:
+        library = self._shelf()
+        if library is not None:
             for each in reversed(self.bases(image_id)):
-                self._library.add(self._directory(each))
+                library.add(self._directory(each))
 
     def remove(self, image_id: str, *, in_use: Collection[str] = ()) -> None:
         """Deregister: the files go once no image and no machine (`in_use`) stands on them."""
@@ -148,8 +154,19 @@ class ImageStore:
 
     def _offered(self) -> tuple[str, ...]:
         """Return what the library has and nobody has removed here."""
-        offered = () if self._library is None else self._library.ids()
+        library = self._shelf()
+        offered = () if library is None else library.ids()
         return tuple(each for each in offered if not (self._root / f"{each}{_DROPPED}").exists())
+
+    def _shelf(self) -> Library | None:
+        """Return the library, unless it is on another filesystem than this directory."""
+        with self._lock:
+            if not self._reached and self._library is not None:
+                if not self._library.reaches(self._root):
+                    log.warning("%s is not shared: no link from %s", self._root, self._library.root)
+                    self._library = None
+                self._reached = True
+            return self._library
 
     def _chain(self, image_id: str) -> tuple[Image, ...]:
         chain: list[Image] = []

@@ -56,6 +56,18 @@ class Library:
         finally:
             os.close(descriptor)
 
+    def reaches(self, directory: Path) -> bool:
+        """Say whether a file here can be linked into the directory: a mount is a border."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=self.root, prefix=_PARTIAL) as probe:
+            link = directory / Path(probe.name).name
+            try:
+                os.link(probe.name, link)
+            except OSError:
+                return False
+        link.unlink()
+        return True
+
     def ids(self) -> tuple[str, ...]:
         """Return the images that are whole."""
         return tuple(sorted(meta.parent.name for meta in self.root.glob("ami-*/meta.json")))
