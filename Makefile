@@ -35,7 +35,7 @@ test: setup-test ## Everything: lint, unit, property, contract, golden, real Slu
 
 .PHONY: pure $(TIERS:%=tier-%)
 $(TIERS:%=tier-%): tier-%:
-	@scripts/told $* $(MAKE) --no-print-directory -j1 $*
+	@scripts/buffered $* $(MAKE) --no-print-directory -j1 $*
 
 pure: lint types unit property golden
 

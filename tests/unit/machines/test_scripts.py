@@ -40,16 +40,16 @@ def test_each_checkout_has_its_own_test_cloud_whatever_way_leads_to_it(checkout,
 
 def test_a_tier_beside_others_prints_all_it_said_and_fails_as_it_did(checkout):
     words = ("sh", "-c", "echo first; echo second >&2; exit 3")
-    done = run(checkout("one"), "told", "contract", *words)
+    done = run(checkout("one"), "buffered", "contract", *words)
     assert done.returncode == 3
-    assert done.stdout.splitlines()[0] == "contract: begins"
+    assert done.stdout.startswith("contract: begins; ")
     assert "contract: FAILED (3)" in done.stdout
     assert done.stdout.endswith("first\nsecond\n")
 
 
 def test_a_tier_that_leaves_a_daemon_behind_keeps_no_other_from_printing(checkout):
     place = checkout("one")
-    left = run(place, "told", "slurm", "sh", "-c", "sleep 30 >/dev/null 2>&1 & echo $!")
+    left = run(place, "buffered", "slurm", "sh", "-c", "sleep 30 >/dev/null 2>&1 & echo $!")
     daemon = left.stdout.split()[-1]
-    assert "passed" in run(place, "told", "contract", "true").stdout
+    assert "passed" in run(place, "buffered", "contract", "true").stdout
     subprocess.run(["kill", daemon], check=True)

@@ -1,0 +1,109 @@
+"""A signal to the scripts of `make test` leaves nothing that runs, and nothing unsaid."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[3] / "scripts"
+PATIENCE = 60.0
+# Of the command's group, but not its first process: as pytest is below make and bash.
+COMMAND = """echo words; sh -c 'echo $$ >"$1"; exec sleep 8641' sh "$1"; true"""
+CLEAN = """#!/bin/sh
+case $(ps -p "$(cat worker)" -o stat=) in Z* | "") ;; *) echo beside the command ;; esac >cleaned
+echo "$@" >>cleaned
+"""
+SIGNALS = pytest.mark.parametrize("name", ["INT", "TERM", "HUP"])
+
+
+def until(what, condition):
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def runs(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A checkout that has the scripts, and a clean that says when it begins."""
+    shutil.copytree(SCRIPTS, tmp_path / "scripts")
+    (tmp_path / "scripts/clean").write_text(CLEAN)
+    (tmp_path / "Makefile").touch()
+    return tmp_path
+
+
+@pytest.fixture
+def start(root):
+    """Start a script with the command, and wait for the command's own process."""
+    begun: list[subprocess.Popen] = []
+    workers: list[int] = []
+
+    def begin(*argv):
+        worker = root / "worker"
+        words = [str(root / argv[0]), *argv[1:], "sh", "-c", COMMAND, "sh", str(worker)]
+        environment = os.environ | {"TMPDIR": str(root), "TOOLKIT_LOCAL_DIR": str(root / "state")}
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(
+            words, stdout=pipe, stderr=pipe, text=True, env=environment, start_new_session=True
+        )
+        begun.append(process)
+        until("the command", lambda: worker.exists() and worker.read_text().strip())
+        workers.append(int(worker.read_text()))
+        return process, workers[-1]
+
+    yield begin
+    for process in begun:
+        process.kill()
+        process.communicate()
+    for worker in workers:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
+
+
+def interrupt(process, name: str) -> str:
+    """Send the signal, and wait; the output."""
+    process.send_signal(signal.Signals[f"SIG{name}"])
+    return process.communicate(timeout=PATIENCE)[0]
+
+
+@SIGNALS
+def test_a_signal_prints_what_the_command_said_and_ends_all_of_it(root, start, name):
+    process, worker = start("scripts/buffered", "tier")
+    output = interrupt(process, name)
+    assert "tier: interrupted by SIG" in output
+    assert output.endswith("words\n")
+    assert process.returncode != 0
+    assert not runs(worker)
+    assert not list(root.glob("toolkit-tier.*"))
+
+
+@SIGNALS
+def test_a_clean_up_begins_when_nothing_of_the_command_runs(root, start, name):
+    process, worker = start("scripts/with-cleanup")
+    interrupt(process, name)
+    assert (root / "cleaned").read_text().splitlines() == [f"--only {root}/state"]
+    assert process.returncode != 0
+    assert not runs(worker)
+
+
+def test_a_command_that_hangs_can_be_looked_at(start):
+    process, _worker = start("scripts/buffered", "tier")
+    begins = process.stdout.readline()
+    log = Path(begins.split()[-1])
+    until("its words", lambda: log.read_text() == "words\n")
+    interrupt(process, "TERM")
