@@ -101,6 +101,24 @@ def test_a_clean_up_begins_when_nothing_of_the_command_runs(root, start, name):
     assert not runs(worker)
 
 
+def test_a_second_run_in_one_directory_is_refused_and_takes_nothing_from_the_first(root, start):
+    first, worker = start("scripts/with-cleanup")
+    environment = os.environ | {"TOOLKIT_LOCAL_DIR": str(root / "state")}
+    second = subprocess.run(
+        [str(root / "scripts/with-cleanup"), "touch", str(root / "begun")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert second.returncode != 0
+    assert f"another run uses {root}/state" in second.stderr
+    assert not (root / "begun").exists()
+    assert not (root / "cleaned").exists()
+    assert runs(worker)
+    interrupt(first, "TERM")
+
+
 def test_a_command_that_hangs_can_be_looked_at(start):
     process, _worker = start("scripts/buffered", "tier")
     begins = process.stdout.readline()
