@@ -28,6 +28,7 @@ from toolkit.demo.phases import Stage
 from toolkit.demo.story import Story
 from toolkit.deploy.head import Head
 from toolkit.deploy.session import Clients
+from toolkit.local.machines import cgroups
 from toolkit.local.machines.layout import Layout
 from toolkit.local.machines.library import Library
 from toolkit.local.store import StateFiles
@@ -140,7 +141,8 @@ def host_traces(state: Path) -> dict[str, list[str]]:
     rows = {
         "mount": Path("/proc/self/mountinfo").read_text().splitlines(),
         "netns": _names("/run/netns"),
-        "cgroup": [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{name}")],
+        # Not by a walk through all of them: others' groups go while it walks.
+        "cgroup": [str(root / name) for root in cgroups.hierarchies() if (root / name).exists()],
         "ps": list(_arguments()),
     }
     return {
