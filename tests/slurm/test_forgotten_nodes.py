@@ -7,6 +7,7 @@ the whole cluster's, so these tests run beside no other.
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -21,11 +22,15 @@ SAVED = "/var/lib/slurm/slurmctld/node_state"
 EARLY = "/var/lib/slurm/slurmctld/node_state.early"
 # Long enough for a request, short enough to be waited for. Its step has slurmctld save the job.
 WORK = "--wrap=srun bash -c 'until [[ -e {gate} ]]; do sleep 1; done'"
+# Stopped as well, or systemd would start it again beside the copies.
 KILL = f"""
 pkill -9 -x slurmctld
+systemctl stop slurmctld
 cp -p {EARLY} {SAVED}
 cp -p {EARLY} {SAVED}.old
+systemctl start --no-block slurmctld
 """
+RECONCILE = "slurm-reconcile.timer", "slurm-reconcile.service"
 UP = {"MIXED", "ALLOCATED", "CLOUD"}
 
 
@@ -66,15 +71,34 @@ def begin(cluster, gate: str):
     return submit(cluster, "--partition=batch", "--nodes=1", "--exclusive", "--requeue", wrapped)
 
 
+@contextlib.contextmanager
+def no_reconcile(cluster):
+    """Nobody mends a node meanwhile; a run that is under way ends first."""
+    timer, service = RECONCILE
+    cluster.run("systemctl", "stop", timer)
+    try:
+        until(
+            "reconcile's end",
+            lambda: (
+                cluster.run("sh", "-c", f"systemctl is-active {service} || true").strip()
+                in {"inactive", "failed"}
+            ),
+        )
+        yield
+    finally:
+        cluster.run("systemctl", "start", timer)
+
+
 def goes_on(cluster, job, gate: str) -> None:
     """On the instance that it has, to its end."""
     name = job.nodes()[0]
     instance = node(cluster, name)["instance_id"]
     until("its step saved", lambda: "StepId" in steps(cluster, job))
     cluster.run("sleep", "6")  # slurmctld's own pause between two saves
-    cluster.run("sh", "-c", KILL)
-    until("slurmctld", lambda: "is UP" in cluster.run("sh", "-c", "scontrol ping || true"))
-    assert not flags(cluster, job) <= UP, "it has forgotten nothing"
+    with no_reconcile(cluster):
+        cluster.run("sh", "-c", KILL)
+        until("slurmctld", lambda: "is UP" in cluster.run("sh", "-c", "scontrol ping || true"))
+        assert not flags(cluster, job) <= UP, "it has forgotten nothing"
     until("the node up again", lambda: flags(cluster, job) <= UP, 120)
     assert node(cluster, name)["instance_id"] == instance
     cluster.as_user("touch", gate)
