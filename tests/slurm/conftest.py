@@ -14,6 +14,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from toolkit.demo.phases import Stage
 from toolkit.demo.story import Story
 from toolkit.deploy.head import Head
 from toolkit.deploy.session import Clients
+from toolkit.errors import HeadCommandFailed
 from toolkit.local.machines import cgroups
 from toolkit.local.machines.layout import Layout
 from toolkit.local.machines.library import Library
@@ -40,6 +42,7 @@ GROUPS = ("runs", "sweep")
 FARM_LANE = frozenset({"test_burst", "test_evicted_sweep", "test_real_machines", "test_warm_up"})
 DEPLOY_SECONDS = 1500  # a cold one builds two images
 OTHER_JOBSCRIPTS = ["deepspeed==0.19.8", "jupyter-server"]  # what they need besides PyTorch
+UNREACHED = "Unable to contact slurm controller"
 FARM = {  # for test_burst.py: small machines, many of them
     "count": 20,
     "shape": {"cpus": 2, "memory_gib": 4},
@@ -68,8 +71,20 @@ class Cluster:
     head: Head
 
     def run(self, *argv: str, timeout: float = 120) -> str:
-        """Run argv on the head node as root."""
-        return self.head.run(argv, timeout=timeout)
+        """Run argv on the head node as root.
+
+        A question is put to slurmctld again while it restarts: the other lane has it do so.
+        """
+        deadline = time.monotonic() + 120
+        asks = "squeue" in argv or {"scontrol", "show"} <= set(argv)
+        while True:
+            try:
+                return self.head.run(argv, timeout=timeout)
+            except HeadCommandFailed as failed:
+                unheard = UNREACHED in failed.stdout + failed.stderr
+                if not (asks and unheard) or time.monotonic() > deadline:
+                    raise
+            time.sleep(1)
 
     def as_user(self, *argv: str) -> str:
         """Run argv on the head node as a researcher."""

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import subprocess
 from decimal import Decimal
 
 import pytest
 
-from slurmplugins import decisions, paths
-from tests.slurm.conftest import TOOLKIT, toolkit
+from tests.slurm.conftest import TOOLKIT
 from tests.slurm.machines import LIVE, machines
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
-DECISIONS = paths.DECISIONS
 SMOKE = "/shared/jobscripts/smoke.sbatch"
+log = logging.getLogger(__name__)
 PLAYBOOK = ["ansible-playbook", "-i", "inventory.yml", "-e", "@../rendered/vars.json"]
-
-
-def submit(cluster, *argv):
-    return cluster.as_user("sbatch", "--parsable", "--chdir=/shared/home/ada", *argv).strip()
 
 
 def play(cluster, book):
@@ -35,9 +31,16 @@ def play(cluster, book):
     )
 
 
-def test_deploy_ends_with_a_cluster_that_status_calls_healthy(cluster):
-    status = json.loads(cluster.toolkit("status", "--json").stdout)
-    assert status["healthy"], status
+def test_status_calls_the_cluster_healthy(cluster):
+    """Sooner or later: the other lane restarts slurmctld, and its instances are taken."""
+    argv = [str(TOOLKIT), "status", "--json", "--config", str(cluster.config)]
+
+    def healthy() -> bool:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
+        log.warning("%s%s", done.stdout, done.stderr)  # shown if it never is
+        return done.returncode == 0 and json.loads(done.stdout)["healthy"]
+
+    until("a healthy cluster", healthy)
 
 
 def test_second_playbook_run_changes_nothing(cluster):
@@ -94,46 +97,3 @@ def test_report_sums_to_the_instances_exactly(cluster):
     machines = sum((Decimal(machine["total"]) for machine in report["instances"]), Decimal(0))
     assert charges == machines == Decimal(report["total"])
     assert {"ada"} <= {charge["user"] for charge in report["charges"]}
-
-
-def given_back(cluster, job: str) -> list[dict]:
-    """What the head's decision log has of nodes that this job could not have."""
-    log = cluster.run("sh", "-c", f"cat {DECISIONS} 2>/dev/null || true").splitlines()
-    return [
-        line
-        for line in map(json.loads, log)
-        if line["event"] == decisions.GIVEN_BACK and str(line.get("job")) == job
-    ]
-
-
-def test_nodes_without_capacity_come_back_within_a_minute_with_ec2s_own_word(cluster):
-    """By the head's clock: from the moment of the submission, as Slurm has it."""
-    toolkit("local", "exhaust", "g5.xlarge")
-    try:
-        job = submit(cluster, SMOKE)
-        submitted = cluster.job(job)["submit_time"]["number"]
-        comment = until(
-            "EC2's answer in the job's AdminComment",
-            lambda: cluster.job(job)["admin_comment"],
-        )
-    finally:
-        toolkit("local", "exhaust", "g5.xlarge", "--restore")
-    first = given_back(cluster, job)[0]
-    cluster.run("scancel", job)
-    assert "InsufficientInstanceCapacity" in comment
-    assert first["code"] == "InsufficientInstanceCapacity"
-    assert first["at"] - submitted <= 60
-
-
-def test_a_job_that_the_quota_forbids_is_held_and_runs_when_released(cluster):
-    """Asking EC2 again would not help: a person has to, and is told why."""
-    toolkit("local", "throttle", "RunInstances", "--code", "VcpuLimitExceeded")
-    try:
-        job = submit(cluster, SMOKE)
-        until("EC2's answer", lambda: "VcpuLimitExceeded" in cluster.job(job)["admin_comment"])
-        until("the hold", lambda: cluster.job(job)["hold"])
-        assert "scontrol release" in cluster.toolkit("why", job).stdout
-    finally:
-        toolkit("local", "throttle", "--clear")
-    cluster.run("scontrol", "release", job)
-    until("the job's end", lambda: cluster.job(job)["job_state"] == ["COMPLETED"])

@@ -1,0 +1,73 @@
+"""Jobs that EC2 refuses: what they are told, and when.
+
+One fault is the whole cloud's, and one law is a time. So these tests run beside no other.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from slurmplugins import decisions, paths
+from tests.slurm.conftest import toolkit
+from tests.slurm.machines import LIVE, machines
+from tests.slurm.waiting import until
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
+DECISIONS = paths.DECISIONS
+SMOKE = "/shared/jobscripts/smoke.sbatch"
+
+
+def submit(cluster, *argv):
+    return cluster.as_user("sbatch", "--parsable", "--chdir=/shared/home/ada", *argv).strip()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_instances(cluster):
+    """A job has to ask EC2. A test of a lane that failed may have left jobs."""
+    cluster.run("sh", "-c", "scancel --user=ada || true")
+    until("no instance of the pool", lambda: not machines(cluster, "gpu", *LIVE))
+
+
+def given_back(cluster, job: str) -> list[dict]:
+    """What the head's decision log has of nodes that this job could not have."""
+    log = cluster.run("sh", "-c", f"cat {DECISIONS} 2>/dev/null || true").splitlines()
+    return [
+        line
+        for line in map(json.loads, log)
+        if line["event"] == decisions.GIVEN_BACK and str(line.get("job")) == job
+    ]
+
+
+def test_nodes_without_capacity_come_back_within_a_minute_with_ec2s_own_word(cluster):
+    """By the head's clock: from the moment of the submission, as Slurm has it."""
+    toolkit("local", "exhaust", "g5.xlarge")
+    try:
+        job = submit(cluster, SMOKE)
+        submitted = cluster.job(job)["submit_time"]["number"]
+        comment = until(
+            "EC2's answer in the job's AdminComment",
+            lambda: cluster.job(job)["admin_comment"],
+        )
+    finally:
+        toolkit("local", "exhaust", "g5.xlarge", "--restore")
+    first = given_back(cluster, job)[0]
+    cluster.run("scancel", job)
+    assert "InsufficientInstanceCapacity" in comment
+    assert first["code"] == "InsufficientInstanceCapacity"
+    assert first["at"] - submitted <= 60
+
+
+def test_a_job_that_the_quota_forbids_is_held_and_runs_when_released(cluster):
+    """Asking EC2 again would not help: a person has to, and is told why."""
+    toolkit("local", "throttle", "RunInstances", "--code", "VcpuLimitExceeded")
+    try:
+        job = submit(cluster, SMOKE)
+        until("EC2's answer", lambda: "VcpuLimitExceeded" in cluster.job(job)["admin_comment"])
+        until("the hold", lambda: cluster.job(job)["hold"])
+        assert "scontrol release" in cluster.toolkit("why", job).stdout
+    finally:
+        toolkit("local", "throttle", "--clear")
+    cluster.run("scontrol", "release", job)
+    until("the job's end", lambda: cluster.job(job)["job_state"] == ["COMPLETED"])
