@@ -1,0 +1,63 @@
+"""Cleaning the caches takes nothing from a checkout that is building, nor from elsewhere."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[3] / "scripts"
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A checkout with a demo's cloud and none of its tests', which would be elsewhere."""
+    shutil.copytree(SCRIPTS, tmp_path / "scripts")
+    (tmp_path / "scripts/test-state").write_text(f"#!/bin/sh\necho {tmp_path}/tests/state\n")
+    toolkit = tmp_path / ".venv/bin/toolkit"
+    toolkit.parent.mkdir(parents=True)
+    toolkit.write_text("#!/bin/sh\n")
+    toolkit.chmod(0o755)
+    for place in ("demo/state", "demo/toolkit-shared/images", "tests/toolkit-shared/images"):
+        (tmp_path / place).mkdir(parents=True)
+    (tmp_path / "demo/toolkit-shared/images/images-of-tests.lock").touch()
+    return tmp_path
+
+
+def clean(root, *argv):
+    environment = os.environ | {"TOOLKIT_LOCAL_DIR": str(root / "demo/state")}
+    done = [str(root / "scripts/clean"), *argv]
+    return subprocess.run(done, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_shared_images_beside_the_checkouts_own_clouds_are_deleted(root):
+    assert clean(root, "--caches").returncode == 0
+    assert not list((root / "demo").iterdir())
+    assert (root / "tests/toolkit-shared/images").exists()
+
+
+def test_the_shared_images_stay_while_another_checkout_builds_them(root):
+    lock = root / "demo/toolkit-shared/images/images-of-tests.lock"
+    with lock.open("w") as builder:
+        fcntl.flock(builder, fcntl.LOCK_EX)
+        done = clean(root, "--caches")
+    assert done.returncode == 1
+    assert "another checkout builds images" in done.stderr
+    assert lock.exists()
+    assert (root / "demo/state").exists()
+
+
+def test_without_caches_nothing_of_them_is_deleted(root):
+    assert clean(root).returncode == 0
+    assert (root / "demo/state").exists()
+    assert (root / "demo/toolkit-shared/images").exists()
+
+
+def test_one_clouds_caches_are_its_own_alone(root):
+    assert clean(root, "--only", str(root / "demo/state"), "--caches").returncode == 0
+    assert not (root / "demo/state").exists()
+    assert (root / "demo/toolkit-shared/images").exists()
