@@ -5,6 +5,7 @@ Safe between threads, as its parts are.
 
 from __future__ import annotations
 
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins import doubts, names
@@ -102,9 +103,7 @@ class Calls:
         try:
             launched = self._patiently(attempt)
         except EngineError as error:
-            judged = isinstance(error, CloudError) and error.settles
-            if attempt.silent and not judged:
-                self._started.update(request.nodes)
+            self._count(attempt, error)
             if isinstance(error, CloudError):
                 told = {"slug": error.slug, "code": error.code, "message": error.message}
                 log.warning("launch failed", **told)
@@ -122,6 +121,14 @@ class Calls:
             self.end([item.id for item in launched.machines])
             raise
         return launched, attempt.silent[0]
+
+    def _count(self, attempt: Attempt, error: EngineError) -> None:
+        """Count what a launch that failed has started, or may have."""
+        nodes = attempt.request.nodes
+        if isinstance(error, CloudError) and error.started:
+            self._started.update(islice(cycle(nodes), error.started))
+        elif attempt.silent and not (isinstance(error, CloudError) and error.settles):
+            self._started.update(nodes)
 
     def give(
         self,
@@ -184,17 +191,18 @@ class Calls:
 
     def _patiently(self, attempt: Attempt) -> Launched:
         """Repeat the same attempt, with the same token, while repeating can help."""
-        pauses, unanswered = self.pauses(), 0
+        pauses, unanswered, started = self.pauses(), 0, 0
         while True:
             try:
                 return attempt.ask()
             except CloudError as error:
+                started = error.started = max(error.started, started)  # the same ones each time
                 unanswered += isinstance(error, CloudUnreachable | NoCredentials)
                 if not error.retryable or unanswered >= TRIES or self.late:
                     if attempt.silent and not (
                         error.settles or isinstance(error, CloudUnreachable)
                     ):
                         text = f"no answer, then {error.code}: {error.message}"
-                        raise codes.error("Unreachable", text) from error
+                        raise codes.error("Unreachable", text, started=started) from error
                     raise
                 next(pauses)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from slurmplugins import brake, bursting, names, offerings, protection, reconcile
 from slurmplugins.boots import BootFailure, Boots
 from slurmplugins.brake import Rate, Record, RefusedEnds, Tries
 from slurmplugins.cloud import codes
+from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.cloud.paced import INSTANCES
 from slurmplugins.model import EndCause, Failure, Node
 from slurmplugins.planner import JobLaunch, PoolAsk
@@ -367,6 +369,59 @@ def test_a_launch_that_got_no_answer_counts_as_one_that_started_all(bench: Bench
     bench.cloud.lose_answers = 6
     bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
     assert bench.engine.brake.load().jobs[7].started == 2
+
+
+class Nameless:
+    """An EC2 client whose instances never get a name: the adapter ends them itself."""
+
+    def __init__(self) -> None:
+        self.started = 0
+
+    def run_instances(self, *, MinCount: int, **_: object) -> dict[str, Any]:  # noqa: N803 - boto3's
+        state = {"State": {"Name": "pending"}}
+        return {"Instances": [{"InstanceId": key, **state} for key in self._ids(MinCount)]}
+
+    def create_fleet(self, *, TargetCapacitySpecification: Any, **_: object) -> dict[str, Any]:  # noqa: N803
+        ids = self._ids(TargetCapacitySpecification["TotalTargetCapacity"])
+        return {"Instances": [{"InstanceIds": ids}]}
+
+    def create_tags(self, **_: object) -> None:
+        raise ClientError({"Error": {"Code": "RequestLimitExceeded"}}, "CreateTags")
+
+    def terminate_instances(self, **_: object) -> dict[str, Any]:
+        return {"TerminatingInstances": []}
+
+    def describe_instances(self, **_: object) -> dict[str, Any]:
+        return {"Reservations": []}
+
+    def describe_instance_status(self, **_: object) -> dict[str, Any]:
+        return {"InstanceStatuses": []}
+
+    def describe_spot_instance_requests(self, **_: object) -> dict[str, Any]:
+        return {"SpotInstanceRequests": []}
+
+    def _ids(self, count: int) -> list[str]:
+        self.started += count
+        return [f"i-{self.started - index:017x}" for index in range(count)]
+
+
+@pytest.mark.parametrize("fleet", [False, True])
+def test_instances_that_the_adapter_itself_ends_count(bench: Bench, *, fleet: bool):
+    client = Nameless()
+    pool = bench.config.pools["gpu"]
+    if fleet:
+        first = pool.offerings[0]
+        pool = replace(pool, offerings=(first, replace(first, type="g5.2xlarge")))
+    bench.config = replace(bench.config, pools={**bench.config.pools, "gpu": pool})
+    cloud = Ec2("demo", lambda: client, bench.clock)
+    bench.engine = replace(bench.engine, config=bench.config, cloud=cloud)
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    for _ in range(8):
+        if not bench.slurm.queue[7].held:
+            round_trip(bench, 7, G[:2])
+    assert bench.slurm.queue[7].held
+    assert "launch-loop held" in bench.slurm.queue[7].comment
+    assert client.started == 6
 
 
 def test_what_a_rung_started_and_ended_counts_with_what_the_next_one_starts(bench: Bench):
