@@ -96,13 +96,17 @@ class Brake:
             self._change(lambda record: brake.heard(record, self._steady.now(), code))
 
     def load(self) -> Record:
-        """The record; an empty one where there is none that can be read."""
-        try:
+        """The record, less what of it can't be read."""
+        jobs: dict[int, Tries] = {}
+        ends = RefusedEnds()
+        with contextlib.suppress(*_DAMAGED):
             data = safe_json.loads(self._path.read_bytes())
-            jobs = {int(job): _tries(item) for job, item in data["jobs"].items()}
-            return Record(jobs, _ends(data["ends"]))
-        except _DAMAGED:
-            return Record()
+            with contextlib.suppress(*_DAMAGED):
+                ends = _ends(data["ends"])
+            for job, item in data["jobs"].items():
+                with contextlib.suppress(*_DAMAGED):
+                    jobs[int(job)] = _tries(item)
+        return Record(jobs, ends)
 
     def _change(self, change: Callable[[Record], Record]) -> None:
         with self._held():
@@ -124,11 +128,16 @@ class Brake:
 
 
 def _tries(item: dict[str, Any]) -> Tries:
-    """ValueError or TypeError for what can't be calculated with."""
+    """ValueError or TypeError for what is not as it was written."""
     tries = Tries(**item)
+    if not all(isinstance(text, str) for text in (tries.nodes, tries.slug, tries.message)):
+        raise TypeError("not a text")
     asked, started = int(safe_json.finite(tries.asked)), int(safe_json.finite(tries.started))
+    if asked < 0 or started < 0:
+        raise ValueError("not a number of instances")
     since, at = safe_json.finite(tries.since), safe_json.finite(tries.at)
-    return replace(tries, asked=asked, started=started, since=since, at=at)
+    held = tries.held is True
+    return replace(tries, asked=asked, started=started, since=since, at=at, held=held)
 
 
 def _ends(item: dict[str, Any]) -> RefusedEnds:

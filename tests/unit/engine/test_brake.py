@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -298,6 +299,32 @@ def test_what_ec2_says_of_one_instance_stops_no_launch(bench: Bench, code: str):
 def test_a_damaged_record_gives_every_job_a_new_budget(bench: Bench, text: str):
     (bench.engine.state / "brake.json").write_text(text)
     assert bench.engine.brake.load() == Record()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"nodes": 5}, {"nodes": ["gpu-001"]}, {"nodes": {"gpu-001": 1}}, {"nodes": None},
+        {"slug": 5}, {"slug": "x", "message": 5}, {"asked": -5}, {"started": -1}, {"new": 1},
+    ],
+)  # fmt: skip
+def test_an_odd_field_costs_one_job_its_count_and_stops_no_program(
+    bench: Bench, odd: dict[str, Any]
+):
+    now = bench.clock.now()
+    fine = {"asked": 2, "started": 4, "since": now, "at": now}
+    text = json.dumps({"jobs": {"7": {**fine, **odd}, "8": fine}, "ends": {"count": 2}})
+    (bench.engine.state / "brake.json").write_text(text)
+    reconcile.run(bench.engine)
+    assert bench.engine.brake.load() == Record({8: Tries(2, 4, now, now)}, RefusedEnds(2))
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert len(bench.cloud.live()) == 2
+
+
+def test_only_true_says_that_slurm_holds_a_job(bench: Bench):
+    text = json.dumps({"jobs": {"7": {"asked": 2, "held": "no"}}, "ends": {}})
+    (bench.engine.state / "brake.json").write_text(text)
+    assert not bench.engine.brake.load().jobs[7].held
 
 
 def test_the_record_survives_its_file(bench: Bench):
