@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from slurmplugins import names
 from slurmplugins.errors import BadName, Late, NotEnded, Throttled
 from slurmplugins.model import Failure
+from slurmplugins.planner import IN_DOUBT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -61,10 +62,20 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
+class Doubt:
+    """The instances that a launch without an answer may have started for a job, and its time."""
+
+    attempt: str
+    count: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Tries:
     """What was started for one job that has not begun. `asked`: the most nodes that it wanted at
     once. `nodes`: those it waits for now; when all are up it has begun. `slug` and `message`: the
     verdict on it. `held`: Slurm holds it for that, so a person has released it when it comes back.
+    `doubts`: launches of which nobody knows yet; they keep the job waiting and hold nobody.
     """
 
     asked: int
@@ -75,10 +86,15 @@ class Tries:
     slug: str = ""
     message: str = ""
     held: bool = False
+    doubts: tuple[Doubt, ...] = ()
 
     @property
     def budget(self) -> int:
         return max(LEAST, MULTIPLE * self.asked)
+
+    @property
+    def doubtful(self) -> int:
+        return sum(doubt.count for doubt in self.doubts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +154,14 @@ def screen(
             let.append(job)
             continue
         tries = _judged(jobs.get(job.job), job, now, rate)
-        jobs[job.job] = tries
         if tries.slug:
             refused.append(_failure(job, tries.slug, tries.message, hold=True))
+        elif tries.started + tries.doubtful > tries.budget:
+            refused.append(_failure(job, IN_DOUBT, _why_doubted(tries)))
+            continue
         else:
             let.append(job)
+        jobs[job.job] = tries
     return Screened(tuple(let), tuple(refused), replace(record, jobs=jobs))
 
 
@@ -168,8 +187,34 @@ def settle(
             continue
         count = max(0, tries.started - charged[job] + started.get(job, 0))
         jobs[job] = replace(tries, started=count, nodes="" if job in failed else tries.nodes)
-        if job in failed and not (count or tries.slug):
+        if job in failed and not (count or tries.slug or tries.doubts):
             del jobs[job]  # EC2 gave it nothing: it may ask as often as it likes
+    return replace(record, jobs=jobs)
+
+
+def doubted(record: Record, attempts: Mapping[int, Mapping[str, int]], now: float) -> Record:
+    """The record with these launches in doubt: for each job, by attempt, what may have started."""
+    jobs = dict(record.jobs)
+    for job in attempts.keys() & jobs.keys():
+        more = tuple(Doubt(attempt, count, now) for attempt, count in attempts[job].items())
+        jobs[job] = replace(jobs[job], doubts=(*jobs[job].doubts, *more))
+    return replace(record, jobs=jobs)
+
+
+def resolved(record: Record, attempts: Collection[str], settled: float) -> Record:
+    """The record once EC2 lists instances of these attempts. A doubt of before `settled` that has
+    none there came to nothing.
+    """
+    jobs = dict(record.jobs)
+    for job, tries in record.jobs.items():
+        there = sum(doubt.count for doubt in tries.doubts if doubt.attempt in attempts)
+        left = tuple(
+            doubt for doubt in tries.doubts if doubt.attempt not in attempts and doubt.at > settled
+        )
+        if left != tries.doubts:
+            jobs[job] = replace(tries, started=tries.started + there, doubts=left)
+            if not (jobs[job].started or left or tries.slug):
+                del jobs[job]
     return replace(record, jobs=jobs)
 
 
@@ -243,6 +288,13 @@ def _judged(tries: Tries | None, job: JobLaunch, now: float, rate: Rate) -> Trie
         return replace(tries, slug=LOOP, message=text)
     nodes = names.compress(job.nodes)
     return replace(tries, started=tries.started + wanted, at=now, nodes=nodes)
+
+
+def _why_doubted(tries: Tries) -> str:
+    return (
+        f"{tries.doubtful} instances may have been started for it by launches that got no answer;"
+        " that is settled within minutes"
+    )
 
 
 def _too_large(asked: int, rate: Rate) -> str:

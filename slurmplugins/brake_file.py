@@ -8,21 +8,24 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import brake, safe_json
-from slurmplugins.brake import Record, RefusedEnds, Tries
+from slurmplugins.brake import Doubt, Record, RefusedEnds, Tries
 from slurmplugins.errors import CloudError, Denied
 from slurmplugins.files import locked, write_atomically
+from slurmplugins.journal import SETTLE_SECONDS
 from slurmplugins.steady import Steady
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
     from slurmplugins.board import Results
     from slurmplugins.brake import Rate, Screened
     from slurmplugins.clock import Clock
-    from slurmplugins.model import Failure, Node
+    from slurmplugins.model import Failure
     from slurmplugins.names import NodeName
     from slurmplugins.planner import JobLaunch
+    from slurmplugins.starts import Starts
+    from slurmplugins.world import World
 
 _DAMAGED: Final = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
@@ -49,11 +52,9 @@ class Brake:
         self._charged |= {job.job: brake.planned(job) for job in counted if job.job is not None}
         return found
 
-    def settled(
-        self, results: Results, started: Mapping[NodeName, int], rate: Rate
-    ) -> tuple[Failure, ...]:
-        """Count what was started by node for the jobs of these results. Their failures, with words
-        of our own where EC2 is too slow for the job.
+    def settled(self, results: Results, started: Starts, rate: Rate) -> tuple[Failure, ...]:
+        """Count what was started for the jobs of these results. Their failures, with words of our
+        own where EC2 is too slow for the job.
         """
         self._served.update(results.served)
         told = {item.job for item in results.failures if item.job is not None}
@@ -62,7 +63,8 @@ class Brake:
         if not nodes:
             return results.failures
         charged = {job: len(mine) for job, mine in nodes.items()}
-        counts = {job: sum(started.get(node, 0) for node in nodes[job]) for job in nodes}
+        counts = {job: started.of(mine) for job, mine in nodes.items()}
+        doubtful = {job: started.doubtful(mine) for job, mine in nodes.items()}
         failures = tuple(
             brake.slow(item, charged[item.job], counts[item.job], rate)
             if item.job is not None and item.job in charged
@@ -71,6 +73,8 @@ class Brake:
         )
 
         def learn(record: Record) -> Record:
+            now = self._steady.now()
+            record = brake.doubted(record, doubtful, now)
             return brake.barred(brake.settle(record, charged, counts, told), failures)
 
         self._change(learn)
@@ -81,10 +85,18 @@ class Brake:
         if jobs:
             self._change(lambda record: brake.held(record, jobs))
 
-    def begun(self, nodes: Mapping[str, Node]) -> None:
-        """Forget the jobs whose nodes are all up."""
-        if self._path.exists():
-            self._change(lambda record: brake.begun(record, nodes, self._steady.now()))
+    def learn(self, world: World) -> None:
+        """Forget the jobs whose nodes are all up, and learn what came of launches in doubt."""
+        if not self._path.exists():
+            return
+        attempts = {item.attempt for item in world.instances}
+        settled = self._steady.at(world.seen) - SETTLE_SECONDS
+
+        def change(record: Record) -> Record:
+            record = brake.resolved(record, attempts, settled)
+            return brake.begun(record, world.nodes, self._steady.now())
+
+        self._change(change)
 
     def heard(self, over: Collection[str], error: CloudError | None) -> None:
         """Learn from one round of ends. What EC2 says of one instance says nothing of the next."""
@@ -136,8 +148,23 @@ def _tries(item: dict[str, Any]) -> Tries:
     if asked < 0 or started < 0:
         raise ValueError("not a number of instances")
     since, at = safe_json.finite(tries.since), safe_json.finite(tries.at)
-    held = tries.held is True
-    return replace(tries, asked=asked, started=started, since=since, at=at, held=held)
+    return replace(
+        tries,
+        asked=asked,
+        started=started,
+        since=since,
+        at=at,
+        held=tries.held is True,
+        doubts=tuple(_doubt(doubt) for doubt in tries.doubts),
+    )
+
+
+def _doubt(item: Any) -> Doubt:
+    doubt = Doubt(**item)
+    if not isinstance(doubt.attempt, str):
+        raise TypeError("not an attempt")
+    count = max(0, int(safe_json.finite(doubt.count)))
+    return replace(doubt, count=count, at=safe_json.finite(doubt.at))
 
 
 def _ends(item: dict[str, Any]) -> RefusedEnds:

@@ -5,7 +5,6 @@ Safe between threads, as its parts are.
 
 from __future__ import annotations
 
-from itertools import cycle, islice
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins import doubts, names
@@ -21,7 +20,6 @@ from slurmplugins.errors import (
 from slurmplugins.model import Assignment, EndCause
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from slurmplugins.brake_file import Brake
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from slurmplugins.log import Log
     from slurmplugins.model import Instance, Launched, LaunchRequest
     from slurmplugins.names import NodeName
+    from slurmplugins.starts import Starts
 
 TRIES: Final = 5
 """Repeats of one call that was not answered, or not made for want of credentials, over about 15 s
@@ -66,7 +65,7 @@ class Calls:
         deadline: float,
         latest: float,
         brake: Brake,
-        started: Counter[NodeName],
+        started: Starts,
     ) -> None:
         self._run = run
         self._cloud = cloud
@@ -103,12 +102,12 @@ class Calls:
         try:
             launched = self._patiently(attempt)
         except EngineError as error:
-            self._count(attempt, error)
+            self._started.failed(request, error, silent=bool(attempt.silent))
             if isinstance(error, CloudError):
                 told = {"slug": error.slug, "code": error.code, "message": error.message}
                 log.warning("launch failed", **told)
             raise
-        self._started.update(request.nodes[: len(launched.machines)])
+        self._started.sure.update(request.nodes[: len(launched.machines)])
         for item in launched.refusals:
             code, message = item.error.code, item.error.message
             log.warning("offering refused", key=item.offering.key, code=code, message=message)
@@ -121,14 +120,6 @@ class Calls:
             self.end([item.id for item in launched.machines])
             raise
         return launched, attempt.silent[0]
-
-    def _count(self, attempt: Attempt, error: EngineError) -> None:
-        """Count what a launch that failed has started, or may have."""
-        nodes = attempt.request.nodes
-        if isinstance(error, CloudError) and error.started:
-            self._started.update(islice(cycle(nodes), error.started))
-        elif attempt.silent and not (isinstance(error, CloudError) and error.settles):
-            self._started.update(nodes)
 
     def give(
         self,

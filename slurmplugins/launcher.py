@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from slurmplugins.batches import Want
 from slurmplugins.calls import Calls
 from slurmplugins.lane import Decision, Lane
+from slurmplugins.starts import Starts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
@@ -66,8 +66,7 @@ class Launcher:
         self._crew = crew
         self._quotas = quotas
         self._brake = brake
-        self.started: Counter[NodeName] = Counter()
-        """Instances that EC2 has, or may have, started for each node; some have ended again."""
+        self.started = Starts()
 
     def launch(
         self,

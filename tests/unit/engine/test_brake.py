@@ -10,19 +10,23 @@ import pytest
 from botocore.exceptions import ClientError
 
 from slurmplugins import brake, bursting, names, offerings, protection, reconcile
+from slurmplugins.board import Results
 from slurmplugins.boots import BootFailure, Boots
-from slurmplugins.brake import Rate, Record, RefusedEnds, Tries
+from slurmplugins.brake import Doubt, Rate, Record, RefusedEnds, Tries
 from slurmplugins.cloud import codes
 from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.cloud.paced import INSTANCES
+from slurmplugins.journal import SETTLE_SECONDS
 from slurmplugins.model import EndCause, Failure, Node
 from slurmplugins.planner import JobLaunch, PoolAsk
+from slurmplugins.starts import Starts
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from slurmplugins.model import Launched
     from slurmplugins.names import NodeName
 
 G = names.expand("gpu-[001-008]")
@@ -329,10 +333,14 @@ def test_only_true_says_that_slurm_holds_a_job(bench: Bench):
 
 def test_the_record_survives_its_file(bench: Bench):
     launch = job(bench, G[:4])
-    bench.engine.brake.gate([launch], TOLD, ())
+    kept = bench.engine.brake
+    kept.gate([launch], TOLD, ())
     nodes = names.compress(G[:4])
     now = bench.clock.now()
     assert bench.engine.brake.load().jobs == {7: Tries(4, 4, now, now, nodes)}
+    kept.settled(Results(failures=(THROTTLED,)), Starts(unanswered={"a": G[2:]}), TOLD)
+    doubts = (Doubt("a", 2, now),)
+    assert bench.engine.brake.load().jobs == {7: Tries(4, 0, now, now, doubts=doubts)}
 
 
 # The whole engine
@@ -392,10 +400,64 @@ def test_a_job_that_the_default_rate_can_not_serve_is_tried_once_and_held(tmp_pa
     assert "rate-too-low (RequestLimitExceeded) held" in bench.slurm.queue[7].comment
 
 
-def test_a_launch_that_got_no_answer_counts_as_one_that_started_all(bench: Bench):
-    bench.cloud.lose_answers = 6
-    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
-    assert bench.engine.brake.load().jobs[7].started == 2
+def unanswered(bench: Bench, rounds: int) -> None:
+    """Slurm starts the job again and again, each time on other nodes, and EC2 never answers."""
+    for number in range(rounds):
+        bench.cloud.lose_answers = 6
+        chosen = G[2 * number : 2 * number + 2]
+        bursting.resume(bench.engine, [bench.slurm.start(7, chosen)])
+        bench.clock.advance(10)
+        bench.slurm.tick()
+        bursting.suspend(bench.engine, bench.slurm.suspended, EndCause.SUSPEND)
+        bench.slurm.suspended = []
+
+
+def test_launches_that_got_no_answer_keep_a_job_waiting_and_hold_nobody(bench: Bench):
+    """Ten minutes of HTTP 503 are no fault of the job."""
+    bench.cloud.launch = nothing  # type: ignore[method-assign]
+    unanswered(bench, 4)
+    tries = bench.engine.brake.load().jobs[7]
+    assert (tries.started, tries.doubtful) == (0, 6)
+    assert not bench.slurm.queue[7].held
+    assert "toolkit: launch-in-doubt 6 instances may have been" in bench.slurm.queue[7].comment
+    bench.clock.advance(SETTLE_SECONDS)
+    reconcile.run(bench.engine)
+    assert bench.engine.brake.load().jobs == {}
+
+
+def nothing(_: object, intend: Callable[[], None]) -> Launched:
+    """EC2's front answers in its place, and EC2 hears of nothing."""
+    intend()
+    raise codes.answer("503", 503, "")
+
+
+def test_instances_of_launches_that_got_no_answer_count_once_ec2_lists_them(bench: Bench):
+    unanswered(bench, 4)
+    assert len(bench.cloud.machines) == 6
+    assert not bench.slurm.queue[7].held
+    reconcile.run(bench.engine)
+    tries = bench.engine.brake.load().jobs[7]
+    assert (tries.started, tries.doubts) == (6, ())
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[6:8])])
+    assert bench.slurm.queue[7].held
+    assert len(bench.cloud.machines) == 6
+
+
+def test_a_doubt_lasts_while_ec2_may_not_list_yet_what_came_of_it():
+    record = Record({7: Tries(2, 0, NOW, NOW, doubts=(Doubt("a", 2, NOW),))})
+    assert brake.resolved(record, (), NOW - 1) == record
+    assert brake.resolved(record, (), NOW).jobs == {}
+    assert brake.resolved(record, {"a"}, NOW - 1).jobs == {7: Tries(2, 2, NOW, NOW)}
+
+
+@pytest.mark.parametrize("odd", [5, [], ["a"], {"attempt": 5}, {"count": "2"}, {"at": None}])
+def test_an_odd_doubt_costs_one_job_its_count(bench: Bench, odd: object):
+    doubt = {"attempt": "a", "count": 2, "at": 1.0}
+    doubt = {**doubt, **odd} if isinstance(odd, dict) else odd
+    jobs = {"7": {"asked": 2, "doubts": [doubt]}, "8": {"asked": 2}}
+    text = json.dumps({"jobs": jobs, "ends": {}})
+    (bench.engine.state / "brake.json").write_text(text)
+    assert bench.engine.brake.load().jobs == {8: Tries(2)}
 
 
 class Nameless:
