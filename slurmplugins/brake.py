@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import names
+from slurmplugins import names, offerings
 from slurmplugins.errors import BadName, Late, NotEnded, Throttled
 from slurmplugins.model import Failure
 from slurmplugins.planner import IN_DOUBT
@@ -59,6 +59,13 @@ class Rate:
     @property
     def most(self) -> float:
         return self.burst + self.per_second * self.seconds
+
+    @property
+    def loop_seconds(self) -> float:
+        """A job that comes back later than this after its last launch has worked or waited: twice
+        ResumeTimeout, half of which `seconds` is, and the longest setback.
+        """
+        return 4 * self.seconds + offerings.LONGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +279,8 @@ def heard(record: Record, now: float, code: str) -> Record:
 def _judged(tries: Tries | None, job: JobLaunch, now: float, rate: Rate) -> Tries:
     """The job's tries with this one, or with the verdict that it gets none."""
     if tries is None or tries.held or (rate.told and tries.slug == RATE):
+        tries = Tries(asked=0, since=now)
+    if not tries.slug and abs(now - tries.at) > rate.loop_seconds:
         tries = Tries(asked=0, since=now)
     if tries.slug:
         return tries

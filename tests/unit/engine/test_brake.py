@@ -144,6 +144,33 @@ def test_nodes_that_come_up_for_others_are_no_beginning_of_a_job_that_failed(ben
     assert brake.begun(record, up(G[:4]), NOW) == record
 
 
+def test_a_job_that_began_on_nodes_of_others_has_a_fresh_budget_when_it_is_interrupted(
+    bench: Bench,
+):
+    """No launch brought these nodes, so no pass of reconcile sees that it began."""
+    record = Record()
+    for _ in range(3):
+        record = tried(record, job(bench, G[:4]), 4)
+    soon = brake.screen(record, [job(bench, G[:1])], NOW + RATE.loop_seconds, RATE)
+    assert [item.slug for item in soon.refused] == ["launch-loop"]
+    later = brake.screen(record, [job(bench, G[:1])], NOW + RATE.loop_seconds + 1, RATE)
+    nodes = names.compress(G[:1])
+    at = NOW + RATE.loop_seconds + 1
+    assert later.record.jobs == {7: Tries(1, 1, at, at, nodes)}
+
+
+def test_the_verdict_on_a_job_that_is_not_held_yet_outlasts_its_pauses(bench: Bench):
+    later = NOW + 10 * RATE.loop_seconds
+    assert brake.screen(exhausted(bench), [job(bench, G[:4])], later, RATE).let == ()
+
+
+def test_a_loop_is_told_from_a_beginning_by_twice_resume_timeout_and_the_longest_setback(
+    bench: Bench,
+):
+    rate = bursting._rate(bench.engine)
+    assert rate.loop_seconds == 2 * bench.config.resume_timeout + offerings.LONGEST
+
+
 def test_a_job_that_is_not_launched_for_a_day_is_forgotten(bench: Bench):
     record = tried(Record(), job(bench, G[:4]), 4)
     assert brake.begun(record, {}, NOW + 23 * 3600) == record
