@@ -10,6 +10,7 @@ can't be ended stays beside what comes next. Losing the record gives every job a
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins import names, offerings
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from slurmplugins.model import Node
     from slurmplugins.names import NodeName
     from slurmplugins.planner import JobLaunch
+
+NO_HET_JOBS: Final[Mapping[int, int]] = MappingProxyType({})
 
 LOOP: Final = "launch-loop"
 RATE: Final = "rate-too-low"
@@ -145,31 +148,50 @@ def screen(
     now: float,
     rate: Rate,
     governed: Collection[str] = (),
+    *,
+    whole: Mapping[int, int] = NO_HET_JOBS,
 ) -> Screened:
     """Which launches may go on. Each is counted in full until `settle` says what came of it: its
     run may be killed. `governed`: pools in protected mode, which bounds launches by itself.
+    `whole`: the het job of each component. slurmctld starts all of it, so it is judged and counted
+    as one, under its own number.
     """
+    if text := why_shut(record, now):
+        code = record.ends.code
+        refused = (_failure(job, NotEnded.slug, text, code=code) for job in launches)
+        return Screened((), tuple(refused), record)
     jobs = dict(_recent(record.jobs, now))
-    let: list[JobLaunch] = []
-    refused: list[Failure] = []
-    for job in launches:
-        if record.ends.shut(now):
-            text = why_shut(record, now)
-            refused.append(_failure(job, NotEnded.slug, text, code=record.ends.code))
+    bars: dict[int, tuple[str, str, bool]] = {}
+    for request, parts in _by_request(launches, whole).items():
+        if any(ask.pool.name in governed for job in parts for ask in job.asks):
             continue
-        if job.job is None or any(ask.pool.name in governed for ask in job.asks):
-            let.append(job)
+        tries = _judged(jobs.get(request), parts, now, rate)
+        if tries.started + tries.doubtful > tries.budget and not tries.slug:
+            bars[request] = IN_DOUBT, _why_doubted(tries), False
             continue
-        tries = _judged(jobs.get(job.job), job, now, rate)
         if tries.slug:
-            refused.append(_failure(job, tries.slug, tries.message, hold=True))
-        elif tries.started + tries.doubtful > tries.budget:
-            refused.append(_failure(job, IN_DOUBT, _why_doubted(tries)))
-            continue
+            bars[request] = tries.slug, tries.message, True
+        jobs[request] = tries
+    let: list[JobLaunch] = []
+    barred: list[Failure] = []
+    for job in launches:
+        number = None if job.job is None else whole.get(job.job, job.job)
+        if number in bars:
+            slug, text, hold = bars[number]
+            barred.append(_failure(job, slug, text, hold=hold))
         else:
             let.append(job)
-        jobs[job.job] = tries
-    return Screened(tuple(let), tuple(refused), replace(record, jobs=jobs))
+    return Screened(tuple(let), tuple(barred), replace(record, jobs=jobs))
+
+
+def _by_request(
+    launches: Sequence[JobLaunch], whole: Mapping[int, int]
+) -> Mapping[int, list[JobLaunch]]:
+    found: dict[int, list[JobLaunch]] = {}
+    for job in launches:
+        if job.job is not None:
+            found.setdefault(whole.get(job.job, job.job), []).append(job)
+    return found
 
 
 def why_shut(record: Record, now: float) -> str:
@@ -236,12 +258,15 @@ def slow(failure: Failure, asked: int, started: int, rate: Rate) -> Failure:
     return replace(failure, slug=RATE, message=text, hold=True)
 
 
-def barred(record: Record, failures: Sequence[Failure]) -> Record:
+def barred(
+    record: Record, failures: Sequence[Failure], whole: Mapping[int, int] = NO_HET_JOBS
+) -> Record:
     """The record with the verdicts of `slow`: not one of these jobs is tried again as it is."""
     jobs = dict(record.jobs)
     for item in failures:
-        if item.slug == RATE and item.job in jobs and item.job is not None:
-            jobs[item.job] = replace(jobs[item.job], slug=RATE, message=item.message)
+        request = None if item.job is None else whole.get(item.job, item.job)
+        if item.slug == RATE and item.hold and request is not None and request in jobs:
+            jobs[request] = replace(jobs[request], slug=RATE, message=item.message)
     return replace(record, jobs=jobs)
 
 
@@ -276,17 +301,18 @@ def heard(record: Record, now: float, code: str) -> Record:
     return replace(record, ends=RefusedEnds(before.count + 1, code, since, now))
 
 
-def _judged(tries: Tries | None, job: JobLaunch, now: float, rate: Rate) -> Tries:
-    """The job's tries with this one, or with the verdict that it gets none."""
+def _judged(tries: Tries | None, parts: Sequence[JobLaunch], now: float, rate: Rate) -> Tries:
+    """The tries of a job, or of a het job's parts, with this one or with the verdict against it."""
     if tries is None or tries.held or (rate.told and tries.slug == RATE):
         tries = Tries(asked=0, since=now)
     if not tries.slug and abs(now - tries.at) > rate.loop_seconds:
         tries = Tries(asked=0, since=now)
     if tries.slug:
         return tries
-    wanted = len(planned(job))
+    asks = [ask for job in parts for ask in job.asks]
+    wanted = sum(len(ask.nodes) for ask in asks)
     tries = replace(tries, asked=max(tries.asked, wanted))
-    paced = sum(len(ask.nodes) for ask in job.asks if all(len(rung) == 1 for rung in ask.ladder))
+    paced = sum(len(ask.nodes) for ask in asks if all(len(rung) == 1 for rung in ask.ladder))
     if rate.told and paced > rate.most:
         return replace(tries, slug=RATE, message=_too_large(paced, rate))
     if tries.started + wanted > tries.budget:
@@ -295,7 +321,7 @@ def _judged(tries: Tries | None, job: JobLaunch, now: float, rate: Rate) -> Trie
             f" {_minutes(now - tries.since)}, and it has not begun"
         )
         return replace(tries, slug=LOOP, message=text)
-    nodes = names.compress(job.nodes)
+    nodes = names.compress([node for job in parts for node in job.nodes])
     return replace(tries, started=tries.started + wanted, at=now, nodes=nodes)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from slurmplugins.board import Results
     from slurmplugins.brake import Rate, Screened
     from slurmplugins.clock import Clock
-    from slurmplugins.model import Failure
+    from slurmplugins.model import Failure, JobAsk
     from slurmplugins.names import NodeName
     from slurmplugins.planner import JobLaunch
     from slurmplugins.starts import Starts
@@ -38,26 +38,43 @@ class Brake:
         self._lock = state / "brake.lock"
         self._steady = Steady(state, clock)
         self._charged: dict[int, tuple[NodeName, ...]] = {}
+        self._whole: dict[int, int] = {}
         self._served: set[NodeName] = set()
 
     def gate(
-        self, launches: Sequence[JobLaunch], rate: Rate, governed: Collection[str]
+        self,
+        launches: Sequence[JobLaunch],
+        rate: Rate,
+        governed: Collection[str],
+        asks: Sequence[JobAsk] = (),
     ) -> Screened:
-        """Screen the launches, and count those that may go on as if all came of them."""
+        """Screen the launches, and count those that may go on as if all came of them. `asks` tell
+        which of them are one het job's.
+        """
+        of = {ask.job: ask.whole for ask in asks}
+        self._whole = {job: whole for job, whole in of.items() if job is not None and whole}
         with self._held():
             before = self.load()
-            found = brake.screen(before, launches, self._steady.now(), rate, governed)
+            now = self._steady.now()
+            found = brake.screen(before, launches, now, rate, governed, whole=self._whole)
             self._save(before, found.record)
-        counted = [job for job in found.let if job.job in found.record.jobs]
-        self._charged |= {job.job: brake.planned(job) for job in counted if job.job is not None}
+        for job in found.let:
+            request = self._request(job.job)
+            if request is not None and request in found.record.jobs:
+                self._charged[request] = (*self._charged.get(request, ()), *brake.planned(job))
         return found
+
+    def _request(self, job: int | None) -> int | None:
+        """The het job's number, of a component; else the job's."""
+        return None if job is None else self._whole.get(job, job)
 
     def settled(self, results: Results, started: Starts, rate: Rate) -> tuple[Failure, ...]:
         """Count what was started for the jobs of these results. Their failures, with words of our
         own where EC2 is too slow for the job.
         """
         self._served.update(results.served)
-        told = {item.job for item in results.failures if item.job is not None}
+        requests = (self._request(item.job) for item in results.failures)
+        told = {request for request in requests if request is not None}
         over = {job for job, nodes in self._charged.items() if self._served.issuperset(nodes)}
         nodes = {job: self._charged.pop(job) for job in self._charged.keys() & (told | over)}
         if not nodes:
@@ -66,8 +83,8 @@ class Brake:
         counts = {job: started.of(mine) for job, mine in nodes.items()}
         doubtful = {job: started.doubtful(mine) for job, mine in nodes.items()}
         failures = tuple(
-            brake.slow(item, charged[item.job], counts[item.job], rate)
-            if item.job is not None and item.job in charged
+            brake.slow(item, charged[request], counts[request], rate)
+            if (request := self._request(item.job)) is not None and request in charged
             else item
             for item in results.failures
         )
@@ -75,7 +92,8 @@ class Brake:
         def learn(record: Record) -> Record:
             now = self._steady.now()
             record = brake.doubted(record, doubtful, now)
-            return brake.barred(brake.settle(record, charged, counts, told), failures)
+            record = brake.settle(record, charged, counts, told)
+            return brake.barred(record, failures, self._whole)
 
         self._change(learn)
         return failures

@@ -242,6 +242,60 @@ def test_a_told_rate_that_was_raised_lets_the_job_go_whether_it_was_held_or_not(
     assert brake.screen(record, [large(wide, 1901)], NOW, raised).let
 
 
+def test_a_het_job_is_judged_by_the_rate_as_one(wide: Bench):
+    """slurmctld starts all its components or none."""
+    nodes = wide.config.pools["gpu"].nodes
+    parts = [job(wide, nodes[:1000], 7), job(wide, nodes[1000:1901], 8), job(wide, nodes[2000:], 9)]
+    whole = {7: 7, 8: 7}
+    screened = brake.screen(Record(), parts[:2], NOW, TOLD, (), whole=whole)
+    assert screened.let == ()
+    assert [(item.job, item.slug, item.hold) for item in screened.refused] == [
+        (7, "rate-too-low", True), (8, "rate-too-low", True),
+    ]  # fmt: skip
+    fits = [parts[0], job(wide, nodes[1000:1900], 8), job(wide, nodes[2000:3000], 9)]
+    assert brake.screen(Record(), fits, NOW, TOLD, (), whole=whole).let == tuple(fits)
+
+
+def test_a_het_job_has_one_budget_for_all_its_components(bench: Bench):
+    whole = {7: 7, 8: 7}
+    parts = [job(bench, G[:4], 7), job(bench, C[:1], 8)]
+    record = Record()
+    for _ in range(3):
+        record = brake.screen(record, parts, NOW, RATE, (), whole=whole).record
+        record = brake.settle(record, {7: 5}, {7: 5}, {7})
+    assert record.jobs == {7: Tries(5, 15, NOW, NOW)}
+    screened = brake.screen(record, parts, NOW, RATE, (), whole=whole)
+    assert screened.let == ()
+    assert {item.hold for item in screened.refused} == {True}
+    assert brake.screen(brake.held(screened.record, {7, 8}), parts, NOW, RATE, (), whole=whole).let
+
+
+def test_a_het_job_has_begun_when_the_nodes_of_all_its_components_are_up(bench: Bench):
+    parts = [job(bench, G[:4], 7), job(bench, C[:1], 8)]
+    record = brake.screen(Record(), parts, NOW, RATE, (), whole={7: 7, 8: 7}).record
+    assert brake.begun(record, up(G[:4]), NOW) == record
+    assert brake.begun(record, up([*G[:4], *C[:1]]), NOW).jobs == {}
+
+
+def test_a_het_job_that_ec2_serves_too_slowly_is_held_with_the_numbers_of_all_of_it(
+    tmp_path: Path,
+):
+    bench = Bench(tmp_path, nodes="gpu-[0001-1300]")
+    bench.cloud.throttle.enabled = True
+    nodes = bench.config.pools["gpu"].nodes
+    asks = [
+        bench.slurm.start(7, nodes[:650], whole=7), bench.slurm.start(8, nodes[650:1300], whole=7),
+    ]  # fmt: skip
+    bursting.resume(bench.engine, asks)
+    assert 0 < len(bench.cloud.machines) <= 1180
+    assert bench.slurm.queue[7].held
+    assert bench.slurm.queue[8].held
+    text = f"EC2 started {len(bench.cloud.machines)} of 1300 instances"
+    assert text in bench.slurm.queue[8].comment
+    assert bench.engine.brake.load().jobs.keys() == {7}
+    assert bench.engine.brake.load().jobs[7].held
+
+
 THROTTLED = Failure(7, G, "throttled", "RequestLimitExceeded", "too many")
 
 
