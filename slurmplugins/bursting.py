@@ -238,6 +238,7 @@ def _launcher(engine: Engine, run: str, deadline: float, quotas: Quotas) -> Laun
         crew=engine.crew,
         quotas=quotas,
         brake=engine.brake,
+        burst=_rate(engine).burst,
     )
 
 

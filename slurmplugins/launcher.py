@@ -34,6 +34,7 @@ NOTHING_KEPT: Final[Mapping[NodeName, NotEnded]] = MappingProxyType({})
 class Launcher:
     """For one run. `attempt` makes a new attempt id; `jitter` is in [0, 1). After `deadline`, by
     the steady clock, nothing more is tried; what waits for its turn until `latest` is not asked.
+    `burst`: the instances that EC2 starts at once.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Launcher:
         crew: Crew,
         quotas: Quotas,
         brake: Brake,
+        burst: float,
     ) -> None:
         self._cluster = cluster
         self._cloud = cloud
@@ -66,6 +68,7 @@ class Launcher:
         self._crew = crew
         self._quotas = quotas
         self._brake = brake
+        self._burst = burst
         self.started = Starts()
 
     def launch(
@@ -114,6 +117,7 @@ class Launcher:
                 clock=self._clock,
                 attempt=self._attempt,
                 quotas=self._quotas,
+                burst=self._burst,
                 decided=board.decided,
                 named=board.named,
             )

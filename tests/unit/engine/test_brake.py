@@ -13,13 +13,14 @@ from slurmplugins import brake, bursting, names, offerings, protection, reconcil
 from slurmplugins.board import Results
 from slurmplugins.boots import BootFailure, Boots
 from slurmplugins.brake import Doubt, Rate, Record, RefusedEnds, Tries
-from slurmplugins.cloud import codes
+from slurmplugins.cloud import buckets, codes
 from slurmplugins.cloud.ec2 import Ec2
-from slurmplugins.cloud.paced import INSTANCES
+from slurmplugins.cloud.paced import INSTANCES, PacedCloud
 from slurmplugins.journal import SETTLE_SECONDS
 from slurmplugins.model import EndCause, Failure, Node
 from slurmplugins.planner import JobLaunch, PoolAsk
 from slurmplugins.starts import Starts
+from tests.fakes import request_rates
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
@@ -227,6 +228,21 @@ def test_a_job_above_the_told_rate_is_held_before_anything_is_started(
 
 def test_a_job_above_the_published_rate_is_tried_since_the_account_may_have_more(wide: Bench):
     assert brake.screen(Record(), [large(wide, 4000)], NOW, RATE).let
+
+
+def test_a_job_larger_than_the_told_burst_begins_within_the_time_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """In one call for all of it, EC2 refused it for ever."""
+    rate = {"burst": 100.0, "per_second": 10.0}
+    monkeypatch.setitem(request_rates.INSTANCES, "RunInstances", (100.0, 10.0))
+    bench = Bench(tmp_path, nodes="gpu-[001-300]", instance_rate=rate)
+    bench.cloud.throttle.enabled = True
+    paced = PacedCloud(bench.cloud, bench.clock, patience=45, instances=buckets.Rate(100, 10))
+    bench.engine = replace(bench.engine, cloud=paced)
+    bursting.resume(bench.engine, [bench.slurm.start(7, bench.config.pools["gpu"].nodes)])
+    assert len(bench.cloud.live()) == 300
+    assert bench.slurm.queue[7].state == "RUNNING"
 
 
 def test_a_fleet_does_not_draw_on_the_rate(wide: Bench):
