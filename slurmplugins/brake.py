@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import names, offerings
+from slurmplugins import brake_words, names, offerings
 from slurmplugins.errors import BadName, Late, NotEnded, Throttled
 from slurmplugins.model import Failure
 from slurmplugins.planner import IN_DOUBT
@@ -167,7 +167,7 @@ def screen(
             continue
         tries = _judged(jobs.get(request), parts, now, rate)
         if tries.started + tries.doubtful > tries.budget and not tries.slug:
-            bars[request] = IN_DOUBT, _why_doubted(tries), False
+            bars[request] = IN_DOUBT, brake_words.doubted(tries.doubtful), False
             continue
         if tries.slug:
             bars[request] = tries.slug, tries.message, True
@@ -198,10 +198,7 @@ def why_shut(record: Record, now: float) -> str:
     """Why nothing is launched; empty while launches go on."""
     if not record.ends.shut(now):
         return ""
-    return (
-        f"EC2 has ended nothing for {_minutes(now - record.ends.since)} ({record.ends.code}):"
-        " nothing is started until it does"
-    )
+    return brake_words.shut(now - record.ends.since, record.ends.code)
 
 
 def settle(
@@ -251,10 +248,7 @@ def slow(failure: Failure, asked: int, started: int, rate: Rate) -> Failure:
     """The failure of a job that EC2 began to serve, and was too slow for: it is to be held."""
     if failure.slug not in {Throttled.slug, Late.slug} or not started or asked <= rate.most:
         return failure
-    text = (
-        f"EC2 started {started} of {asked} instances in {rate.seconds:.0f} s and took no more"
-        f" requests; they were ended. {_mend(rate)}"
-    )
+    text = brake_words.too_slow(asked, started, rate)
     return replace(failure, slug=RATE, message=text, hold=True)
 
 
@@ -314,45 +308,12 @@ def _judged(tries: Tries | None, parts: Sequence[JobLaunch], now: float, rate: R
     tries = replace(tries, asked=max(tries.asked, wanted))
     paced = sum(len(ask.nodes) for ask in asks if all(len(rung) == 1 for rung in ask.ladder))
     if rate.told and paced > rate.most:
-        return replace(tries, slug=RATE, message=_too_large(paced, rate))
+        return replace(tries, slug=RATE, message=brake_words.too_large(paced, rate))
     if tries.started + wanted > tries.budget:
-        text = (
-            f"{tries.started} instances were started for its {tries.asked} nodes within"
-            f" {_minutes(now - tries.since)}, and it has not begun"
-        )
+        text = brake_words.loop(tries.started, tries.asked, now - tries.since)
         return replace(tries, slug=LOOP, message=text)
     nodes = names.compress([node for job in parts for node in job.nodes])
     return replace(tries, started=tries.started + wanted, at=now, nodes=nodes)
-
-
-def _why_doubted(tries: Tries) -> str:
-    return (
-        f"{tries.doubtful} instances may have been started for it by launches that got no answer;"
-        " that is settled within minutes"
-    )
-
-
-def _too_large(asked: int, rate: Rate) -> str:
-    return (
-        f"{asked} nodes are more than the {rate.most:.0f} instances that aws.instance_rate"
-        f" (burst {rate.burst:g}, per_second {rate.per_second:g}) starts within"
-        f" {rate.seconds:.0f} s, half of slurm.resume_timeout. {_mend(rate)}"
-    )
-
-
-def _mend(rate: Rate) -> str:
-    known = (
-        ""
-        if rate.told
-        else (
-            f" The published rate ({rate.burst:g} at once, {rate.per_second:g} a second) is enough"
-            f" for {rate.most:.0f}."
-        )
-    )
-    return (
-        "Have AWS raise the account's rate and set aws.instance_rate to it, or raise"
-        f" slurm.resume_timeout, or make the job smaller.{known}"
-    )
 
 
 def _failure(
@@ -370,7 +331,3 @@ def _expanded(hostlist: str) -> Collection[str]:
         return names.expand(hostlist)
     except BadName:  # a damaged file: no node is called so
         return (hostlist,)
-
-
-def _minutes(seconds: float) -> str:
-    return f"{max(1.0, seconds / 60):.0f} min"
