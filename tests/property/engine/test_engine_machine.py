@@ -586,25 +586,32 @@ class Trouble(RuleBasedStateMachine):
             self.asked_by[request][counted] = max(self.asked_by[request][counted], size)
         self.began = self.bench.clock.monotonic()
         before, seen = set(self.bench.cloud.machines), self.bench.cloud.seen_live()
-        wanted = self._wanted()
+        wanted, settled = self._wanted(), set(self.launched_for)
         with self._engine(fuse) as engine:
             bursting.resume(engine, asks)
         if fuse is None and not self.bench.cloud.unreadable:
             self._no_job_is_half_launched(asks, before, seen)
-            self._no_instance_is_for_nobody(before, wanted)
+            self._no_instance_is_for_nobody(before, wanted, settled)
 
     def _wanted(self) -> set[NodeName]:
         jobs = self.bench.slurm.queue.values()
         return {node for job in jobs if job.state == "RUNNING" for node in job.nodes}
 
-    def _no_instance_is_for_nobody(self, before: set[str], wanted: set[NodeName]) -> None:
+    def _no_instance_is_for_nobody(
+        self, before: set[str], wanted: set[NodeName], settled: set[str]
+    ) -> None:
         """A finished run keeps no instance that it started for a job which it has given back.
 
         What another run holds is that run's to give back, and what a launch in doubt started is
-        settled later.
+        settled later. What it found of an earlier launch in doubt, whose attempt was `settled`, is
+        the next run's to have, or reconcile's to end.
         """
         claims = self.bench.engine.journal.claims()
-        fresh = {item.node for item in self._counting() if item.id not in before}
+        fresh = {
+            item.node
+            for item in self._counting()
+            if item.id not in before and item.attempt not in settled
+        }
         fresh -= claims.busy | claims.doubtful
         assert fresh & wanted <= self._wanted(), sorted(fresh & wanted - self._wanted())
 
