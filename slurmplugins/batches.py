@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -55,24 +56,27 @@ class Settlement:
     spare: tuple[Instance, ...] = ()
 
 
-def batches(wants: Sequence[Want], *, fleet: bool) -> tuple[Batch, ...]:
+def batches(wants: Sequence[Want], *, fleet: bool, burst: float = math.inf) -> tuple[Batch, ...]:
     """As few calls as hold them, in queue order; a job is in several only when one can't hold it.
 
     A call for several jobs is worth making when it gives the smallest of them its machines; a call
-    for (a part of) one job is all or nothing.
+    for (a part of) one job is all or nothing. `burst`: EC2 grants no larger call, except to fleets.
     """
+    most = MAX_WHOLE if fleet else max(1, int(min(burst, MAX_WHOLE)))
+    pooled = min(MAX_POOLED, most)
     parts = identity.FLEET_PARTS if fleet else identity.MAX_PARTS
     found: list[Batch] = []
     held: list[Want] = []
     for want in wants:
         together = [node for item in (*held, want) for node in item.nodes]
-        if held and not _fits(together, MAX_POOLED, parts):
+        if held and not _fits(together, pooled, parts):
             found.append(_pooled(held))
             held = []
-        if _fits(want.nodes, MAX_WHOLE, parts):
+        if _fits(want.nodes, most, parts):
             held.append(want)
         else:
-            found += [Batch((want,), part, len(part)) for part in _parts(want.nodes, parts)]
+            split = _parts(want.nodes, pooled, parts)
+            found += [Batch((want,), part, len(part)) for part in split]
     return (*found, _pooled(held)) if held else tuple(found)
 
 
@@ -148,11 +152,11 @@ def _fits(nodes: Sequence[NodeName], most: int, parts: int) -> bool:
     return len(names.hostlists(nodes, characters=tags.MAX_VALUE)) <= parts
 
 
-def _parts(nodes: Sequence[NodeName], parts: int) -> Iterator[tuple[NodeName, ...]]:
+def _parts(nodes: Sequence[NodeName], most: int, parts: int) -> Iterator[tuple[NodeName, ...]]:
     rest = tuple(nodes)
     while rest:
-        size = min(MAX_POOLED, len(rest))
-        while not _fits(rest[:size], MAX_POOLED, parts):
+        size = min(most, len(rest))
+        while not _fits(rest[:size], most, parts):
             size = max(1, size * 3 // 4)
         yield rest[:size]
         rest = rest[size:]

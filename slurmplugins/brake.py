@@ -10,11 +10,13 @@ can't be ended stays beside what comes next. Losing the record gives every job a
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import names
+from slurmplugins import brake_words, names, offerings
 from slurmplugins.errors import BadName, Late, NotEnded, Throttled
 from slurmplugins.model import Failure
+from slurmplugins.planner import IN_DOUBT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from slurmplugins.model import Node
     from slurmplugins.names import NodeName
     from slurmplugins.planner import JobLaunch
+
+NO_HET_JOBS: Final[Mapping[int, int]] = MappingProxyType({})
 
 LOOP: Final = "launch-loop"
 RATE: Final = "rate-too-low"
@@ -59,12 +63,29 @@ class Rate:
     def most(self) -> float:
         return self.burst + self.per_second * self.seconds
 
+    @property
+    def loop_seconds(self) -> float:
+        """A job that comes back later than this after its last launch has worked or waited: twice
+        ResumeTimeout, half of which `seconds` is, and the longest setback.
+        """
+        return 4 * self.seconds + offerings.LONGEST
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """The instances that a launch without an answer may have started for a job, and its time."""
+
+    attempt: str
+    count: int
+    at: float
+
 
 @dataclass(frozen=True, slots=True)
 class Tries:
     """What was started for one job that has not begun. `asked`: the most nodes that it wanted at
     once. `nodes`: those it waits for now; when all are up it has begun. `slug` and `message`: the
     verdict on it. `held`: Slurm holds it for that, so a person has released it when it comes back.
+    `doubts`: launches of which nobody knows yet; they keep the job waiting and hold nobody.
     """
 
     asked: int
@@ -75,10 +96,15 @@ class Tries:
     slug: str = ""
     message: str = ""
     held: bool = False
+    doubts: tuple[Doubt, ...] = ()
 
     @property
     def budget(self) -> int:
         return max(LEAST, MULTIPLE * self.asked)
+
+    @property
+    def doubtful(self) -> int:
+        return sum(doubt.count for doubt in self.doubts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,38 +148,57 @@ def screen(
     now: float,
     rate: Rate,
     governed: Collection[str] = (),
+    *,
+    whole: Mapping[int, int] = NO_HET_JOBS,
 ) -> Screened:
     """Which launches may go on. Each is counted in full until `settle` says what came of it: its
     run may be killed. `governed`: pools in protected mode, which bounds launches by itself.
+    `whole`: the het job of each component. slurmctld starts all of it, so it is judged and counted
+    as one, under its own number.
     """
+    if text := why_shut(record, now):
+        code = record.ends.code
+        refused = (_failure(job, NotEnded.slug, text, code=code) for job in launches)
+        return Screened((), tuple(refused), record)
     jobs = dict(_recent(record.jobs, now))
-    let: list[JobLaunch] = []
-    refused: list[Failure] = []
-    for job in launches:
-        if record.ends.shut(now):
-            text = why_shut(record, now)
-            refused.append(_failure(job, NotEnded.slug, text, code=record.ends.code))
+    bars: dict[int, tuple[str, str, bool]] = {}
+    for request, parts in _by_request(launches, whole).items():
+        if any(ask.pool.name in governed for job in parts for ask in job.asks):
             continue
-        if job.job is None or any(ask.pool.name in governed for ask in job.asks):
-            let.append(job)
+        tries = _judged(jobs.get(request), parts, now, rate)
+        if tries.started + tries.doubtful > tries.budget and not tries.slug:
+            bars[request] = IN_DOUBT, brake_words.doubted(tries.doubtful), False
             continue
-        tries = _judged(jobs.get(job.job), job, now, rate)
-        jobs[job.job] = tries
         if tries.slug:
-            refused.append(_failure(job, tries.slug, tries.message, hold=True))
+            bars[request] = tries.slug, tries.message, True
+        jobs[request] = tries
+    let: list[JobLaunch] = []
+    barred: list[Failure] = []
+    for job in launches:
+        number = None if job.job is None else whole.get(job.job, job.job)
+        if number in bars:
+            slug, text, hold = bars[number]
+            barred.append(_failure(job, slug, text, hold=hold))
         else:
             let.append(job)
-    return Screened(tuple(let), tuple(refused), replace(record, jobs=jobs))
+    return Screened(tuple(let), tuple(barred), replace(record, jobs=jobs))
+
+
+def _by_request(
+    launches: Sequence[JobLaunch], whole: Mapping[int, int]
+) -> Mapping[int, list[JobLaunch]]:
+    found: dict[int, list[JobLaunch]] = {}
+    for job in launches:
+        if job.job is not None:
+            found.setdefault(whole.get(job.job, job.job), []).append(job)
+    return found
 
 
 def why_shut(record: Record, now: float) -> str:
     """Why nothing is launched; empty while launches go on."""
     if not record.ends.shut(now):
         return ""
-    return (
-        f"EC2 has ended nothing for {_minutes(now - record.ends.since)} ({record.ends.code}):"
-        " nothing is started until it does"
-    )
+    return brake_words.shut(now - record.ends.since, record.ends.code)
 
 
 def settle(
@@ -168,8 +213,34 @@ def settle(
             continue
         count = max(0, tries.started - charged[job] + started.get(job, 0))
         jobs[job] = replace(tries, started=count, nodes="" if job in failed else tries.nodes)
-        if job in failed and not (count or tries.slug):
+        if job in failed and not (count or tries.slug or tries.doubts):
             del jobs[job]  # EC2 gave it nothing: it may ask as often as it likes
+    return replace(record, jobs=jobs)
+
+
+def doubted(record: Record, attempts: Mapping[int, Mapping[str, int]], now: float) -> Record:
+    """The record with these launches in doubt: for each job, by attempt, what may have started."""
+    jobs = dict(record.jobs)
+    for job in attempts.keys() & jobs.keys():
+        more = tuple(Doubt(attempt, count, now) for attempt, count in attempts[job].items())
+        jobs[job] = replace(jobs[job], doubts=(*jobs[job].doubts, *more))
+    return replace(record, jobs=jobs)
+
+
+def resolved(record: Record, attempts: Collection[str], settled: float) -> Record:
+    """The record once EC2 lists instances of these attempts. A doubt of before `settled` that has
+    none there came to nothing.
+    """
+    jobs = dict(record.jobs)
+    for job, tries in record.jobs.items():
+        there = sum(doubt.count for doubt in tries.doubts if doubt.attempt in attempts)
+        left = tuple(
+            doubt for doubt in tries.doubts if doubt.attempt not in attempts and doubt.at > settled
+        )
+        if left != tries.doubts:
+            jobs[job] = replace(tries, started=tries.started + there, doubts=left)
+            if not (jobs[job].started or left or tries.slug):
+                del jobs[job]
     return replace(record, jobs=jobs)
 
 
@@ -177,19 +248,19 @@ def slow(failure: Failure, asked: int, started: int, rate: Rate) -> Failure:
     """The failure of a job that EC2 began to serve, and was too slow for: it is to be held."""
     if failure.slug not in {Throttled.slug, Late.slug} or not started or asked <= rate.most:
         return failure
-    text = (
-        f"EC2 started {started} of {asked} instances in {rate.seconds:.0f} s and took no more"
-        f" requests; they were ended. {_mend(rate)}"
-    )
+    text = brake_words.too_slow(asked, started, rate)
     return replace(failure, slug=RATE, message=text, hold=True)
 
 
-def barred(record: Record, failures: Sequence[Failure]) -> Record:
+def barred(
+    record: Record, failures: Sequence[Failure], whole: Mapping[int, int] = NO_HET_JOBS
+) -> Record:
     """The record with the verdicts of `slow`: not one of these jobs is tried again as it is."""
     jobs = dict(record.jobs)
     for item in failures:
-        if item.slug == RATE and item.job in jobs and item.job is not None:
-            jobs[item.job] = replace(jobs[item.job], slug=RATE, message=item.message)
+        request = None if item.job is None else whole.get(item.job, item.job)
+        if item.slug == RATE and item.hold and request is not None and request in jobs:
+            jobs[request] = replace(jobs[request], slug=RATE, message=item.message)
     return replace(record, jobs=jobs)
 
 
@@ -224,48 +295,25 @@ def heard(record: Record, now: float, code: str) -> Record:
     return replace(record, ends=RefusedEnds(before.count + 1, code, since, now))
 
 
-def _judged(tries: Tries | None, job: JobLaunch, now: float, rate: Rate) -> Tries:
-    """The job's tries with this one, or with the verdict that it gets none."""
+def _judged(tries: Tries | None, parts: Sequence[JobLaunch], now: float, rate: Rate) -> Tries:
+    """The tries of a job, or of a het job's parts, with this one or with the verdict against it."""
     if tries is None or tries.held or (rate.told and tries.slug == RATE):
+        tries = Tries(asked=0, since=now)
+    if not tries.slug and abs(now - tries.at) > rate.loop_seconds:
         tries = Tries(asked=0, since=now)
     if tries.slug:
         return tries
-    wanted = len(planned(job))
+    asks = [ask for job in parts for ask in job.asks]
+    wanted = sum(len(ask.nodes) for ask in asks)
     tries = replace(tries, asked=max(tries.asked, wanted))
-    paced = sum(len(ask.nodes) for ask in job.asks if all(len(rung) == 1 for rung in ask.ladder))
+    paced = sum(len(ask.nodes) for ask in asks if all(len(rung) == 1 for rung in ask.ladder))
     if rate.told and paced > rate.most:
-        return replace(tries, slug=RATE, message=_too_large(paced, rate))
+        return replace(tries, slug=RATE, message=brake_words.too_large(paced, rate))
     if tries.started + wanted > tries.budget:
-        text = (
-            f"{tries.started} instances were started for its {tries.asked} nodes within"
-            f" {_minutes(now - tries.since)}, and it has not begun"
-        )
+        text = brake_words.loop(tries.started, tries.asked, now - tries.since)
         return replace(tries, slug=LOOP, message=text)
-    nodes = names.compress(job.nodes)
+    nodes = names.compress([node for job in parts for node in job.nodes])
     return replace(tries, started=tries.started + wanted, at=now, nodes=nodes)
-
-
-def _too_large(asked: int, rate: Rate) -> str:
-    return (
-        f"{asked} nodes are more than the {rate.most:.0f} instances that aws.instance_rate"
-        f" (burst {rate.burst:g}, per_second {rate.per_second:g}) starts within"
-        f" {rate.seconds:.0f} s, half of slurm.resume_timeout. {_mend(rate)}"
-    )
-
-
-def _mend(rate: Rate) -> str:
-    known = (
-        ""
-        if rate.told
-        else (
-            f" The published rate ({rate.burst:g} at once, {rate.per_second:g} a second) is enough"
-            f" for {rate.most:.0f}."
-        )
-    )
-    return (
-        "Have AWS raise the account's rate and set aws.instance_rate to it, or raise"
-        f" slurm.resume_timeout, or make the job smaller.{known}"
-    )
 
 
 def _failure(
@@ -283,7 +331,3 @@ def _expanded(hostlist: str) -> Collection[str]:
         return names.expand(hostlist)
     except BadName:  # a damaged file: no node is called so
         return (hostlist,)
-
-
-def _minutes(seconds: float) -> str:
-    return f"{max(1.0, seconds / 60):.0f} min"

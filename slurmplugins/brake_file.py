@@ -8,21 +8,24 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import brake, safe_json
-from slurmplugins.brake import Record, RefusedEnds, Tries
+from slurmplugins.brake import Doubt, Record, RefusedEnds, Tries
 from slurmplugins.errors import CloudError, Denied
 from slurmplugins.files import locked, write_atomically
+from slurmplugins.journal import SETTLE_SECONDS
 from slurmplugins.steady import Steady
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
     from slurmplugins.board import Results
     from slurmplugins.brake import Rate, Screened
     from slurmplugins.clock import Clock
-    from slurmplugins.model import Failure, Node
+    from slurmplugins.model import Failure, JobAsk
     from slurmplugins.names import NodeName
     from slurmplugins.planner import JobLaunch
+    from slurmplugins.starts import Starts
+    from slurmplugins.world import World
 
 _DAMAGED: Final = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
@@ -35,43 +38,62 @@ class Brake:
         self._lock = state / "brake.lock"
         self._steady = Steady(state, clock)
         self._charged: dict[int, tuple[NodeName, ...]] = {}
+        self._whole: dict[int, int] = {}
         self._served: set[NodeName] = set()
 
     def gate(
-        self, launches: Sequence[JobLaunch], rate: Rate, governed: Collection[str]
+        self,
+        launches: Sequence[JobLaunch],
+        rate: Rate,
+        governed: Collection[str],
+        asks: Sequence[JobAsk] = (),
     ) -> Screened:
-        """Screen the launches, and count those that may go on as if all came of them."""
+        """Screen the launches, and count those that may go on as if all came of them. `asks` tell
+        which of them are one het job's.
+        """
+        of = {ask.job: ask.whole for ask in asks}
+        self._whole = {job: whole for job, whole in of.items() if job is not None and whole}
         with self._held():
             before = self.load()
-            found = brake.screen(before, launches, self._steady.now(), rate, governed)
+            now = self._steady.now()
+            found = brake.screen(before, launches, now, rate, governed, whole=self._whole)
             self._save(before, found.record)
-        counted = [job for job in found.let if job.job in found.record.jobs]
-        self._charged |= {job.job: brake.planned(job) for job in counted if job.job is not None}
+        for job in found.let:
+            request = self._request(job.job)
+            if request is not None and request in found.record.jobs:
+                self._charged[request] = (*self._charged.get(request, ()), *brake.planned(job))
         return found
 
-    def settled(
-        self, results: Results, started: Mapping[NodeName, int], rate: Rate
-    ) -> tuple[Failure, ...]:
-        """Count what was started by node for the jobs of these results. Their failures, with words
-        of our own where EC2 is too slow for the job.
+    def _request(self, job: int | None) -> int | None:
+        """The het job's number, of a component; else the job's."""
+        return None if job is None else self._whole.get(job, job)
+
+    def settled(self, results: Results, started: Starts, rate: Rate) -> tuple[Failure, ...]:
+        """Count what was started for the jobs of these results. Their failures, with words of our
+        own where EC2 is too slow for the job.
         """
         self._served.update(results.served)
-        told = {item.job for item in results.failures if item.job is not None}
+        requests = (self._request(item.job) for item in results.failures)
+        told = {request for request in requests if request is not None}
         over = {job for job, nodes in self._charged.items() if self._served.issuperset(nodes)}
         nodes = {job: self._charged.pop(job) for job in self._charged.keys() & (told | over)}
         if not nodes:
             return results.failures
         charged = {job: len(mine) for job, mine in nodes.items()}
-        counts = {job: sum(started.get(node, 0) for node in nodes[job]) for job in nodes}
+        counts = {job: started.of(mine) for job, mine in nodes.items()}
+        doubtful = {job: started.doubtful(mine) for job, mine in nodes.items()}
         failures = tuple(
-            brake.slow(item, charged[item.job], counts[item.job], rate)
-            if item.job is not None and item.job in charged
+            brake.slow(item, charged[request], counts[request], rate)
+            if (request := self._request(item.job)) is not None and request in charged
             else item
             for item in results.failures
         )
 
         def learn(record: Record) -> Record:
-            return brake.barred(brake.settle(record, charged, counts, told), failures)
+            now = self._steady.now()
+            record = brake.doubted(record, doubtful, now)
+            record = brake.settle(record, charged, counts, told)
+            return brake.barred(record, failures, self._whole)
 
         self._change(learn)
         return failures
@@ -81,10 +103,18 @@ class Brake:
         if jobs:
             self._change(lambda record: brake.held(record, jobs))
 
-    def begun(self, nodes: Mapping[str, Node]) -> None:
-        """Forget the jobs whose nodes are all up."""
-        if self._path.exists():
-            self._change(lambda record: brake.begun(record, nodes, self._steady.now()))
+    def learn(self, world: World) -> None:
+        """Forget the jobs whose nodes are all up, and learn what came of launches in doubt."""
+        if not self._path.exists():
+            return
+        attempts = {item.attempt for item in world.instances}
+        settled = self._steady.at(world.seen) - SETTLE_SECONDS
+
+        def change(record: Record) -> Record:
+            record = brake.resolved(record, attempts, settled)
+            return brake.begun(record, world.nodes, self._steady.now())
+
+        self._change(change)
 
     def heard(self, over: Collection[str], error: CloudError | None) -> None:
         """Learn from one round of ends. What EC2 says of one instance says nothing of the next."""
@@ -96,13 +126,17 @@ class Brake:
             self._change(lambda record: brake.heard(record, self._steady.now(), code))
 
     def load(self) -> Record:
-        """The record; an empty one where there is none that can be read."""
-        try:
+        """The record, less what of it can't be read."""
+        jobs: dict[int, Tries] = {}
+        ends = RefusedEnds()
+        with contextlib.suppress(*_DAMAGED):
             data = safe_json.loads(self._path.read_bytes())
-            jobs = {int(job): _tries(item) for job, item in data["jobs"].items()}
-            return Record(jobs, _ends(data["ends"]))
-        except _DAMAGED:
-            return Record()
+            with contextlib.suppress(*_DAMAGED):
+                ends = _ends(data["ends"])
+            for job, item in data["jobs"].items():
+                with contextlib.suppress(*_DAMAGED):
+                    jobs[int(job)] = _tries(item)
+        return Record(jobs, ends)
 
     def _change(self, change: Callable[[Record], Record]) -> None:
         with self._held():
@@ -124,11 +158,31 @@ class Brake:
 
 
 def _tries(item: dict[str, Any]) -> Tries:
-    """ValueError or TypeError for what can't be calculated with."""
+    """ValueError or TypeError for what is not as it was written."""
     tries = Tries(**item)
+    if not all(isinstance(text, str) for text in (tries.nodes, tries.slug, tries.message)):
+        raise TypeError("not a text")
     asked, started = int(safe_json.finite(tries.asked)), int(safe_json.finite(tries.started))
+    if asked < 0 or started < 0:
+        raise ValueError("not a number of instances")
     since, at = safe_json.finite(tries.since), safe_json.finite(tries.at)
-    return replace(tries, asked=asked, started=started, since=since, at=at)
+    return replace(
+        tries,
+        asked=asked,
+        started=started,
+        since=since,
+        at=at,
+        held=tries.held is True,
+        doubts=tuple(_doubt(doubt) for doubt in tries.doubts),
+    )
+
+
+def _doubt(item: Any) -> Doubt:
+    doubt = Doubt(**item)
+    if not isinstance(doubt.attempt, str):
+        raise TypeError("not an attempt")
+    count = max(0, int(safe_json.finite(doubt.count)))
+    return replace(doubt, count=count, at=safe_json.finite(doubt.at))
 
 
 def _ends(item: dict[str, Any]) -> RefusedEnds:

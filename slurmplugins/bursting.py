@@ -115,7 +115,7 @@ def _screened(engine: Engine, brake: Brake, plan: ResumePlan) -> ResumePlan:
     patience = engine.config.resume_timeout
     pools = protection.load(engine.state).pools
     protected = frozenset(name for name, pool in pools.items() if pool.protected)
-    braked = brake.gate(plan.launches, _rate(engine), protected)
+    braked = brake.gate(plan.launches, _rate(engine), protected, plan.asks)
     found = protection.gate(engine.state, braked.let, engine.steady, patience)
     return fates.screened(plan, found.let, (*braked.refused, *found.refused))
 
@@ -238,6 +238,7 @@ def _launcher(engine: Engine, run: str, deadline: float, quotas: Quotas) -> Laun
         crew=engine.crew,
         quotas=quotas,
         brake=engine.brake,
+        burst=_rate(engine).burst,
     )
 
 

@@ -20,7 +20,6 @@ from slurmplugins.errors import (
 from slurmplugins.model import Assignment, EndCause
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from slurmplugins.brake_file import Brake
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from slurmplugins.log import Log
     from slurmplugins.model import Instance, Launched, LaunchRequest
     from slurmplugins.names import NodeName
+    from slurmplugins.starts import Starts
 
 TRIES: Final = 5
 """Repeats of one call that was not answered, or not made for want of credentials, over about 15 s
@@ -65,7 +65,7 @@ class Calls:
         deadline: float,
         latest: float,
         brake: Brake,
-        started: Counter[NodeName],
+        started: Starts,
     ) -> None:
         self._run = run
         self._cloud = cloud
@@ -102,14 +102,12 @@ class Calls:
         try:
             launched = self._patiently(attempt)
         except EngineError as error:
-            judged = isinstance(error, CloudError) and error.settles
-            if attempt.silent and not judged:
-                self._started.update(request.nodes)
+            self._started.failed(request, error, silent=bool(attempt.silent))
             if isinstance(error, CloudError):
                 told = {"slug": error.slug, "code": error.code, "message": error.message}
                 log.warning("launch failed", **told)
             raise
-        self._started.update(request.nodes[: len(launched.machines)])
+        self._started.sure.update(request.nodes[: len(launched.machines)])
         for item in launched.refusals:
             code, message = item.error.code, item.error.message
             log.warning("offering refused", key=item.offering.key, code=code, message=message)
@@ -184,17 +182,18 @@ class Calls:
 
     def _patiently(self, attempt: Attempt) -> Launched:
         """Repeat the same attempt, with the same token, while repeating can help."""
-        pauses, unanswered = self.pauses(), 0
+        pauses, unanswered, started = self.pauses(), 0, 0
         while True:
             try:
                 return attempt.ask()
             except CloudError as error:
+                started = error.started = max(error.started, started)  # the same ones each time
                 unanswered += isinstance(error, CloudUnreachable | NoCredentials)
                 if not error.retryable or unanswered >= TRIES or self.late:
                     if attempt.silent and not (
                         error.settles or isinstance(error, CloudUnreachable)
                     ):
                         text = f"no answer, then {error.code}: {error.message}"
-                        raise codes.error("Unreachable", text) from error
+                        raise codes.error("Unreachable", text, started=started) from error
                     raise
                 next(pauses)

@@ -108,7 +108,9 @@ class BootError(EngineError):
 
 
 class CloudError(EngineError):
-    """An answer, or the lack of one, from the cloud. `code` is the cloud's own word."""
+    """An answer, or the lack of one, from the cloud. `code` is the cloud's own word. `started`: the
+    instances that a launch has started all the same, ended since or not.
+    """
 
     slug = "cloud"
     holds: ClassVar[bool] = False
@@ -118,9 +120,12 @@ class CloudError(EngineError):
     before that judgement, or in place of it, leaves an earlier call without an answer in doubt.
     """
 
-    def __init__(self, message: str, *, code: str, nodes: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, message: str, *, code: str, nodes: tuple[str, ...] = (), started: int = 0
+    ) -> None:
         super().__init__(message, nodes=nodes)
         self.code = code
+        self.started = started
 
 
 class Capacity(CloudError):

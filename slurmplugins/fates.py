@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MOST_COMPONENTS: Final = 128
 """slurmctld numbers a het job's components in a row, and takes no more of them than this."""
 
+SHARED_NODE: Final = "shared-node"
+
 Request = int | str
 """A het job's number, a job's, or a node of what has no number."""
 
@@ -96,7 +98,8 @@ def screened(plan: ResumePlan, let: Sequence[JobLaunch], refused: Sequence[Failu
     """The plan with the launches that are let, less what then helps nobody.
 
     A request fails with a node of a launch that was refused. Of its other launches only the nodes
-    are left that a request waits for which does not fail.
+    are left that a request waits for which does not fail. Only a request with a refused launch of
+    its own is held for it.
     """
     cause = {node: failure for failure in refused for node in failure.nodes}
     launched = {node for job in plan.launches for ask in job.asks for node in ask.nodes}
@@ -104,7 +107,7 @@ def screened(plan: ResumePlan, let: Sequence[JobLaunch], refused: Sequence[Failu
     failed = of_failures(plan.asks, refused)
     for ask in plan.asks:
         for node in lacking.intersection(ask.wanted):
-            failed.setdefault(request_of(ask), replace(cause[node], job=ask.job, nodes=ask.wanted))
+            failed.setdefault(request_of(ask), _beside(cause[node], ask, node))
     before = of_failures(plan.asks, plan.failures)
     standing = [ask for ask in plan.asks if request_of(ask) not in failed.keys() | before.keys()]
     kept = {node for ask in standing for node in ask.wanted}
@@ -113,6 +116,15 @@ def screened(plan: ResumePlan, let: Sequence[JobLaunch], refused: Sequence[Failu
         launches=tuple(left for job in let if (left := _of_nodes(job, kept)).asks),
         failures=(*plan.failures, *failed.values()),
     )
+
+
+def _beside(failure: Failure, ask: JobAsk, node: NodeName) -> Failure:
+    """Make the failure of another job on that node this ask's."""
+    mine = replace(failure, job=ask.job, nodes=ask.wanted)
+    if not failure.hold:
+        return mine
+    text = f"{node}, for which it waits, was to come for job {failure.job}, which is to be held"
+    return replace(mine, slug=SHARED_NODE, code="", message=text, hold=False)
 
 
 def _of_nodes(job: JobLaunch, kept: Container[NodeName]) -> JobLaunch:

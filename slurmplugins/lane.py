@@ -104,6 +104,7 @@ class Lane:
         clock: Clock,
         attempt: Callable[[], str],
         quotas: Quotas,
+        burst: float,
         decided: Callable[[Sequence[Decision]], None],
         named: Callable[[Sequence[Assignment]], None],
     ) -> None:
@@ -117,6 +118,7 @@ class Lane:
         self._clock = clock
         self._attempt = attempt
         self._quotas = quotas
+        self._burst = burst
         self._decided = decided
         self._named = named
         self._known = memory.setbacks()
@@ -140,7 +142,7 @@ class Lane:
         """Ask for all open jobs on one rung, and again for those that were throttled on it."""
         wants, pauses = list(self._open), self._calls.pauses()
         while wants:
-            calls = batches.batches(wants, fleet=len(rung) > 1)
+            calls = batches.batches(wants, fleet=len(rung) > 1, burst=self._burst)
             several = self._crew.map(lambda batch: self._asked(batch, rung), calls)
             answers = [answer for each in several for answer in each]
             self._settle(answers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from slurmplugins.batches import Want
 from slurmplugins.calls import Calls
 from slurmplugins.lane import Decision, Lane
+from slurmplugins.starts import Starts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
@@ -34,6 +34,7 @@ NOTHING_KEPT: Final[Mapping[NodeName, NotEnded]] = MappingProxyType({})
 class Launcher:
     """For one run. `attempt` makes a new attempt id; `jitter` is in [0, 1). After `deadline`, by
     the steady clock, nothing more is tried; what waits for its turn until `latest` is not asked.
+    `burst`: the instances that EC2 starts at once.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Launcher:
         crew: Crew,
         quotas: Quotas,
         brake: Brake,
+        burst: float,
     ) -> None:
         self._cluster = cluster
         self._cloud = cloud
@@ -66,8 +68,8 @@ class Launcher:
         self._crew = crew
         self._quotas = quotas
         self._brake = brake
-        self.started: Counter[NodeName] = Counter()
-        """Instances that EC2 has, or may have, started for each node; some have ended again."""
+        self._burst = burst
+        self.started = Starts()
 
     def launch(
         self,
@@ -115,6 +117,7 @@ class Launcher:
                 clock=self._clock,
                 attempt=self._attempt,
                 quotas=self._quotas,
+                burst=self._burst,
                 decided=board.decided,
                 named=board.named,
             )

@@ -77,7 +77,7 @@ def run(engine: Engine) -> None:
     agreement = view.Agreement(engine, world, plan.actions)
     said = [item for item in plan.actions if not isinstance(item, Terminate)]
     if not plan.note:
-        engine.brake.begun(world.nodes)
+        engine.brake.learn(world)
     outcomes = engine.executor.run(said, agreement.holding)
     agreement.at_last()
     if len(outcomes) + len(agreement.ends) < len(plan.actions) and view.old(engine, world):

@@ -194,9 +194,9 @@ _BY_SHAPE: Final[tuple[tuple[re.Pattern[str], type[CloudError]], ...]] = (
 """How EC2 names its errors: what a code means that the table lacks."""
 
 
-def error(code: str, message: str) -> CloudError:
+def error(code: str, message: str, *, started: int = 0) -> CloudError:
     """The error of its class for a code; one that is like no other is an UnknownCloudError."""
-    return (_kind(code) or UnknownCloudError)(message, code=code)
+    return (_kind(code) or UnknownCloudError)(message, code=code, started=started)
 
 
 def answer(code: str, status: int, message: str) -> CloudError:

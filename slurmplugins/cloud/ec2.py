@@ -69,9 +69,7 @@ class Ec2:
         machines = tuple(by_node[node] for node in request.nodes if node in by_node)
         if len(machines) < len(found) or len(found) < request.at_least:
             text = f"asked for {len(request.nodes)} machines, got {len(found)} that make no sense"
-            ended = self._end([item.id for item in found])
-            # They are nodes: while they may run, nothing else may be started for those.
-            raise codes.error("OddAnswer" if ended else "Unreachable", text)
+            raise self._undone([item.id for item in found], "OddAnswer", text)
         return Launched(machines)
 
     def give(self, names: Mapping[str, NodeName], may: Callable[[str], bool]) -> bool:
@@ -88,22 +86,21 @@ class Ec2:
         ids = sorted(item for group in groups for item in group["InstanceIds"])
         refusals = spec.refusals(request, answer.get("Errors", ()))
         if len(ids) > len(request.nodes) or len(set(ids)) < len(ids):
-            self._end(ids)
-            raise codes.error("OddAnswer", f"asked for {len(request.nodes)}, got {len(ids)}")
+            text = f"asked for {len(request.nodes)}, got {len(ids)}"
+            raise self._undone(list(dict.fromkeys(ids)), "OddAnswer", text)
         if not ids:
             return Launched((), refusals)
         try:
             self._tag(ids, identity.order_tags(ids))
-        except CloudUnreachable:
-            raise  # named or not: the attempt repeated finds the same machines, and names them
-        except NoCredentials as error:  # so does this one, which is as good as no answer
-            raise codes.error("Unreachable", f"started, not named: {error.message}") from error
+        except (CloudUnreachable, NoCredentials) as error:
+            # Named or not: the same attempt, repeated, finds the same instances and names them.
+            text = f"started, not named: {error.message}"
+            raise codes.error("Unreachable", text, started=len(ids)) from error
         except CloudError as error:
-            self._end(ids)
             # Their class tells to hold the job; all others would have the ended machines again.
             code = error.code if isinstance(error, Denied | InvalidRequest) else "NotNamed"
-            text = f"started, not named, ended: {error.code}: {error.message}"
-            raise codes.error(code, text) from error
+            text = f"started, not named: {error.code}: {error.message}"
+            raise self._undone(ids, code, text) from error
         known = {item.id: item for item in self._listed(ids)}
         made = zip(request.nodes, ids, strict=False)
         machines = (known.get(item) or spec.unlisted(request, item, node) for node, item in made)
@@ -150,6 +147,14 @@ class Ec2:
         except CloudError:
             return False
         return True
+
+    def _undone(self, ids: Sequence[str], code: str, text: str) -> CloudError:
+        """End what this call has made, and return the error for it. While that may run, nothing
+        else may be started for its nodes: the call is in doubt.
+        """
+        if self._end(ids):
+            return codes.error(code, f"{text}; ended", started=len(ids))
+        return codes.error("Unreachable", f"{text}; not ended", started=len(ids))
 
     def instances(self) -> tuple[Instance, ...]:
         return tuple(self._described(f"tag:{tags.CLUSTER}", [self._cluster]))

@@ -37,6 +37,7 @@ MEANINGS: Final = {
     "rate-too-low": "it is larger than what the account's rate starts in time: a person must act",
     "rebalance": "EC2 says its spot machine is at risk: nothing new starts there",
     "scheduled": "EC2 plans to stop or restart its machine",
+    "shared-node": "a node that it waits for was to come for another job, which is held",
     "slurm-refused": "slurmctld refused what resume asked of it",
     "slurm-unreachable": "slurmctld did not answer resume",
     "some-not-ended": "EC2 refused to end some instances, and ended the others",

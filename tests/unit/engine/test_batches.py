@@ -83,6 +83,28 @@ def test_a_part_of_a_large_job_leaves_most_of_ec2s_bucket():
     assert max(len(item.nodes) for item in found) <= INSTANCES.burst / 4
 
 
+@pytest.mark.parametrize(("burst", "sizes"), [(100, [100, 100, 50]), (99.5, [99, 99, 52])])
+def test_no_call_is_larger_than_what_the_account_is_told_to_start_at_once(
+    burst: float, sizes: list[int]
+):
+    """EC2 would never grant it, however long it waits."""
+    found = batches.batches(wants(250), fleet=False, burst=burst)
+    assert [len(item.nodes) for item in found] == sizes
+    assert all(item.least == len(item.nodes) for item in found)
+    together = batches.batches(wants(60, 60, 30), fleet=False, burst=burst)
+    assert [len(item.nodes) for item in together] == [60, 90]
+
+
+def test_a_fleet_is_as_large_as_the_job_whatever_the_burst_is():
+    (found,) = batches.batches(wants(250), fleet=True, burst=100)
+    assert len(found.nodes) == 250
+
+
+def test_a_burst_of_less_than_one_instance_is_asked_for_one_by_one():
+    found = batches.batches(wants(2), fleet=False, burst=0.5)
+    assert [len(item.nodes) for item in found] == [1, 1]
+
+
 def test_only_instances_of_wants_that_lack_none_in_the_call_are_certain():
     jobs = wants(2, 3, 600)
     pooled = batches.Batch(tuple(jobs[:2]), N[:5], 2)

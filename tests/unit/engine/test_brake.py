@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from slurmplugins import brake, bursting, names, offerings, protection, reconcile
+from slurmplugins.board import Results
 from slurmplugins.boots import BootFailure, Boots
-from slurmplugins.brake import Rate, Record, RefusedEnds, Tries
-from slurmplugins.cloud import codes
-from slurmplugins.cloud.paced import INSTANCES
+from slurmplugins.brake import Doubt, Rate, Record, RefusedEnds, Tries
+from slurmplugins.cloud import buckets, codes
+from slurmplugins.cloud.ec2 import Ec2
+from slurmplugins.cloud.paced import INSTANCES, PacedCloud
+from slurmplugins.journal import SETTLE_SECONDS
 from slurmplugins.model import EndCause, Failure, Node
 from slurmplugins.planner import JobLaunch, PoolAsk
+from slurmplugins.starts import Starts
+from tests.fakes import request_rates
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from slurmplugins.model import Launched
     from slurmplugins.names import NodeName
 
 G = names.expand("gpu-[001-008]")
@@ -137,6 +145,33 @@ def test_nodes_that_come_up_for_others_are_no_beginning_of_a_job_that_failed(ben
     assert brake.begun(record, up(G[:4]), NOW) == record
 
 
+def test_a_job_that_began_on_nodes_of_others_has_a_fresh_budget_when_it_is_interrupted(
+    bench: Bench,
+):
+    """No launch brought these nodes, so no pass of reconcile sees that it began."""
+    record = Record()
+    for _ in range(3):
+        record = tried(record, job(bench, G[:4]), 4)
+    soon = brake.screen(record, [job(bench, G[:1])], NOW + RATE.loop_seconds, RATE)
+    assert [item.slug for item in soon.refused] == ["launch-loop"]
+    later = brake.screen(record, [job(bench, G[:1])], NOW + RATE.loop_seconds + 1, RATE)
+    nodes = names.compress(G[:1])
+    at = NOW + RATE.loop_seconds + 1
+    assert later.record.jobs == {7: Tries(1, 1, at, at, nodes)}
+
+
+def test_the_verdict_on_a_job_that_is_not_held_yet_outlasts_its_pauses(bench: Bench):
+    later = NOW + 10 * RATE.loop_seconds
+    assert brake.screen(exhausted(bench), [job(bench, G[:4])], later, RATE).let == ()
+
+
+def test_a_loop_is_told_from_a_beginning_by_twice_resume_timeout_and_the_longest_setback(
+    bench: Bench,
+):
+    rate = bursting._rate(bench.engine)
+    assert rate.loop_seconds == 2 * bench.config.resume_timeout + offerings.LONGEST
+
+
 def test_a_job_that_is_not_launched_for_a_day_is_forgotten(bench: Bench):
     record = tried(Record(), job(bench, G[:4]), 4)
     assert brake.begun(record, {}, NOW + 23 * 3600) == record
@@ -195,6 +230,21 @@ def test_a_job_above_the_published_rate_is_tried_since_the_account_may_have_more
     assert brake.screen(Record(), [large(wide, 4000)], NOW, RATE).let
 
 
+def test_a_job_larger_than_the_told_burst_begins_within_the_time_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """In one call for all of it, EC2 refused it for ever."""
+    rate = {"burst": 100.0, "per_second": 10.0}
+    monkeypatch.setitem(request_rates.INSTANCES, "RunInstances", (100.0, 10.0))
+    bench = Bench(tmp_path, nodes="gpu-[001-300]", instance_rate=rate)
+    bench.cloud.throttle.enabled = True
+    paced = PacedCloud(bench.cloud, bench.clock, patience=45, instances=buckets.Rate(100, 10))
+    bench.engine = replace(bench.engine, cloud=paced)
+    bursting.resume(bench.engine, [bench.slurm.start(7, bench.config.pools["gpu"].nodes)])
+    assert len(bench.cloud.live()) == 300
+    assert bench.slurm.queue[7].state == "RUNNING"
+
+
 def test_a_fleet_does_not_draw_on_the_rate(wide: Bench):
     launch = large(wide, 4000)
     (ask,) = launch.asks
@@ -206,6 +256,60 @@ def test_a_told_rate_that_was_raised_lets_the_job_go_whether_it_was_held_or_not(
     record = brake.screen(Record(), [large(wide, 1901)], NOW, TOLD).record
     raised = replace(TOLD, burst=5000)
     assert brake.screen(record, [large(wide, 1901)], NOW, raised).let
+
+
+def test_a_het_job_is_judged_by_the_rate_as_one(wide: Bench):
+    """slurmctld starts all its components or none."""
+    nodes = wide.config.pools["gpu"].nodes
+    parts = [job(wide, nodes[:1000], 7), job(wide, nodes[1000:1901], 8), job(wide, nodes[2000:], 9)]
+    whole = {7: 7, 8: 7}
+    screened = brake.screen(Record(), parts[:2], NOW, TOLD, (), whole=whole)
+    assert screened.let == ()
+    assert [(item.job, item.slug, item.hold) for item in screened.refused] == [
+        (7, "rate-too-low", True), (8, "rate-too-low", True),
+    ]  # fmt: skip
+    fits = [parts[0], job(wide, nodes[1000:1900], 8), job(wide, nodes[2000:3000], 9)]
+    assert brake.screen(Record(), fits, NOW, TOLD, (), whole=whole).let == tuple(fits)
+
+
+def test_a_het_job_has_one_budget_for_all_its_components(bench: Bench):
+    whole = {7: 7, 8: 7}
+    parts = [job(bench, G[:4], 7), job(bench, C[:1], 8)]
+    record = Record()
+    for _ in range(3):
+        record = brake.screen(record, parts, NOW, RATE, (), whole=whole).record
+        record = brake.settle(record, {7: 5}, {7: 5}, {7})
+    assert record.jobs == {7: Tries(5, 15, NOW, NOW)}
+    screened = brake.screen(record, parts, NOW, RATE, (), whole=whole)
+    assert screened.let == ()
+    assert {item.hold for item in screened.refused} == {True}
+    assert brake.screen(brake.held(screened.record, {7, 8}), parts, NOW, RATE, (), whole=whole).let
+
+
+def test_a_het_job_has_begun_when_the_nodes_of_all_its_components_are_up(bench: Bench):
+    parts = [job(bench, G[:4], 7), job(bench, C[:1], 8)]
+    record = brake.screen(Record(), parts, NOW, RATE, (), whole={7: 7, 8: 7}).record
+    assert brake.begun(record, up(G[:4]), NOW) == record
+    assert brake.begun(record, up([*G[:4], *C[:1]]), NOW).jobs == {}
+
+
+def test_a_het_job_that_ec2_serves_too_slowly_is_held_with_the_numbers_of_all_of_it(
+    tmp_path: Path,
+):
+    bench = Bench(tmp_path, nodes="gpu-[0001-1300]")
+    bench.cloud.throttle.enabled = True
+    nodes = bench.config.pools["gpu"].nodes
+    asks = [
+        bench.slurm.start(7, nodes[:650], whole=7), bench.slurm.start(8, nodes[650:1300], whole=7),
+    ]  # fmt: skip
+    bursting.resume(bench.engine, asks)
+    assert 0 < len(bench.cloud.machines) <= 1180
+    assert bench.slurm.queue[7].held
+    assert bench.slurm.queue[8].held
+    text = f"EC2 started {len(bench.cloud.machines)} of 1300 instances"
+    assert text in bench.slurm.queue[8].comment
+    assert bench.engine.brake.load().jobs.keys() == {7}
+    assert bench.engine.brake.load().jobs[7].held
 
 
 THROTTLED = Failure(7, G, "throttled", "RequestLimitExceeded", "too many")
@@ -298,12 +402,42 @@ def test_a_damaged_record_gives_every_job_a_new_budget(bench: Bench, text: str):
     assert bench.engine.brake.load() == Record()
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"nodes": 5}, {"nodes": ["gpu-001"]}, {"nodes": {"gpu-001": 1}}, {"nodes": None},
+        {"slug": 5}, {"slug": "x", "message": 5}, {"asked": -5}, {"started": -1}, {"new": 1},
+    ],
+)  # fmt: skip
+def test_an_odd_field_costs_one_job_its_count_and_stops_no_program(
+    bench: Bench, odd: dict[str, Any]
+):
+    now = bench.clock.now()
+    fine = {"asked": 2, "started": 4, "since": now, "at": now}
+    text = json.dumps({"jobs": {"7": {**fine, **odd}, "8": fine}, "ends": {"count": 2}})
+    (bench.engine.state / "brake.json").write_text(text)
+    reconcile.run(bench.engine)
+    assert bench.engine.brake.load() == Record({8: Tries(2, 4, now, now)}, RefusedEnds(2))
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert len(bench.cloud.live()) == 2
+
+
+def test_only_true_says_that_slurm_holds_a_job(bench: Bench):
+    text = json.dumps({"jobs": {"7": {"asked": 2, "held": "no"}}, "ends": {}})
+    (bench.engine.state / "brake.json").write_text(text)
+    assert not bench.engine.brake.load().jobs[7].held
+
+
 def test_the_record_survives_its_file(bench: Bench):
     launch = job(bench, G[:4])
-    bench.engine.brake.gate([launch], TOLD, ())
+    kept = bench.engine.brake
+    kept.gate([launch], TOLD, ())
     nodes = names.compress(G[:4])
     now = bench.clock.now()
     assert bench.engine.brake.load().jobs == {7: Tries(4, 4, now, now, nodes)}
+    kept.settled(Results(failures=(THROTTLED,)), Starts(unanswered={"a": G[2:]}), TOLD)
+    doubts = (Doubt("a", 2, now),)
+    assert bench.engine.brake.load().jobs == {7: Tries(4, 0, now, now, doubts=doubts)}
 
 
 # The whole engine
@@ -363,10 +497,117 @@ def test_a_job_that_the_default_rate_can_not_serve_is_tried_once_and_held(tmp_pa
     assert "rate-too-low (RequestLimitExceeded) held" in bench.slurm.queue[7].comment
 
 
-def test_a_launch_that_got_no_answer_counts_as_one_that_started_all(bench: Bench):
-    bench.cloud.lose_answers = 6
+def unanswered(bench: Bench, rounds: int) -> None:
+    """Slurm starts the job again and again, each time on other nodes, and EC2 never answers."""
+    for number in range(rounds):
+        bench.cloud.lose_answers = 6
+        chosen = G[2 * number : 2 * number + 2]
+        bursting.resume(bench.engine, [bench.slurm.start(7, chosen)])
+        bench.clock.advance(10)
+        bench.slurm.tick()
+        bursting.suspend(bench.engine, bench.slurm.suspended, EndCause.SUSPEND)
+        bench.slurm.suspended = []
+
+
+def test_launches_that_got_no_answer_keep_a_job_waiting_and_hold_nobody(bench: Bench):
+    """Ten minutes of HTTP 503 are no fault of the job."""
+    bench.cloud.launch = nothing  # type: ignore[method-assign]
+    unanswered(bench, 4)
+    tries = bench.engine.brake.load().jobs[7]
+    assert (tries.started, tries.doubtful) == (0, 6)
+    assert not bench.slurm.queue[7].held
+    assert "toolkit: launch-in-doubt 6 instances may have been" in bench.slurm.queue[7].comment
+    bench.clock.advance(SETTLE_SECONDS)
+    reconcile.run(bench.engine)
+    assert bench.engine.brake.load().jobs == {}
+
+
+def nothing(_: object, intend: Callable[[], None]) -> Launched:
+    """EC2's front answers in its place, and EC2 hears of nothing."""
+    intend()
+    raise codes.answer("503", 503, "")
+
+
+def test_instances_of_launches_that_got_no_answer_count_once_ec2_lists_them(bench: Bench):
+    unanswered(bench, 4)
+    assert len(bench.cloud.machines) == 6
+    assert not bench.slurm.queue[7].held
+    reconcile.run(bench.engine)
+    tries = bench.engine.brake.load().jobs[7]
+    assert (tries.started, tries.doubts) == (6, ())
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[6:8])])
+    assert bench.slurm.queue[7].held
+    assert len(bench.cloud.machines) == 6
+
+
+def test_a_doubt_lasts_while_ec2_may_not_list_yet_what_came_of_it():
+    record = Record({7: Tries(2, 0, NOW, NOW, doubts=(Doubt("a", 2, NOW),))})
+    assert brake.resolved(record, (), NOW - 1) == record
+    assert brake.resolved(record, (), NOW).jobs == {}
+    assert brake.resolved(record, {"a"}, NOW - 1).jobs == {7: Tries(2, 2, NOW, NOW)}
+
+
+@pytest.mark.parametrize("odd", [5, [], ["a"], {"attempt": 5}, {"count": "2"}, {"at": None}])
+def test_an_odd_doubt_costs_one_job_its_count(bench: Bench, odd: object):
+    doubt = {"attempt": "a", "count": 2, "at": 1.0}
+    doubt = {**doubt, **odd} if isinstance(odd, dict) else odd
+    jobs = {"7": {"asked": 2, "doubts": [doubt]}, "8": {"asked": 2}}
+    text = json.dumps({"jobs": jobs, "ends": {}})
+    (bench.engine.state / "brake.json").write_text(text)
+    assert bench.engine.brake.load().jobs == {8: Tries(2)}
+
+
+class Nameless:
+    """An EC2 client whose instances never get a name: the adapter ends them itself."""
+
+    def __init__(self) -> None:
+        self.started = 0
+
+    def run_instances(self, *, MinCount: int, **_: object) -> dict[str, Any]:  # noqa: N803 - boto3's
+        state = {"State": {"Name": "pending"}}
+        return {"Instances": [{"InstanceId": key, **state} for key in self._ids(MinCount)]}
+
+    def create_fleet(self, *, TargetCapacitySpecification: Any, **_: object) -> dict[str, Any]:  # noqa: N803
+        ids = self._ids(TargetCapacitySpecification["TotalTargetCapacity"])
+        return {"Instances": [{"InstanceIds": ids}]}
+
+    def create_tags(self, **_: object) -> None:
+        raise ClientError({"Error": {"Code": "RequestLimitExceeded"}}, "CreateTags")
+
+    def terminate_instances(self, **_: object) -> dict[str, Any]:
+        return {"TerminatingInstances": []}
+
+    def describe_instances(self, **_: object) -> dict[str, Any]:
+        return {"Reservations": []}
+
+    def describe_instance_status(self, **_: object) -> dict[str, Any]:
+        return {"InstanceStatuses": []}
+
+    def describe_spot_instance_requests(self, **_: object) -> dict[str, Any]:
+        return {"SpotInstanceRequests": []}
+
+    def _ids(self, count: int) -> list[str]:
+        self.started += count
+        return [f"i-{self.started - index:017x}" for index in range(count)]
+
+
+@pytest.mark.parametrize("fleet", [False, True])
+def test_instances_that_the_adapter_itself_ends_count(bench: Bench, *, fleet: bool):
+    client = Nameless()
+    pool = bench.config.pools["gpu"]
+    if fleet:
+        first = pool.offerings[0]
+        pool = replace(pool, offerings=(first, replace(first, type="g5.2xlarge")))
+    bench.config = replace(bench.config, pools={**bench.config.pools, "gpu": pool})
+    cloud = Ec2("demo", lambda: client, bench.clock)
+    bench.engine = replace(bench.engine, config=bench.config, cloud=cloud)
     bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
-    assert bench.engine.brake.load().jobs[7].started == 2
+    for _ in range(8):
+        if not bench.slurm.queue[7].held:
+            round_trip(bench, 7, G[:2])
+    assert bench.slurm.queue[7].held
+    assert "launch-loop held" in bench.slurm.queue[7].comment
+    assert client.started == 6
 
 
 def test_what_a_rung_started_and_ended_counts_with_what_the_next_one_starts(bench: Bench):

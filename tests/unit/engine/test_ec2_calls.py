@@ -177,6 +177,7 @@ def test_an_answer_with_too_few_machines_is_a_failure_once_they_are_ended(*, kno
     with pytest.raises(errors.CloudError, match="got 1") as caught:
         Ec2("demo", lambda: client).launch(request(), lambda: None)
     assert isinstance(caught.value, errors.CloudUnreachable) is not known
+    assert caught.value.started == 1
     assert client.calls[-1] == ("terminate_instances", {"InstanceIds": ["i-0"]})
 
 
@@ -210,16 +211,27 @@ def test_no_launch_is_repeated_whose_machines_were_ended(code: str):
     """
     error, ended = unnamed(code)
     assert not (ended and error.retryable)
+    assert error.started == 3
 
 
-def unnamed(code: str) -> tuple[errors.CloudError, list[str]]:
+@pytest.mark.parametrize("code", ["RequestLimitExceeded", "UnauthorizedOperation"])
+def test_a_fleet_that_can_be_neither_named_nor_ended_is_in_doubt(code: str):
+    """Its instances live: no other may be started for their nodes."""
+    error, _ = unnamed(code, endable=False)
+    assert type(error) is errors.CloudUnreachable
+    assert error.started == 3
+    assert error.message.endswith("not ended")
+
+
+def unnamed(code: str, *, endable: bool = True) -> tuple[errors.CloudError, list[str]]:
     """What becomes of a fleet's launch whose CreateTags is refused, and the machines it ended."""
     from botocore.exceptions import ClientError
 
+    refusal = ClientError({"Error": {"Code": code, "Message": "m"}}, "CreateTags")
     client = Answers(
         create_fleet={"Instances": [{"InstanceIds": ["i-1", "i-2", "i-3"]}]},
-        create_tags=ClientError({"Error": {"Code": code, "Message": "m"}}, "CreateTags"),
-        terminate_instances={"TerminatingInstances": []},
+        create_tags=refusal,
+        terminate_instances={"TerminatingInstances": []} if endable else refusal,
     )
     fleet = replace(request(), others=(replace(SPOT, type="g5.2xlarge"),))
     with pytest.raises(errors.CloudError) as caught:

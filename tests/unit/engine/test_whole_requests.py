@@ -63,6 +63,29 @@ def test_a_component_whose_mate_is_in_doubt_is_not_launched_for(bench: Bench):
     assert bench.slurm.queue[7].comment == bench.slurm.queue[8].comment
 
 
+@pytest.mark.parametrize(("slug", "others"), [("launch-loop", 4), ("rate-too-low", 0)])
+def test_a_job_that_shares_a_node_with_one_that_is_held_is_not_held(
+    bench: Bench, slug: str, others: int
+):
+    """It has words of its own, and goes back to the queue."""
+    tries = {"asked": 2, "started": 6, "since": bench.clock.now(), "at": bench.clock.now()}
+    record = {"jobs": {"7": {**tries, "slug": slug, "message": "told"}}, "ends": {}}
+    (bench.engine.state / "brake.json").write_text(json.dumps(record))
+    held = bench.slurm.start(7, G[:2])
+    shared = bench.slurm.start(9, G[1 : 2 + others])
+    bursting.resume(bench.engine, asks(bench, held, shared))
+    assert on(bench) == set()
+    assert states(bench) == {7: "PENDING", 9: "PENDING"}
+    assert bench.slurm.queue[7].held
+    assert f"toolkit: {slug} held" in bench.slurm.queue[7].comment
+    assert not bench.slurm.queue[9].held
+    assert bench.slurm.queue[9].comment == (
+        "toolkit: shared-node gpu-002, for which it waits, was to come for job 7, which is to be"
+        " held"
+    )
+    assert bench.engine.brake.load().jobs.keys() == {7}
+
+
 def test_a_component_whose_mate_is_of_a_protected_pool_is_not_launched_for(bench: Bench):
     now = bench.clock.now()
     standing = {"failures": 5, "since": now, "retry_at": now + 600, "probes": 0, "last": []}
