@@ -166,7 +166,8 @@ class Book:
         self._open.pop(record["attempt"], None)
         for item in told:
             node, instance_id = item.node, item.instance_id
-            self._born.setdefault(instance_id, born)
+            if born > -math.inf:  # else EC2 knows it better
+                self._born.setdefault(instance_id, born)
             if (former := self._node.get(instance_id, node)) != node:
                 self._former[instance_id].add(former)
                 self._machines[former].pop(instance_id, None)

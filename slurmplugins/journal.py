@@ -43,6 +43,9 @@ SETTLE_SECONDS: Final = 120.0
 KEEP_SECONDS: Final = 24 * 3600.0
 """EC2 lists ended machines for an hour; the ledger wants to know why they ended."""
 
+AHEAD_SECONDS: Final = 300.0
+"""How far ahead a line may lie: it is of a moment ago then, since the steady clock was lost."""
+
 COMPACT_BYTES: Final = 1024 * 1024
 """A file below this is quickly read."""
 
@@ -203,14 +206,15 @@ class Journal:
 
     def _moment(self, record: Record) -> float:
         """When it was written, in the time of `steady`. By the wall clock for a line of before the
-        last boot that does not say it; long ago where it can't be true.
+        last boot that does not say it; now where it lies a little ahead, and long ago where it
+        can't be true.
         """
         now = self._clock.monotonic()
         if record.get("boot") == self._boot and (up := number(record, "up")) <= now:
             return self._steady.at(up)
         latest = self._steady.at(now)
         if (written := number(record, "steady")) > -math.inf:
-            return written if written <= latest else -math.inf
+            return min(written, latest) if written <= latest + AHEAD_SECONDS else -math.inf
         age = self._clock.now() - number(record, "at")
         return latest - age if age > -SETTLE_SECONDS else -math.inf
 
@@ -231,7 +235,9 @@ class Journal:
             self._append(record)
 
     def _append(self, record: Record) -> None:
-        self._file.append(self._stamped(record))
+        stamped = self._stamped(record)
+        self._steady.keep()  # before the line: no later boot may begin before it
+        self._file.append(stamped)
 
     def _stamped(self, record: Record) -> Record:
         up = self._clock.monotonic()

@@ -285,13 +285,17 @@ def test_a_clock_that_is_set_makes_nothing_younger_or_older(
     assert journal.claims().launched == {}
 
 
-def test_after_a_boot_a_line_is_as_old_as_its_date_says(tmp_path: Path, clock: FakeClock):
-    """The steady clock may by chance be where it was when the line was written."""
+@pytest.mark.parametrize("set_by", [-3600.0, 0.0, 24 * 3600.0])
+def test_after_a_boot_a_line_is_no_older_for_what_the_wall_clock_says(
+    tmp_path: Path, clock: FakeClock, set_by: float
+):
+    """The monotonic clock may by chance be where it was when the line was written."""
     Journal(tmp_path, clock).launched("a1", [assignment(G[0], "i-1")])
-    soon, next_day = FakeClock(boot="2"), FakeClock(boot="3")
-    next_day.jump(24 * 3600)
-    assert set(Journal(tmp_path, soon).claims().launched) == {"i-1"}
-    assert Journal(tmp_path, next_day).claims().launched == {}
+    again = FakeClock(boot="2")
+    again.jump(set_by)
+    assert set(Journal(tmp_path, again).claims().launched) == {"i-1"}
+    again.advance(121)
+    assert Journal(tmp_path, again).claims().launched == {}
 
 
 def test_what_runs_of_before_the_last_boot_were_at_is_left_to_nobody(tmp_path: Path):
