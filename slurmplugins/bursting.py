@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from slurmplugins.launcher import Launcher
     from slurmplugins.model import Assignment, JobAsk
     from slurmplugins.names import NodeName
-    from slurmplugins.planner import ResumePlan
+    from slurmplugins.planner import JobLaunch, ResumePlan
     from slurmplugins.quotas import Quotas
     from slurmplugins.runtime import Engine
 
@@ -182,8 +182,9 @@ def _carry_out(
 
 
 def _launch(engine: Engine, run: str, plan: ResumePlan, launcher: Launcher, board: Board) -> None:
-    """The plan's launches, each behind the machines that it replaces and behind no others. Where
-    one of these can't be ended, nothing is started beside it.
+    """The plan's launches, each behind the machines that its requests' nodes replace and behind no
+    others. Where one of these can't be ended, nothing is started beside it, nor for what can't
+    begin without its node.
     """
     from slurmplugins.actions import Terminate
 
@@ -191,15 +192,19 @@ def _launch(engine: Engine, run: str, plan: ResumePlan, launcher: Launcher, boar
     first += [
         Terminate(item, EndCause.ORPHAN, "its end was decided before") for item in plan.unended
     ]
-    stale = {item.instance.node for item in first}
+    stale = {item.instance.node for item in first if item.instance.node is not None}
+    waiting = board.requests(stale)
+    free: list[JobLaunch] = []
+    held_up: list[JobLaunch] = []
+    for job in plan.launches:
+        alone = stale.isdisjoint(job.nodes) and waiting.isdisjoint(board.requests(job.nodes))
+        (free if alone else held_up).append(job)
 
     def ahead() -> None:
-        free = [job for job in plan.launches if stale.isdisjoint(job.nodes)]
         launcher.launch(free, run, board)
 
     def behind() -> None:
         kept = _kept(engine.executor.run(first))
-        held_up = [job for job in plan.launches if not stale.isdisjoint(job.nodes)]
         launcher.launch(held_up, run, board, kept)
 
     engine.crew.map(lambda work: work(), [ahead, behind] if stale else [ahead])

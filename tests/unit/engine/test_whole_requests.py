@@ -10,7 +10,7 @@ import pytest
 
 from slurmplugins import bursting, names, quotas, resume_file
 from slurmplugins.cloud import codes
-from slurmplugins.errors import SlurmUnreachable
+from slurmplugins.errors import NotAllEnded, SlurmUnreachable
 from slurmplugins.model import EndCause, JobAsk
 from tests.fakes.boundaries import watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
@@ -74,6 +74,50 @@ def test_a_component_whose_mate_is_of_a_protected_pool_is_not_launched_for(bench
     assert states(bench) == {7: "PENDING", 8: "PENDING", 9: "RUNNING"}
     assert len(bench.cloud.machines) == 2
     assert "pool-protected" in bench.slurm.queue[7].comment
+
+
+def kept_alive(bench: Bench, node: names.NodeName) -> None:
+    """An instance of the node whose end is decided, and which EC2 refuses to end."""
+    bursting.resume(bench.engine, [bench.slurm.start(1, (node,))])
+    bench.boot()
+    (instance,) = bench.cloud.live()
+    terminate = bench.cloud.terminate
+
+    def end(ids: Sequence[str]) -> frozenset[str]:
+        over = terminate([item for item in ids if item != instance.id])
+        if instance.id in ids:
+            kept = {instance.id: codes.error("OperationNotPermitted", "it may not be terminated")}
+            raise NotAllEnded(over, kept)
+        return over
+
+    bench.cloud.terminate = end  # type: ignore[method-assign]
+    bench.engine.journal.condemn([instance.id], EndCause.SUSPEND)
+    bench.slurm.finish(1)
+    bench.slurm.define((node,))
+
+
+@pytest.mark.parametrize("pool", ["gpu", "cpu"])
+def test_a_component_whose_mate_s_node_has_an_instance_that_lives_on_is_not_launched_for(
+    bench: Bench, pool: str
+):
+    kept_alive(bench, {"gpu": G[0], "cpu": C[0]}[pool])
+    before = len(bench.cloud.machines)
+    other = bench.slurm.start(9, G[4:5])
+    bursting.resume(bench.engine, asks(bench, *het(bench), other))
+    assert len(bench.cloud.machines) == before + 1
+    assert states(bench) == {7: "PENDING", 8: "PENDING", 9: "RUNNING"}
+    assert "not-ended" in bench.slurm.queue[7].comment
+    assert "not-ended" in bench.slurm.queue[8].comment
+    assert not (bench.slurm.queue[7].held or bench.slurm.queue[8].held)
+
+
+def test_a_job_on_a_shared_node_whose_instance_lives_on_is_not_launched_for(bench: Bench):
+    kept_alive(bench, G[0])
+    before = len(bench.cloud.machines)
+    first, second = bench.slurm.start(7, G[:1]), bench.slurm.start(8, G[:2])
+    bursting.resume(bench.engine, asks(bench, first, second))
+    assert len(bench.cloud.machines) == before
+    assert states(bench) == {7: "PENDING", 8: "PENDING"}
 
 
 def test_a_component_whose_mate_lost_a_node_meanwhile_is_not_launched_for(bench: Bench):
