@@ -108,7 +108,7 @@ def test_a_component_whose_mate_s_node_has_an_instance_that_lives_on_is_not_laun
     assert states(bench) == {7: "PENDING", 8: "PENDING", 9: "RUNNING"}
     assert "not-ended" in bench.slurm.queue[7].comment
     assert "not-ended" in bench.slurm.queue[8].comment
-    assert not (bench.slurm.queue[7].held or bench.slurm.queue[8].held)
+    assert [bench.slurm.queue[number].held for number in (7, 8)] == [False, False]
 
 
 def test_a_job_on_a_shared_node_whose_instance_lives_on_is_not_launched_for(bench: Bench):
