@@ -155,7 +155,9 @@ class Board:
         worst = min(errors, key=_gravity)
         known = [item.error for item in refusals]
         messages = [_said(refusals), *(e.message for e in own if e not in known)]
-        passing = any(self._passes(item, nodes) for item in refusals)
+        # What another request asked for besides may be all that was too much.
+        foreign = any(node not in nodes for item in failed for node in item.want.nodes)
+        passing = foreign or any(self._passes(item, nodes) for item in refusals)
         return Failure(
             None,
             (),

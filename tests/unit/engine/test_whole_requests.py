@@ -16,8 +16,10 @@ from tests.fakes.boundaries import watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from slurmplugins.model import Launched, LaunchRequest
 
 G = names.expand("gpu-[001-008]")
 C = names.expand("cpu-[1-4]")
@@ -74,6 +76,33 @@ def test_a_component_whose_mate_is_of_a_protected_pool_is_not_launched_for(bench
     assert states(bench) == {7: "PENDING", 8: "PENDING", 9: "RUNNING"}
     assert len(bench.cloud.machines) == 2
     assert "pool-protected" in bench.slurm.queue[7].comment
+
+
+@pytest.mark.parametrize("code", [QUOTA, "InvalidParameterValue"])
+def test_a_refusal_of_more_than_a_job_asked_for_holds_only_the_job_that_asked(
+    bench: Bench, code: str
+):
+    launch = bench.cloud.launch
+
+    def small(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        """Refuse what is for two nodes."""
+        if len(request.nodes) > 1:
+            intend()
+            raise codes.error(code, "too much")
+        return launch(request, intend)
+
+    bench.cloud.launch = small  # type: ignore[method-assign]
+    started = bench.slurm.start(7, G[:2]), bench.slurm.start(8, G[1:2])
+    bursting.resume(bench.engine, asks(bench, *started))
+    assert states(bench) == {7: "PENDING", 8: "PENDING"}
+    assert [bench.slurm.queue[number].held for number in (7, 8)] == [True, False]
+
+
+def test_a_refusal_of_no_more_than_each_job_needs_holds_them_all(bench: Bench):
+    bench.cloud.refusals = dict.fromkeys((SPOT_A, SPOT_B, ON_DEMAND), QUOTA)
+    started = bench.slurm.start(7, G[:1]), bench.slurm.start(8, G[:1])
+    bursting.resume(bench.engine, asks(bench, *started))
+    assert [bench.slurm.queue[number].held for number in (7, 8)] == [True, True]
 
 
 def kept_alive(bench: Bench, node: names.NodeName) -> None:
