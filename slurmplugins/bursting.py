@@ -88,7 +88,8 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
     plan = planner.suspend(wanted, engine.journal.claims().named(listed), states, cause)
     machines = [(item.instance.id, item.instance.node) for item in plan]
     try:
-        kept = engine.journal.condemn_idle(machines, cause, seen)
+        off = {node for _, node in machines if node is not None}  # the plan is of no others
+        kept = engine.journal.condemn_idle(machines, cause, seen, off)
         plan = tuple(item for item in plan if item.instance.id in kept)
     except StateError as error:  # no run can claim a node then; the money matters more
         engine.log.problem("journal", message=error.message)

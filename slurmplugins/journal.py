@@ -27,7 +27,7 @@ from slurmplugins.journal_file import JournalFile
 from slurmplugins.steady import Steady
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from slurmplugins.book import Record
@@ -141,9 +141,11 @@ class Journal:
         wanted: Iterable[tuple[str, NodeName | None]],
         cause: EndCause,
         since: float = math.inf,
+        off: Collection[NodeName] = frozenset(),
     ) -> frozenset[str]:
         """Condemn those machines whose node no run works on, or has since, and that have not been
-        given to another node, nor are named by what a newer version wrote; returns their ids.
+        given to another node; returns their ids. One that a line names which nobody understands is
+        left while that is new, and unless its node is `off`.
 
         This is the moment at which resume and who ends machines agree who has a machine.
         """
@@ -155,7 +157,7 @@ class Journal:
                 for item, node in wanted
                 if node not in busy
                 and claims.name(item, node) == node
-                and item not in claims.strange
+                and item not in (claims.riddles if node in off else claims.strange)
             ]
             fresh = [item for item in ids if item not in claims.ended]
             if fresh:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,12 @@ from slurmplugins import files, names
 from slurmplugins.book import Book
 from slurmplugins.cloud import codes
 from slurmplugins.errors import StateError
-from slurmplugins.journal import COMPACT_BYTES, Journal
+from slurmplugins.journal import COMPACT_BYTES, SETTLE_SECONDS, Journal
 from slurmplugins.model import Assignment, EndCause, LaunchRequest, Lifecycle, Offering
 from tests.fakes.clock import FakeClock
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 G = names.expand("gpu-[001-004]")
@@ -161,6 +163,29 @@ def test_a_machine_whose_node_is_claimed_can_not_be_condemned_as_idle(journal: J
             [("i-1", G[0]), ("i-2", G[1]), ("i-3", None)], EndCause.ORPHAN
         )
     assert agreed == {"i-2", "i-3"}
+
+
+def test_an_instance_that_nobody_understands_ends_only_with_a_node_that_is_off(
+    journal: Journal, clock: FakeClock, tmp_path: Path
+):
+    """And while that line is new, not even then: it may have been given another name."""
+    journal.claims()
+    stamp = {"at": clock.now(), "up": clock.monotonic(), "boot": clock.boot()}
+    line = {**stamp, "kind": "later", "of": ["i-00000001"]}
+    with (tmp_path / "journal.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+    def condemned(off: Sequence[names.NodeName]) -> bool:
+        wanted = [("i-00000001", G[0])]
+        return bool(journal.condemn_idle(wanted, EndCause.SUSPEND, clock.monotonic(), off))
+
+    assert not condemned(off=G[:1])
+    clock.advance(SETTLE_SECONDS + 1)
+    assert not condemned(off=[])
+    assert not condemned(off=G[1:])
+    assert "i-00000001" in journal.claims().strange
+    assert condemned(off=G[:1])
+    assert journal.claims().ended == {"i-00000001": EndCause.SUSPEND}
 
 
 def test_damaged_lines_are_skipped_and_swallow_nothing(journal: Journal, tmp_path: Path):
