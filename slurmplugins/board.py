@@ -137,7 +137,9 @@ class Board:
             machines = {n: self._machines.pop(n) for n in fate.freed if n in self._machines}
             ended += [item.instance_id for item in machines.values()]
             why = (given or {}).get(fate.request) or self._failure(fate.request)
-            failures += _shares(self._asks[fate.request], fate.freed, why, machines.keys())
+            failed = (self._decisions[node] for node in fate.freed if node in self._decisions)
+            over = machines.keys() | {node for decision in failed for node in decision.ended}
+            failures += _shares(self._asks[fate.request], fate.freed, why, over)
         return Results(tuple(assignments), tuple(failures), tuple(served)), ended
 
     def _failure(self, request: Request) -> Failure:
@@ -153,7 +155,9 @@ class Board:
         worst = min(errors, key=_gravity)
         known = [item.error for item in refusals]
         messages = [_said(refusals), *(e.message for e in own if e not in known)]
-        passing = any(self._passes(item, nodes) for item in refusals)
+        # What another request asked for besides may be all that was too much.
+        foreign = any(node not in nodes for item in failed for node in item.want.nodes)
+        passing = foreign or any(self._passes(item, nodes) for item in refusals)
         return Failure(
             None,
             (),

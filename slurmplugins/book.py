@@ -117,9 +117,15 @@ class Book:
             let_go=frozenset(self._let_go),
             former={key: frozenset(self._former[key]) for key in self._former.keys() & launched},
             claimed={node: number(at, "up") for at, nodes in self._taken for node in nodes},
-            strange=frozenset().union(*(ids for *_, ids in self._strange)) - self._ended.keys(),
+            strange=self._named(self._young),
+            riddles=self._named(self._recent),
             born=dict(self._born),
         )
+
+    def _named(self, lately: Callable[[Record], bool]) -> frozenset[str]:
+        """The instances of the strange lines of late whose end is not decided."""
+        found = (ids for record, _, ids in self._strange if lately(record))
+        return frozenset().union(*found) - self._ended.keys()
 
     def _not_ours(
         self, alive: Callable[[str], bool]
@@ -166,7 +172,8 @@ class Book:
         self._open.pop(record["attempt"], None)
         for item in told:
             node, instance_id = item.node, item.instance_id
-            self._born.setdefault(instance_id, born)
+            if born > -math.inf:  # else EC2 knows it better
+                self._born.setdefault(instance_id, born)
             if (former := self._node.get(instance_id, node)) != node:
                 self._former[instance_id].add(former)
                 self._machines[former].pop(instance_id, None)

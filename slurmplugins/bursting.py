@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from slurmplugins.launcher import Launcher
     from slurmplugins.model import Assignment, JobAsk
     from slurmplugins.names import NodeName
-    from slurmplugins.planner import ResumePlan
+    from slurmplugins.planner import JobLaunch, ResumePlan
     from slurmplugins.quotas import Quotas
     from slurmplugins.runtime import Engine
 
@@ -88,7 +88,8 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
     plan = planner.suspend(wanted, engine.journal.claims().named(listed), states, cause)
     machines = [(item.instance.id, item.instance.node) for item in plan]
     try:
-        kept = engine.journal.condemn_idle(machines, cause, seen)
+        off = {node for _, node in machines if node is not None}  # the plan is of no others
+        kept = engine.journal.condemn_idle(machines, cause, seen, off)
         plan = tuple(item for item in plan if item.instance.id in kept)
     except StateError as error:  # no run can claim a node then; the money matters more
         engine.log.problem("journal", message=error.message)
@@ -182,8 +183,9 @@ def _carry_out(
 
 
 def _launch(engine: Engine, run: str, plan: ResumePlan, launcher: Launcher, board: Board) -> None:
-    """The plan's launches, each behind the machines that it replaces and behind no others. Where
-    one of these can't be ended, nothing is started beside it.
+    """The plan's launches, each behind the machines that its requests' nodes replace and behind no
+    others. Where one of these can't be ended, nothing is started beside it, nor for what can't
+    begin without its node.
     """
     from slurmplugins.actions import Terminate
 
@@ -191,15 +193,19 @@ def _launch(engine: Engine, run: str, plan: ResumePlan, launcher: Launcher, boar
     first += [
         Terminate(item, EndCause.ORPHAN, "its end was decided before") for item in plan.unended
     ]
-    stale = {item.instance.node for item in first}
+    stale = {item.instance.node for item in first if item.instance.node is not None}
+    waiting = board.requests(stale)
+    free: list[JobLaunch] = []
+    held_up: list[JobLaunch] = []
+    for job in plan.launches:
+        alone = stale.isdisjoint(job.nodes) and waiting.isdisjoint(board.requests(job.nodes))
+        (free if alone else held_up).append(job)
 
     def ahead() -> None:
-        free = [job for job in plan.launches if stale.isdisjoint(job.nodes)]
         launcher.launch(free, run, board)
 
     def behind() -> None:
         kept = _kept(engine.executor.run(first))
-        held_up = [job for job in plan.launches if not stale.isdisjoint(job.nodes)]
         launcher.launch(held_up, run, board, kept)
 
     engine.crew.map(lambda work: work(), [ahead, behind] if stale else [ahead])

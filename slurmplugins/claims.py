@@ -25,8 +25,9 @@ class Claims:
     machines we have decided to end, and why. `let_go`: machines that Slurm has powered their node
     down with. `former`: names that machines had before. `claimed`: when a node was last claimed, by
     the steady clock, if that was lately; its run may be over. `strange`: machines that lines name
-    which nobody here understands: they are not handed out, and not ended. `born`: when machines
-    were launched, and `at`: when this was read, both in the time of `steady`.
+    which nobody here understands: they are not handed out, and not ended while Slurm wants their
+    node; `riddles`: those of them that are named so lately that they are not ended at all. `born`:
+    when machines were launched, and `at`: when this was read, both in the time of `steady`.
     """
 
     busy: frozenset[NodeName] = frozenset()
@@ -41,6 +42,7 @@ class Claims:
     former: Mapping[str, Collection[NodeName]] = field(default_factory=dict)
     claimed: Mapping[NodeName, float] = field(default_factory=dict)
     strange: frozenset[str] = frozenset()
+    riddles: frozenset[str] = frozenset()
     born: Mapping[str, float] = field(default_factory=dict)
     at: float = 0.0
 

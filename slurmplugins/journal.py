@@ -27,7 +27,7 @@ from slurmplugins.journal_file import JournalFile
 from slurmplugins.steady import Steady
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from slurmplugins.book import Record
@@ -42,6 +42,9 @@ SETTLE_SECONDS: Final = 120.0
 
 KEEP_SECONDS: Final = 24 * 3600.0
 """EC2 lists ended machines for an hour; the ledger wants to know why they ended."""
+
+AHEAD_SECONDS: Final = 300.0
+"""How far ahead a line may lie: it is of a moment ago then, since the steady clock was lost."""
 
 COMPACT_BYTES: Final = 1024 * 1024
 """A file below this is quickly read."""
@@ -138,9 +141,11 @@ class Journal:
         wanted: Iterable[tuple[str, NodeName | None]],
         cause: EndCause,
         since: float = math.inf,
+        off: Collection[NodeName] = frozenset(),
     ) -> frozenset[str]:
         """Condemn those machines whose node no run works on, or has since, and that have not been
-        given to another node, nor are named by what a newer version wrote; returns their ids.
+        given to another node; returns their ids. One that a line names which nobody understands is
+        left while that is new, and unless its node is `off`.
 
         This is the moment at which resume and who ends machines agree who has a machine.
         """
@@ -152,7 +157,7 @@ class Journal:
                 for item, node in wanted
                 if node not in busy
                 and claims.name(item, node) == node
-                and item not in claims.strange
+                and item not in (claims.riddles if node in off else claims.strange)
             ]
             fresh = [item for item in ids if item not in claims.ended]
             if fresh:
@@ -203,14 +208,15 @@ class Journal:
 
     def _moment(self, record: Record) -> float:
         """When it was written, in the time of `steady`. By the wall clock for a line of before the
-        last boot that does not say it; long ago where it can't be true.
+        last boot that does not say it; now where it lies a little ahead, and long ago where it
+        can't be true.
         """
         now = self._clock.monotonic()
         if record.get("boot") == self._boot and (up := number(record, "up")) <= now:
             return self._steady.at(up)
         latest = self._steady.at(now)
         if (written := number(record, "steady")) > -math.inf:
-            return written if written <= latest else -math.inf
+            return min(written, latest) if written <= latest + AHEAD_SECONDS else -math.inf
         age = self._clock.now() - number(record, "at")
         return latest - age if age > -SETTLE_SECONDS else -math.inf
 
@@ -231,7 +237,9 @@ class Journal:
             self._append(record)
 
     def _append(self, record: Record) -> None:
-        self._file.append(self._stamped(record))
+        stamped = self._stamped(record)
+        self._steady.keep()  # before the line: no later boot may begin before it
+        self._file.append(stamped)
 
     def _stamped(self, record: Record) -> Record:
         up = self._clock.monotonic()

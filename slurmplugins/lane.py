@@ -72,16 +72,20 @@ class Tally:
     want: Want
     refusals: list[Refusal] = field(default_factory=list)
     error: EngineError | None = None
+    ended: list[NodeName] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A want is filled, or is not and won't be: then `refusals` and `error` say why."""
+    """A want is filled, or is not and won't be: then `refusals` and `error` say why. `ended`: its
+    nodes that had an instance for a while.
+    """
 
     want: Want
     machines: tuple[Assignment, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     error: EngineError | None = None
+    ended: tuple[NodeName, ...] = ()
 
 
 class Lane:
@@ -254,6 +258,9 @@ class Lane:
         settled = batches.settle(list(self._open), machines, free, set(lost))
         filled, spare = self._given(settled, young)
         stuck = self._calls.end(item.id for item in spare)
+        over = {item.node for item in spare}
+        for want, tally in self._open.items():
+            tally.ended += [node for node in want.nodes if node in over]
         nodes = {item.node for item in spare if item.id in stuck}
         # One whose renaming failed may be either by now.
         nodes |= {node for key, node in settled.given.items() if key in stuck}
@@ -293,7 +300,7 @@ class Lane:
         told = []
         for want in dict.fromkeys(wants):
             tally = self._open.pop(want)
-            told.append(Decision(want, (), tuple(tally.refusals), tally.error))
+            told.append(Decision(want, (), tuple(tally.refusals), tally.error, tuple(tally.ended)))
         self._decided(told)
 
 

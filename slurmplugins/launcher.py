@@ -79,7 +79,7 @@ class Launcher:
         kept: Mapping[NodeName, NotEnded] = NOTHING_KEPT,
     ) -> None:
         """Machines for every node of each job, or the reason why it has none, to the board. `kept`:
-        nodes whose instance should end and lives; a job with one of them gets nothing.
+        nodes whose instance should end and lives; no request with one of them gets anything.
         """
         calls = self._calls(run)
         jobs = _refused(jobs, board, kept)
@@ -88,15 +88,14 @@ class Launcher:
             for turn, job in enumerate(jobs)
             for ask in job.asks
         ]
+        wants = _hopeful(wants, board) if kept else wants
         first, last = _postponed(wants, board, self._memory.setbacks())
         cautious = {*first, *last}
         rest = [item for item in wants if item not in cautious]
 
         def in_turn() -> None:
             self._work(first, calls, board)
-            doomed = {item for item in last if board.doomed(item.want.nodes)}
-            board.decided([Decision(item.want) for item in doomed])
-            self._work([item for item in last if item not in doomed], calls, board)
+            self._work(_hopeful(last, board), calls, board)
 
         at_once = [lambda: self._work(rest, calls, board), *([in_turn] if first else [])]
         self._crew.map(lambda work: work(), at_once)
@@ -165,6 +164,13 @@ def _refused(
         wants = [Want(0, job.job, ask.nodes) for ask in job.asks]
         board.decided([Decision(want, error=kept[node]) for want in wants])
     return left
+
+
+def _hopeful(wants: Sequence[_Wanted], board: Board) -> list[_Wanted]:
+    """Tell the board of those that can help nobody any more; return the others."""
+    doomed = {item for item in wants if board.doomed(item.want.nodes)}
+    board.decided([Decision(item.want) for item in doomed])
+    return [item for item in wants if item not in doomed]
 
 
 def _postponed(

@@ -63,6 +63,7 @@ def main() -> None:
 
 def run(engine: Engine) -> None:
     """One pass. Raises, having ended nothing, when either world can't be read."""
+    engine.steady.keep()
     memory = Memory.load(engine.state)
     try:
         world = _world(engine, memory)
@@ -94,7 +95,6 @@ def run(engine: Engine) -> None:
         woken=dict(plan.woken),
         asked=dict(plan.asked),
     )
-    engine.steady.keep()
     _tidy(engine)
     if learned != memory:
         _remember(engine, world, plan, learned)

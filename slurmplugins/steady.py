@@ -1,8 +1,10 @@
 """Time for what is written down: it never goes back, and no person or NTP can set it.
 
-While the head stays up it goes with the monotonic clock. Over a boot it goes on where it was, or
-from the wall clock where that is ahead. So a wait that is written down ends when it was meant to,
-whatever the head's clock is set to. Only differences of such moments mean anything.
+While the head stays up it goes with the monotonic clock. Over a boot it goes on where it was at the
+latest; the time that the head was off does not count, as only the wall clock could tell it. So a
+moment never lies ahead, and never longer ago than it truly does by more than `KEEP_EVERY` a boot.
+A wait that is written down ends in time, whatever the head's clock is set to. Only differences of
+such moments mean anything.
 
 `time.json` holds it. Without the file it begins at the wall clock: safe to lose.
 """
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
 
     from slurmplugins.clock import Clock
 
-KEEP_EVERY: Final = 60.0
-"""How much time a boot may forget."""
+KEEP_EVERY: Final = 30.0
+"""Seconds that a boot may not know of: it counts them all. A head takes about as long to boot, and
+two such boots stay within what the journal's wait for EC2's lists has to spare.
+"""
 
 _SANE: Final = 1e11
 """Seconds. What is further away is damage."""
@@ -60,7 +64,8 @@ class Steady:
             boot, offset, last = self._load()
             self._kept = last
             if boot != self._clock.boot():
-                offset = max(self._clock.now(), last) - self._clock.monotonic()
+                began = self._clock.now() if last == -math.inf else last + KEEP_EVERY
+                offset = began - self._clock.monotonic()
                 self._offset = offset
                 self._save(self.now())
             self._offset = offset

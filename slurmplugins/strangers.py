@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins import tags
 from slurmplugins.actions import Terminate
+from slurmplugins.errors import SHOWN
 from slurmplugins.model import EndCause, InstanceState
 
 if TYPE_CHECKING:
@@ -36,6 +37,14 @@ def ends(world: World) -> Iterator[Terminate]:
 
 def remarks(world: World) -> Iterator[str]:
     """What a person should hear of: no rule here is sure enough to end these."""
+    live = (item.id for item in world.instances if item.state.live)
+    odd = [item for item in live if item in world.claims.strange]
+    if odd:
+        more = f" and {len(odd) - SHOWN} more" if len(odd) > SHOWN else ""
+        yield (
+            f"{', '.join(odd[:SHOWN])}{more}: named by a line of the journal that can't be "
+            "understood: given to no job, ended only while their node is off"
+        )
     for machine in world.instances:
         if machine.state is InstanceState.UNCLEAR:
             state = f"in a state unknown here, {machine.unclear!r}"

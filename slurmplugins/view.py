@@ -68,10 +68,12 @@ class Agreement:
         return None if node is None or node.off or decided else name
 
     def _agree(self, ends: Sequence[Terminate]) -> None:
+        named = {e.instance.node for e in ends if e.instance.node in self._world.nodes}
+        off = {name for name in named if name is not None and self._world.nodes[name].off}
         for cause in {item.cause for item in ends}:
             wanted = [(e.instance.id, e.instance.node) for e in ends if e.cause is cause]
             try:
-                kept = self._engine.journal.condemn_idle(wanted, cause, self._world.seen)
+                kept = self._engine.journal.condemn_idle(wanted, cause, self._world.seen, off)
             except StateError as error:
                 said = error.message
                 self._engine.log.problem("nothing is ended", machines=len(wanted), message=said)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ctypes
 import json
+import signal
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
@@ -15,6 +17,7 @@ from slurmplugins import names
 from tests.contract.engine.world import Reply, World, opened
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -189,9 +192,9 @@ HOUR, DAY = 3600.0, 24 * 3600.0
 
 
 def test_a_launch_in_doubt_ends_in_time_though_the_clock_is_set_back_over_a_boot(world: World):
-    world.slurm.start(7, G[:2])
     world.reconcile(1)
-    lost_answer(world)
+    world.slurm.start(7, G[:2])
+    killed_in_launch(world, done=False)
     world.wrong, world.boot_id = -HOUR, "boot-2"
     world.reconcile(1)
     world.skip(150)
@@ -201,19 +204,39 @@ def test_a_launch_in_doubt_ends_in_time_though_the_clock_is_set_back_over_a_boot
     assert not [line for line in world.log("resume") if line.get("slug") == "launch-in-doubt"]
 
 
-def lost_answer(world: World) -> None:
-    """resume dies as EC2 is called: its intent is written, its outcome unknown to all."""
-    record = {
-        "kind": "intent", "run": "0" * 16, "jobs": [7], "attempt": "a" * 24, "cluster": "demo",
-        "pool": "gpu", "partition": "spot", "launch_template": "demo-gpu", "subnet": "",
-        "offering": {"type": "g5.xlarge", "lifecycle": "spot", "zone": "us-east-1a",
-                     "price": "0.4", "reservation": "", "block": False},
-        "nodes": list(G[:2]), "others": [], "least": 2,
-        "at": world.clock.now() + world.wrong, "up": world.clock.monotonic(),
-        "boot": world.boot_id,
-    }  # fmt: skip
-    with (world.state / "journal.jsonl").open("a") as file:
-        file.write(json.dumps(record) + "\n")
+@pytest.mark.parametrize("set_by", [-HOUR, HOUR])
+def test_a_launch_in_doubt_gets_no_double_though_the_clock_is_set_over_a_boot(
+    world: World, set_by: float
+):
+    """EC2 does not list it yet."""
+    world.reconcile(1)
+    hide = world.ec2.lie("DescribeInstances", alter=lambda _: NONE)
+    world.slurm.start(7, G[:2])
+    killed_in_launch(world, done=True)
+    world.wrong, world.boot_id = set_by, "boot-2"
+    world.resume()
+    hide.times = 0
+    assert len(world.live()) == 2
+
+
+def killed_in_launch(world: World, *, done: bool) -> None:
+    """Kill resume while EC2 has its call, so that the answer reaches nobody."""
+    begun: list[subprocess.Popen[bytes]] = []
+    start = world.start
+
+    def kept(program: str, *argv: str) -> subprocess.Popen[bytes]:
+        begun.append(start(program, *argv))
+        return begun[-1]
+
+    def kill(_: Any) -> bool:
+        begun[-1].kill()
+        return True
+
+    reply = None if done else Reply(504)
+    lie = world.ec2.lie("RunInstances", reply, done=done, times=1, when=kill)
+    with mock.patch.object(world, "start", kept):
+        assert world.resume() == -signal.SIGKILL
+    assert lie.times == 0
 
 
 @pytest.mark.parametrize("ahead", [DAY])
@@ -380,10 +403,11 @@ def test_a_launch_that_a_newer_version_left_in_doubt_gets_no_double(world: World
     """Nor is it asked about again, since that would be another call."""
     world.slurm.start(7, G[:2])
     world.reconcile(1, period=0.0)
-    lost_answer(world)
+    killed_in_launch(world, done=False)
     rewritten(world, longer)
+    before = launches(world)
     world.resume()
-    assert launches(world) == 0
+    assert launches(world) == before
     assert world.slurm.state[G[0]].reason == "toolkit: launch-in-doubt"
 
 
@@ -412,14 +436,14 @@ def test_an_instance_that_a_newer_version_condemned_is_given_to_no_job(
     assert world.slurm.assigned.get(one.id) is None or world.slurm.state[G[0]].instance_id != one.id
 
 
-def test_an_instance_that_an_unknown_line_names_is_not_ended_either(world: World):
-    """For a day; then it is an orphan as any other."""
+def test_an_instance_that_an_unknown_line_names_is_not_ended_while_that_is_new(world: World):
+    """For two minutes; then it is an orphan as any other, since Slurm has let go of its node."""
     orphan = orphaned(world, G[3])
     stamp = {"at": world.clock.now(), "up": world.clock.monotonic(), "boot": world.boot_id}
     with (world.state / "journal.jsonl").open("a") as file:
         file.write(json.dumps({**stamp, "kind": "kept-2", "for": {orphan: "a person"}}) + "\n")
     world.reconcile(2)
     assert orphan in live(world)
-    world.skip(DAY)
+    world.skip(120)
     world.reconcile(2)
     assert orphan not in live(world)

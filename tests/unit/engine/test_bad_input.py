@@ -23,7 +23,8 @@ from slurmplugins import (
 )
 from slurmplugins.cloud import codes, spec
 from slurmplugins.errors import BadName, ConfigError, SlurmRefused, SlurmUnreachable, StateError
-from slurmplugins.model import JobAsk, Launched, LaunchRequest, Node
+from slurmplugins.memory import LastPass
+from slurmplugins.model import EndCause, JobAsk, Launched, LaunchRequest, Node
 from tests.fakes.boundaries import watch
 from tests.fakes.engine import Bench, burst
 
@@ -200,6 +201,30 @@ def test_a_state_folder_that_can_not_be_used_gives_the_nodes_back(tmp_path: Path
     assert bench.cloud.requests == []
     assert reasons(bench) == {"toolkit: state"}
     assert bench.slurm.queue[7].state == "PENDING"
+
+
+@pytest.mark.parametrize("by", ["suspend", "reconcile"])
+def test_a_damaged_line_keeps_no_idle_instance_and_says_what_it_names(bench: Bench, by: str):
+    """Nor does it end one that is in use."""
+    bursting.resume(bench.engine, [bench.slurm.start(1, G[:2]), bench.slurm.start(2, G[2:3])])
+    bench.boot()
+    journal = bench.engine.state / "journal.jsonl"
+    journal.write_text(journal.read_text().replace('"machines"', '"machimes"'))
+    bench.clock.advance(900)
+    bench.restart()
+    reconcile.run(bench.engine)
+    assert len(bench.cloud.live()) == 3
+    (remark,) = LastPass.load(bench.engine.state).remarks
+    assert all(item.id in remark for item in bench.cloud.live())
+    bench.slurm.finish(1)
+    bench.slurm.power_down(G[:2])
+    bench.slurm.tick()
+    bench.restart()
+    if by == "suspend":
+        bursting.suspend(bench.engine, G[:2], EndCause.SUSPEND)
+    else:
+        reconcile.run(bench.engine)
+    assert [item.node for item in bench.cloud.live()] == [G[2]]
 
 
 def test_a_capacity_memory_that_can_not_be_written_stops_nothing(tmp_path: Path):

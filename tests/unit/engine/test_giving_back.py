@@ -7,10 +7,11 @@ from collections import Counter
 from dataclasses import replace
 from threading import Event
 from typing import TYPE_CHECKING, Any, NoReturn
+from unittest import mock
 
 import pytest
 
-from slurmplugins import bursting, decisions, names
+from slurmplugins import batches, bursting, decisions, names
 from slurmplugins.crew import Crew
 from slurmplugins.errors import SlurmUnreachable
 from tests.fakes.boundaries import watch
@@ -67,6 +68,32 @@ def test_a_slurmctld_that_takes_nothing_is_told_as_often_for_many_nodes_and_jobs
     assert calls["hold"] + calls["comment"] == 1
     (left,) = bench.events("jobs not told")
     assert left["jobs"] == [ask.job for ask in asks]
+
+
+def test_nodes_that_came_up_while_the_rest_was_searched_are_given_back_with_their_instances(
+    bench: Bench,
+):
+    """slurmctld would place jobs on them, which have no instance."""
+    launch, calls = bench.cloud.launch, []
+
+    def slowly(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        calls.append(request)
+        if len(calls) == 1:
+            return launch(request, intend)
+        if len(calls) == 2:
+            bench.clock.sleep(80)
+            bench.boot()
+        bench.cloud.refusals = NOWHERE
+        return launch(request, intend)
+
+    bench.cloud.launch = slowly  # type: ignore[method-assign]
+    ask = bench.slurm.start(7, G[:4])
+    with mock.patch.multiple(batches, MAX_POOLED=2, MAX_WHOLE=2):
+        bursting.resume(bench.engine, [ask])
+    assert bench.cloud.live() == []
+    assert len(bench.cloud.machines) == 2
+    assert all("POWER_DOWN" in bench.slurm.flags(node) for node in G[:4])
+    assert bench.slurm.queue[7].state == "PENDING"
 
 
 def test_one_node_that_slurm_refuses_costs_few_calls_and_spoils_no_other(bench: Bench):

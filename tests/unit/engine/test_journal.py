@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,12 @@ from slurmplugins import files, names
 from slurmplugins.book import Book
 from slurmplugins.cloud import codes
 from slurmplugins.errors import StateError
-from slurmplugins.journal import COMPACT_BYTES, Journal
+from slurmplugins.journal import COMPACT_BYTES, SETTLE_SECONDS, Journal
 from slurmplugins.model import Assignment, EndCause, LaunchRequest, Lifecycle, Offering
 from tests.fakes.clock import FakeClock
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 G = names.expand("gpu-[001-004]")
@@ -163,6 +165,29 @@ def test_a_machine_whose_node_is_claimed_can_not_be_condemned_as_idle(journal: J
     assert agreed == {"i-2", "i-3"}
 
 
+def test_an_instance_that_nobody_understands_ends_only_with_a_node_that_is_off(
+    journal: Journal, clock: FakeClock, tmp_path: Path
+):
+    """And while that line is new, not even then: it may have been given another name."""
+    journal.claims()
+    stamp = {"at": clock.now(), "up": clock.monotonic(), "boot": clock.boot()}
+    line = {**stamp, "kind": "later", "of": ["i-00000001"]}
+    with (tmp_path / "journal.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+    def condemned(off: Sequence[names.NodeName]) -> bool:
+        wanted = [("i-00000001", G[0])]
+        return bool(journal.condemn_idle(wanted, EndCause.SUSPEND, clock.monotonic(), off))
+
+    assert not condemned(off=G[:1])
+    clock.advance(SETTLE_SECONDS + 1)
+    assert not condemned(off=[])
+    assert not condemned(off=G[1:])
+    assert "i-00000001" in journal.claims().strange
+    assert condemned(off=G[:1])
+    assert journal.claims().ended == {"i-00000001": EndCause.SUSPEND}
+
+
 def test_damaged_lines_are_skipped_and_swallow_nothing(journal: Journal, tmp_path: Path):
     path = tmp_path / "journal.jsonl"
     journal.condemn(["i-1"], EndCause.SUSPEND)
@@ -285,13 +310,17 @@ def test_a_clock_that_is_set_makes_nothing_younger_or_older(
     assert journal.claims().launched == {}
 
 
-def test_after_a_boot_a_line_is_as_old_as_its_date_says(tmp_path: Path, clock: FakeClock):
-    """The steady clock may by chance be where it was when the line was written."""
+@pytest.mark.parametrize("set_by", [-3600.0, 0.0, 24 * 3600.0])
+def test_after_a_boot_a_line_is_no_older_for_what_the_wall_clock_says(
+    tmp_path: Path, clock: FakeClock, set_by: float
+):
+    """The monotonic clock may by chance be where it was when the line was written."""
     Journal(tmp_path, clock).launched("a1", [assignment(G[0], "i-1")])
-    soon, next_day = FakeClock(boot="2"), FakeClock(boot="3")
-    next_day.jump(24 * 3600)
-    assert set(Journal(tmp_path, soon).claims().launched) == {"i-1"}
-    assert Journal(tmp_path, next_day).claims().launched == {}
+    again = FakeClock(boot="2")
+    again.jump(set_by)
+    assert set(Journal(tmp_path, again).claims().launched) == {"i-1"}
+    again.advance(121)
+    assert Journal(tmp_path, again).claims().launched == {}
 
 
 def test_what_runs_of_before_the_last_boot_were_at_is_left_to_nobody(tmp_path: Path):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmplugins import bursting, names
+from slurmplugins import bursting, names, reconcile
 from slurmplugins.claims import Claims
-from slurmplugins.errors import Capacity
-from slurmplugins.journal import SETTLE_SECONDS, Journal
+from slurmplugins.errors import Capacity, CloudError
+from slurmplugins.journal import AHEAD_SECONDS, SETTLE_SECONDS, Journal
 from slurmplugins.model import LaunchRequest
 from slurmplugins.offerings import CAPACITY_SECONDS, OfferingMemory
 from slurmplugins.steady import KEEP_EVERY, Steady
@@ -35,8 +35,8 @@ def test_while_the_head_stays_up_it_goes_with_the_monotonic_clock(tmp_path: Path
     assert Steady(tmp_path, clock).now() == began + 30
 
 
-@pytest.mark.parametrize("set_by", [-DAY, -60.0])
-def test_over_a_boot_it_goes_on_where_it_was_though_the_clock_is_set_back(
+@pytest.mark.parametrize("set_by", [-DAY, -60.0, 0.0, DAY])
+def test_over_a_boot_it_goes_on_where_it_was_at_the_latest_whatever_the_clock(
     tmp_path: Path, set_by: float
 ):
     clock = FakeClock()
@@ -46,14 +46,9 @@ def test_over_a_boot_it_goes_on_where_it_was_though_the_clock_is_set_back(
     booted = FakeClock(now=5.0, boot="2")
     booted.jump(START - 5.0 + 10 * KEEP_EVERY + set_by)
     again = Steady(tmp_path, booted)
-    assert again.now() == began.now()
+    assert again.now() == began.now() + KEEP_EVERY
     booted.advance(30)
-    assert Steady(tmp_path, booted).now() == began.now() + 30
-
-
-def test_over_a_boot_the_time_that_the_head_was_off_passes(tmp_path: Path):
-    began = Steady(tmp_path, FakeClock()).now()
-    assert Steady(tmp_path, FakeClock(START + 600, boot="2")).now() == began + 600
+    assert Steady(tmp_path, booted).now() == began.now() + KEEP_EVERY + 30
 
 
 @pytest.mark.parametrize(
@@ -101,6 +96,43 @@ def test_a_doubt_of_before_a_boot_ends_in_time_though_the_clock_is_set_back(
     assert journal.claims().doubtful == set(request.nodes)
     clock.advance(SETTLE_SECONDS + 1)
     assert journal.claims().doubtful == frozenset()
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("set_by", [-200.0, -DAY])
+def test_a_boot_with_the_clock_set_back_leaves_instances_their_time_to_boot(
+    bench: Bench, set_by: float, lost: bool
+):
+    """Also where the file of the steady clock is lost with it."""
+    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    if lost:
+        (bench.engine.state / "time.json").unlink()
+    bench.clock.advance(10)
+    claims = Journal(bench.engine.state, booted(bench.clock, set_by)).claims()
+    for machine in bench.cloud.live():
+        assert claims.age(machine, bench.clock.now()) <= 10 + KEEP_EVERY
+
+
+def test_a_doubt_outlives_a_boot_that_lost_the_file_of_the_steady_clock(bench: Bench):
+    request = LaunchRequest(
+        "a1", "demo", "gpu", "spot", "demo-gpu", "", bench.config.pools["gpu"].offerings[0], G[:2]
+    )
+    bench.engine.journal.intend(request, "0" * 16, [7])
+    (bench.engine.state / "time.json").unlink()
+    clock = booted(bench.clock, -AHEAD_SECONDS / 2)
+    assert Journal(bench.engine.state, clock).claims().doubtful == set(request.nodes)
+    clock.advance(AHEAD_SECONDS / 2 + SETTLE_SECONDS + 1)
+    assert Journal(bench.engine.state, clock).claims().doubtful == frozenset()
+
+
+def test_what_the_steady_clock_shows_is_kept_though_ec2_can_not_be_listed(bench: Bench):
+    reconcile.run(bench.engine)
+    bench.cloud.unreadable = True
+    bench.clock.advance(DAY)
+    tried = bench.engine.steady.now()
+    with pytest.raises(CloudError):
+        reconcile.run(bench.engine)
+    assert Steady(bench.engine.state, booted(bench.clock, -DAY)).now() >= tried
 
 
 @pytest.mark.parametrize("ahead", [90.0, DAY])

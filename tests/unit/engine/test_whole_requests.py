@@ -10,14 +10,16 @@ import pytest
 
 from slurmplugins import bursting, names, quotas, resume_file
 from slurmplugins.cloud import codes
-from slurmplugins.errors import SlurmUnreachable
+from slurmplugins.errors import NotAllEnded, SlurmUnreachable
 from slurmplugins.model import EndCause, JobAsk
 from tests.fakes.boundaries import watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from slurmplugins.model import Launched, LaunchRequest
 
 G = names.expand("gpu-[001-008]")
 C = names.expand("cpu-[1-4]")
@@ -97,6 +99,77 @@ def test_a_component_whose_mate_is_of_a_protected_pool_is_not_launched_for(bench
     assert states(bench) == {7: "PENDING", 8: "PENDING", 9: "RUNNING"}
     assert len(bench.cloud.machines) == 2
     assert "pool-protected" in bench.slurm.queue[7].comment
+
+
+@pytest.mark.parametrize("code", [QUOTA, "InvalidParameterValue"])
+def test_a_refusal_of_more_than_a_job_asked_for_holds_only_the_job_that_asked(
+    bench: Bench, code: str
+):
+    launch = bench.cloud.launch
+
+    def small(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        """Refuse what is for two nodes."""
+        if len(request.nodes) > 1:
+            intend()
+            raise codes.error(code, "too much")
+        return launch(request, intend)
+
+    bench.cloud.launch = small  # type: ignore[method-assign]
+    started = bench.slurm.start(7, G[:2]), bench.slurm.start(8, G[1:2])
+    bursting.resume(bench.engine, asks(bench, *started))
+    assert states(bench) == {7: "PENDING", 8: "PENDING"}
+    assert [bench.slurm.queue[number].held for number in (7, 8)] == [True, False]
+
+
+def test_a_refusal_of_no_more_than_each_job_needs_holds_them_all(bench: Bench):
+    bench.cloud.refusals = dict.fromkeys((SPOT_A, SPOT_B, ON_DEMAND), QUOTA)
+    started = bench.slurm.start(7, G[:1]), bench.slurm.start(8, G[:1])
+    bursting.resume(bench.engine, asks(bench, *started))
+    assert [bench.slurm.queue[number].held for number in (7, 8)] == [True, True]
+
+
+def kept_alive(bench: Bench, node: names.NodeName) -> None:
+    """An instance of the node whose end is decided, and which EC2 refuses to end."""
+    bursting.resume(bench.engine, [bench.slurm.start(1, (node,))])
+    bench.boot()
+    (instance,) = bench.cloud.live()
+    terminate = bench.cloud.terminate
+
+    def end(ids: Sequence[str]) -> frozenset[str]:
+        over = terminate([item for item in ids if item != instance.id])
+        if instance.id in ids:
+            kept = {instance.id: codes.error("OperationNotPermitted", "it may not be terminated")}
+            raise NotAllEnded(over, kept)
+        return over
+
+    bench.cloud.terminate = end  # type: ignore[method-assign]
+    bench.engine.journal.condemn([instance.id], EndCause.SUSPEND)
+    bench.slurm.finish(1)
+    bench.slurm.define((node,))
+
+
+@pytest.mark.parametrize("pool", ["gpu", "cpu"])
+def test_a_component_whose_mate_s_node_has_an_instance_that_lives_on_is_not_launched_for(
+    bench: Bench, pool: str
+):
+    kept_alive(bench, {"gpu": G[0], "cpu": C[0]}[pool])
+    before = len(bench.cloud.machines)
+    other = bench.slurm.start(9, G[4:5])
+    bursting.resume(bench.engine, asks(bench, *het(bench), other))
+    assert len(bench.cloud.machines) == before + 1
+    assert states(bench) == {7: "PENDING", 8: "PENDING", 9: "RUNNING"}
+    assert "not-ended" in bench.slurm.queue[7].comment
+    assert "not-ended" in bench.slurm.queue[8].comment
+    assert [bench.slurm.queue[number].held for number in (7, 8)] == [False, False]
+
+
+def test_a_job_on_a_shared_node_whose_instance_lives_on_is_not_launched_for(bench: Bench):
+    kept_alive(bench, G[0])
+    before = len(bench.cloud.machines)
+    first, second = bench.slurm.start(7, G[:1]), bench.slurm.start(8, G[:2])
+    bursting.resume(bench.engine, asks(bench, first, second))
+    assert len(bench.cloud.machines) == before
+    assert states(bench) == {7: "PENDING", 8: "PENDING"}
 
 
 def test_a_component_whose_mate_lost_a_node_meanwhile_is_not_launched_for(bench: Bench):

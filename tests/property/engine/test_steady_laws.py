@@ -1,0 +1,110 @@
+"""Any interleaving of boots, clocks that are set, and crashes: lines keep their age."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest import mock
+
+from hypothesis import example, given, strategies as st
+
+from slurmplugins import names
+from slurmplugins.journal import SETTLE_SECONDS, Journal
+from slurmplugins.model import Assignment, LaunchRequest, Lifecycle, Offering
+from slurmplugins.steady import KEEP_EVERY, Steady
+from tests.fakes.clock import START, FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HOUR, DAY = 3600.0, 24 * 3600.0
+OFFERING = Offering("g5.xlarge", Lifecycle.SPOT, "us-east-1a", "0.4")
+BOOTED = 5.0
+ROUNDING = 1e-3
+
+steps = st.one_of(
+    st.tuples(st.just("write")),
+    st.tuples(st.just("keep")),
+    st.tuples(st.just("crash")),
+    st.tuples(st.just("advance"), st.sampled_from([0.5, 10.0, 29.0, 59.0, 119.0, 1000.0])),
+    st.tuples(st.just("set_clock"), st.sampled_from([-DAY, -180.0, 180.0, DAY])),
+    st.tuples(
+        st.just("boot"),
+        st.sampled_from([0.0, 20.0, HOUR]),
+        st.sampled_from([-DAY, -HOUR, -90.0, 0.0, 90.0, HOUR, DAY]),
+    ),
+)
+
+
+class Head:
+    """A head whose true time, unlike its clock, is known."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.clock, self.truth, self.boots = place, FakeClock(), START, 1
+        self.crash()
+        self.lines: dict[str, tuple[float, int, float]] = {}
+
+    def crash(self) -> None:
+        """Begin a new process."""
+        self.journal = Journal(self.place, self.clock)
+
+    def keep(self) -> None:
+        Steady(self.place, self.clock).keep()
+
+    def advance(self, seconds: float) -> None:
+        self.truth += seconds
+        self.clock.advance(seconds)
+
+    def set_clock(self, by: float) -> None:
+        self.clock.jump(by)
+
+    def boot(self, off: float, wrong: float) -> None:
+        self.truth += off
+        self.boots += 1
+        self.clock = FakeClock(BOOTED, boot=str(self.boots))
+        self.clock.jump(self.truth + wrong - BOOTED)
+        self.crash()
+
+    def write(self) -> None:
+        """Write a launch whose answer is lost, and one whose instance is known."""
+        number = len(self.lines)
+        node = names.parse(f"gpu-{number}")
+        request = LaunchRequest(
+            f"lost{number}", "demo", "gpu", "spot", "demo-gpu", "subnet-a", OFFERING, (node,)
+        )
+        self.journal.intend(request, "c0ffee", [7])
+        known = Assignment(names.parse(f"cpu-{number}"), f"i-{number}", "10.0.0.1", "g5.xlarge")
+        self.journal.launched(f"known{number}", [known])
+        self.lines[f"{number}"] = self.truth, self.boots, self.clock.monotonic()
+
+    def check(self) -> None:
+        claims = Journal(self.place, self.clock).claims()
+        for number, (written, boot, up) in self.lines.items():
+            most = self.truth - written + KEEP_EVERY * (self.boots - boot)
+            least = self.clock.monotonic() - (up if boot == self.boots else BOOTED)
+            age = claims.at - claims.born[f"i-{number}"]
+            assert least - ROUNDING <= age <= most + ROUNDING
+            doubted = f"gpu-{number}" in claims.doubtful
+            assert doubted or most > SETTLE_SECONDS - ROUNDING
+            assert not doubted or least <= SETTLE_SECONDS + ROUNDING
+
+
+@contextlib.contextmanager
+def head() -> Iterator[Head]:
+    with tempfile.TemporaryDirectory() as place, mock.patch("os.fsync"):
+        yield Head(Path(place))
+
+
+@given(st.lists(steps, max_size=25))
+@example([("write",), ("advance", 10.0), ("boot", 20.0, -HOUR)])
+@example([("keep",), ("advance", 29.0), ("write",), ("boot", 0.0, -HOUR)])
+@example([("set_clock", 180.0), ("write",), ("boot", 20.0, 180.0)])
+@example([("write",), ("boot", 0.0, DAY), ("advance", 119.0), ("advance", 10.0)])
+def test_no_line_is_older_than_it_is_by_more_than_each_boot_may_add(taken: list[tuple]):
+    """Nor does a doubt outlast its time, once the head has been up for as long."""
+    with head() as world:
+        for name, *arguments in taken:
+            getattr(world, name)(*arguments)
+            world.check()
