@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import statistics
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from tests.bench.ask import Load, Market
 from tests.bench.contest import PEER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from tests.bench.contest import Figures
 
@@ -39,7 +40,9 @@ LOADS = {
     "1000x4": Load(1000, 4),
     "500x8-fleet": Load(500, 8, Market("on-demand", ("g5.xlarge", "g5.2xlarge"))),
     "500x8-spot-fleet": Load(500, 8, Market("spot", ("g5.xlarge", "g5.2xlarge"))),
+    "140x8-published": Load(140, 8, raised=False),  # a minute at 2/s
 }
+COMMAND = "python -m tests.bench"
 LAUNCHES = "launches"
 NODES = 10_000
 FRESH = 1_000
@@ -63,8 +66,8 @@ HEAD = f"""\
 resume, each alone against the same local cloud over HTTP. Not real AWS.
 EC2 refuses calls at its published rates (RunInstances: 5 at once, 2/s; CreateFleet: 50, 5/s).
 Instances a second of RunInstances are raised from the default 2/s to {RATE} for both, as for an
-account that runs 4,000 nodes. The floor is what that rate alone takes, whoever asks: {AT_ONCE}
-instances at once, and then {RATE}.
+account that runs 4,000 nodes, but where a load says otherwise. The floor is what that rate alone
+takes, whoever asks: {AT_ONCE} instances at once, and then {RATE}.
 {TOLD}
 Every AWS call takes {LATENCY} more than the fake needs. Stubs, the same for both: scontrol
 ({SCONTROL} a call, {FED} more for each command on its standard input). Stubs only the peer asks:
@@ -79,7 +82,8 @@ Contestant = tuple[str, "Callable[[Load, float], Figures]"]
 def contestants(load: Load) -> tuple[list[Contestant], list[Contestant]]:
     """Ours, and the peer's ways to be set up."""
     at_defaults = ("toolkit, defaults", partial(launching.ours, told=False))
-    ours: list[Contestant] = [] if load.market.fleet else [("toolkit", launching.ours)]
+    tells = load.raised and not load.market.fleet  # there is a rate that is not published
+    ours: list[Contestant] = [("toolkit", launching.ours)] if tells else []
     without = ("parallelcluster, DNS off", partial(launching.peer, dns=False))
     peers: list[Contestant] = [] if load.market.fleet else [("parallelcluster", launching.peer)]
     return [*ours, at_defaults], [*peers, without]
@@ -96,7 +100,7 @@ def launch(name: str, options: argparse.Namespace, say: Callable[[str], None]) -
                 runs[label].append(run(load, options.limit))
     for label, group in runs.items():
         for one in group:
-            if one.done and one.machines != load.nodes:
+            if (one.short and label in ours) or one.machines > load.nodes:
                 raise SystemExit(f"{label}: {one.machines} instances for {load.nodes} nodes")
     say(launched(load, {label: runs[label] for label, _ in sides[0]},
                  {label: runs[label] for label, _ in sides[1]}))  # fmt: skip
@@ -261,7 +265,7 @@ EVERY = (*LOADS, *OTHERS)
 EXAMPLE = Path("examples/local.yaml")
 
 
-def main() -> None:
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join((LAUNCHES, *EVERY)))
     parser.add_argument("--repeat", type=int, default=1, help="runs of each; medians are shown")
@@ -269,13 +273,17 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the figures there")
     parser.add_argument("--cluster", type=Path, default=EXAMPLE, help="a cluster that is up")
     parser.add_argument("--into", type=Path, help="put what is printed between the file's marks")
-    options = parser.parse_args()
-    chosen = options.names or [name for name in EVERY if name not in ON_CLUSTER]
-    chosen = [name for item in chosen for name in (LOADS if item == LAUNCHES else [item])]
-    unknown = set(chosen) - {*EVERY}
+    options = parser.parse_args(arguments)
+    names = options.names or [name for name in EVERY if name not in ON_CLUSTER]
+    options.names = [name for item in names for name in (LOADS if item == LAUNCHES else [item])]
+    unknown = set(options.names) - {*EVERY}
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    return options
 
+
+def main() -> None:
+    options = parsed(sys.argv[1:])
     printed: list[str] = []
 
     def say(text: str) -> None:
@@ -283,9 +291,9 @@ def main() -> None:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
-    say(f"{HEAD}\n{report.machine()}")
+    say(f"Printed by `{COMMAND} {shlex.join(sys.argv[1:])}`.\n\n{HEAD}\n{report.machine()}")
     found = {}
-    for name in chosen:
+    for name in options.names:
         found[name] = launch(name, options, say) if name in LOADS else OTHERS[name](options, say)
         if options.json:
             options.json.write_text(json.dumps(found, indent=1) + "\n")

@@ -35,6 +35,9 @@ RAISED = {"RunInstances": (1000.0, 200.0)}
 """Instances a second: the default account's 2/s makes 4,000 nodes take 25 minutes, whoever asks.
 AWS raises it on request; calls stay at the published 5 at once and 2/s."""
 
+PUBLISHED = throttle.RESOURCES["RunInstances"]
+"""What an account has until AWS raises it."""
+
 ROUTE53 = (50.0, 10.0)
 """Calls, published: bucket and refill a second, an account."""
 
@@ -147,15 +150,17 @@ def _reply(start: Any, status: int, kind: str, body: bytes) -> Iterable[bytes]:
 
 
 @contextlib.contextmanager
-def opened(state: Path, *, throttled: bool = True) -> Iterator[tuple[Arena, Gate]]:
-    """A cloud of its own, full buckets, nothing running."""
+def opened(
+    state: Path, *, throttled: bool = True, raised: bool = True
+) -> Iterator[tuple[Arena, Gate]]:
+    """A cloud of its own, full buckets, nothing running. `raised`: AWS has raised its rate."""
     bound = bind("127.0.0.1", 0)
     port = bound.getsockname()[1]
     options = Options(state=state, port=port, driver="none", throttle=throttled)
     listeners = Listeners()
     workers = ThreadPoolExecutor(1)
-    raised = mock.patch.dict(throttle.RESOURCES, RAISED)
-    with raised, Cloud(options, NoneDriver(), MemoryShelf(), workers=workers) as cloud:
+    rates = mock.patch.dict(throttle.RESOURCES, RunInstances=rate(raised=raised))
+    with rates, Cloud(options, NoneDriver(), MemoryShelf(), workers=workers) as cloud:
         gate = Gate(cloud)
         gate.arena = Arena(f"http://127.0.0.1:{port}", cloud)
         listeners.add("host", bound, gate)
@@ -166,6 +171,11 @@ def opened(state: Path, *, throttled: bool = True) -> Iterator[tuple[Arena, Gate
         finally:
             listeners.stop()
             thread.join()
+
+
+def rate(*, raised: bool) -> tuple[float, float]:
+    """Instances at once and a second that RunInstances starts in such an account."""
+    return RAISED["RunInstances"] if raised else PUBLISHED
 
 
 def prepare(arena: Arena, client: Any, *, fleet: bool = False) -> str:

@@ -59,11 +59,14 @@ class Market:
 
 @dataclass(frozen=True)
 class Load:
-    """So many jobs of so many nodes each, all in one call of ResumeProgram."""
+    """So many jobs of so many nodes each, all in one call of ResumeProgram. `raised`: in an account
+    whose rate AWS has raised.
+    """
 
     jobs: int
     nodes_each: int
     market: Market = Market()
+    raised: bool = True
 
     @property
     def nodes(self) -> int:
@@ -71,7 +74,8 @@ class Load:
 
     def __str__(self) -> str:
         shape = f"{self.jobs:,} job{'s' * (self.jobs > 1)} x {self.nodes_each:,} nodes"
-        return ", ".join(filter(None, [shape, str(self.market)]))
+        account = "" if self.raised else "an account at the published rate"
+        return ", ".join(filter(None, [shape, str(self.market), account]))
 
     def hostlist(self, pool: str) -> str:
         return f"{pool}-[1-{self.nodes}]"
@@ -118,7 +122,7 @@ def write_ours(
         },
     }  # fmt: skip
     if told:
-        at_once, per_second = arena.RAISED["RunInstances"]
+        at_once, per_second = arena.rate(raised=load.raised)
         burst["instance_rate"] = {"burst": at_once, "per_second": per_second}
     (root / "burst.json").write_text(json.dumps(burst))
     (root / "resume.json").write_text(load.resume_file(OUR_POOL))

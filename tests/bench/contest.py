@@ -25,7 +25,9 @@ PEER = "aws-parallelcluster-node==3.16.1"
 
 @dataclass(frozen=True)
 class Figures:
-    """What one run took. `calls` are AWS calls by service; `done` says that it reached its end."""
+    """What one run took. `calls` are AWS calls by service; `done` says that it reached its end, and
+    `wanted` how many instances it was asked for.
+    """
 
     who: str
     wall: float
@@ -38,6 +40,12 @@ class Figures:
     scontrol: int
     machines: int
     done: bool
+    wanted: int = 0
+
+    @property
+    def short(self) -> bool:
+        """Whether it came to an end of its own without all instances."""
+        return self.done and self.machines < self.wanted
 
     @property
     def calls(self) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,8 @@ from tests.bench import arena, ask, contest, scontrol
 from toolkit.local.faults import Pattern
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.bench.arena import Arena
     from tests.bench.ask import Load
     from tests.bench.contest import Figures
@@ -35,7 +39,7 @@ def slurm(root: Path, load: Load, pool: str) -> scontrol.Stub:
 
 
 def ours(load: Load, limit: float, *, told: bool = True) -> Figures:
-    with tempfile.TemporaryDirectory() as place, arena.opened(Path(place) / "cloud") as (found, _):
+    with tempfile.TemporaryDirectory() as place, opened(place, load) as found:
         root = Path(place)
         subnet = arena.prepare(found, client(found))
         stub = slurm(root, load, ask.OUR_POOL)
@@ -43,11 +47,18 @@ def ours(load: Load, limit: float, *, told: bool = True) -> Figures:
         return our_resume(load, root, found, stub, limit)
 
 
+@contextlib.contextmanager
+def opened(place: str, load: Load) -> Iterator[Arena]:
+    """Open the cloud that this load is asked of."""
+    with arena.opened(Path(place) / "cloud", raised=load.raised) as (found, _):
+        yield found
+
+
 def floor(load: Load) -> float:
     """Seconds that EC2's own rate of starting instances takes, whoever asks. It publishes none for
     fleets.
     """
-    at_once, per_second = arena.RAISED["RunInstances"]
+    at_once, per_second = arena.rate(raised=load.raised)
     return 0.0 if load.market.fleet else max(0.0, (load.nodes - at_once) / per_second)
 
 
@@ -57,13 +68,14 @@ def our_resume(load: Load, root: Path, found: Arena, stub: scontrol.Stub, limit:
         found.endpoint, stub, SLURM_RESUME_FILE=str(root / "resume.json")
     )
     hostlist = load.hostlist(ask.OUR_POOL)
-    return contest.run(
+    figures = contest.run(
         "toolkit", [*argv, hostlist], environment, arena=found, stub=stub, limit=limit
     )
+    return replace(figures, wanted=load.nodes)
 
 
 def peer(load: Load, limit: float, *, capacity: bool = True, dns: bool = True) -> Figures:
-    with tempfile.TemporaryDirectory() as place, arena.opened(Path(place) / "cloud") as (found, _):
+    with tempfile.TemporaryDirectory() as place, opened(place, load) as found:
         root = Path(place)
         subnet = arena.prepare(found, client(found), fleet=load.market.fleet)
         if not capacity:
@@ -79,15 +91,16 @@ def peer(load: Load, limit: float, *, capacity: bool = True, dns: bool = True) -
             PEER_LOG=str(root / "peer.log"),
         )
         argv = [contest.peer_python(), str(contest.HERE / "peer.py"), load.hostlist(ask.PEER_POOL)]
-        return contest.run(
+        figures = contest.run(
             "parallelcluster", argv, environment, arena=found, stub=stub, limit=limit
         )
+        return replace(figures, wanted=load.nodes)
 
 
 def hop(limit: float) -> tuple[float, Figures]:
     """Seconds from EC2 saying that the first offering has no capacity to asking for the next."""
     load = ask.Load(1, 8)
-    with tempfile.TemporaryDirectory() as place, arena.opened(Path(place) / "cloud") as (found, _):
+    with tempfile.TemporaryDirectory() as place, opened(place, load) as found:
         root = Path(place)
         subnet = arena.prepare(found, client(found))
         found.cloud.faults.limit(Pattern.parse("spot"), 0)

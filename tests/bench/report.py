@@ -41,10 +41,12 @@ def row(label: str, runs: Sequence[Figures], floor: float = 0.0) -> list[str]:
     last = runs[-1]
     wall = _median(runs, "wall")
     ended = all(one.done for one in runs)
+    short = any(one.short for one in runs)
+    took = f"{wall:.1f}" if ended else f"> {wall:.0f}, cut off at {last.machines} instances"
     return [
         label,
-        f"{wall:.1f}" if ended else f"> {wall:.0f}, cut off at {last.machines} instances",
-        f"{wall / floor:.2f}" if ended and floor else "",
+        f"{took}, given up at {last.machines} instances" if short else took,
+        f"{wall / floor:.2f}" if ended and floor and not short else "",
         f"{_median(runs, 'cpu'):.1f}" if ended else "?",
         f"{last.peak_mb:.0f}" if ended else "?",
         f"{last.ec2:,}",
@@ -57,14 +59,14 @@ def row(label: str, runs: Sequence[Figures], floor: float = 0.0) -> list[str]:
 def ratios(
     ours: Mapping[str, Sequence[Figures]], peers: Mapping[str, Sequence[Figures]]
 ) -> list[list[str]]:
-    """Wall time of each of ours over each peer's; none where a run was cut off."""
+    """Wall time of each of ours over each peer's; none where a run lacks instances."""
     return [
         [label, *(_over(mine, theirs) for theirs in peers.values())] for label, mine in ours.items()
     ]
 
 
 def _over(ours: Sequence[Figures], peers: Sequence[Figures]) -> str:
-    if not all(one.done for one in (*ours, *peers)):
+    if not all(one.done and not one.short for one in (*ours, *peers)):
         return "?"
     return f"{_median(ours, 'wall') / _median(peers, 'wall'):.2f}"
 

@@ -19,18 +19,39 @@ PYTEST = (ROOT / ".venv" / "bin" / "python", "-m", "pytest", "-q", "-x", "--tb=n
 # A test that a mutant keeps from ending fails, too.
 QUIET = ("-p", "no:cacheprovider", "-p", "no:randomly", "--timeout=120")
 
+FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+
 
 def main(paths: Sequence[str]) -> int:
     """Print the table, of some files or of all; 1 where a mutant survives or is out of date."""
     chosen = [item for item in REVIEWED if not paths or item.path in paths]
     wrong = 0
     with copied() as tree:
+        for tests in dict.fromkeys(item.tests for item in chosen):
+            if red := red_before(tree, tests):
+                raise SystemExit(f"nothing is tried: without a mutant, {red}")
         for mutant in chosen:
             said, fine = tried(tree, mutant)
             wrong += not fine
             say(f"| {mutant.path} | {mutant.what} | {said} |")
     say(f"{len(chosen)} mutants, {wrong} that are not noticed and should be")
     return 1 if wrong else 0
+
+
+def red_before(tree: Path, tests: Sequence[str]) -> str:
+    """Say what is wrong with tests of the unchanged copy: a red one would notice any mutant."""
+    ran = run(tree, tests)
+    if not ran.returncode:
+        return ""
+    test = FAILED.search(ran.stdout)
+    return f"`{test.group(1)}` fails" if test else f"pytest ended with {ran.returncode}: {tests}"
+
+
+def run(tree: Path, tests: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run tests until the first fails."""
+    return subprocess.run(
+        [*PYTEST, *QUIET, *tests], cwd=tree, capture_output=True, text=True, check=False
+    )
 
 
 def tried(tree: Path, mutant: Mutant) -> tuple[str, bool]:
@@ -41,12 +62,10 @@ def tried(tree: Path, mutant: Mutant) -> tuple[str, bool]:
         return f"OUT OF DATE: the text is there {text.count(mutant.old)} times", False
     path.write_text(text.replace(mutant.old, mutant.new))
     try:
-        ran = subprocess.run(
-            [*PYTEST, *QUIET, *mutant.tests], cwd=tree, capture_output=True, text=True, check=False
-        )
+        ran = run(tree, mutant.tests)
     finally:
         path.write_text(text)
-    test = re.search(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)
+    test = FAILED.search(ran.stdout)
     if ran.returncode == 1 and test:
         return f"noticed by `{test.group(1).removeprefix('tests/')}`", True
     if ran.returncode:

@@ -1,4 +1,7 @@
-"""The core that is measured, and the tests that are to notice a change of each module."""
+"""The core, and the tests that are to notice a change of each module.
+
+mutmut changes it (`by_tool.py`), and `scripts/coverage` measures its branches.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,13 @@ FILES = (
     "tests/unit/training/test_local_disk.py",
     "tests/unit/training/test_checkpoint_background.py",
 )
+TRAINING = ("tests/unit/training",)
+PASSES = (
+    "tests/unit/engine/test_converge.py",
+    "tests/unit/engine/test_decisions.py",
+    "tests/unit/engine/test_reconcile.py",
+)
+REQUESTS = "tests/property/engine/test_fates_laws.py"
 
 CORE: dict[str, tuple[str, ...]] = {
     "slurmplugins/policy.py": (
@@ -26,17 +36,18 @@ CORE: dict[str, tuple[str, ...]] = {
         "tests/golden/launch",
     ),
     "slurmplugins/planner.py": ENGINE,
-    "slurmplugins/converge.py": (
-        "tests/unit/engine/test_converge.py",
-        "tests/unit/engine/test_decisions.py",
-        "tests/unit/engine/test_reconcile.py",
-        "tests/property/engine/test_converge_laws.py",
-    ),
-    "slurmplugins/doubt.py": (
-        "tests/unit/engine/test_converge.py",
-        "tests/unit/engine/test_decisions.py",
-        "tests/unit/engine/test_reconcile.py",
-    ),
+    "slurmplugins/plans.py": ENGINE,
+    "slurmplugins/batches.py": ENGINE,
+    "slurmplugins/fates.py": ("tests/unit/engine/test_whole_requests.py", REQUESTS),
+    "slurmplugins/board.py": (*ENGINE, REQUESTS),
+    "slurmplugins/quotas.py": ENGINE,
+    "slurmplugins/brake.py": ENGINE,
+    "slurmplugins/converge.py": (*PASSES, "tests/property/engine/test_converge_laws.py"),
+    "slurmplugins/cases.py": (*PASSES, "tests/property/engine/test_converge_laws.py"),
+    "slurmplugins/strangers.py": (*PASSES, "tests/property/engine/test_converge_laws.py"),
+    "slurmplugins/health.py": (*PASSES, "tests/unit/engine/test_answers.py"),
+    "slurmplugins/registering.py": (*PASSES, "tests/unit/engine/test_registering.py"),
+    "slurmplugins/doubt.py": PASSES,
     "slurmplugins/boots.py": (
         "tests/unit/engine/test_converge.py",
         "tests/unit/engine/test_decisions.py",
@@ -46,8 +57,18 @@ CORE: dict[str, tuple[str, ...]] = {
         "tests/unit/engine/test_decisions.py",
         "tests/unit/engine/test_protection.py",
     ),
+    "slurmplugins/ends.py": ENGINE,
+    "slurmplugins/claims.py": (*ENGINE, "tests/property/engine/test_journal_laws.py"),
+    "slurmplugins/identity.py": (*ENGINE, "tests/property/engine/test_names_laws.py"),
+    "slurmplugins/steady.py": ("tests/unit/engine/test_steady.py",),
     "toolkit/accounting/allocation.py": MONEY,
+    "toolkit/accounting/attempts.py": MONEY,
+    "toolkit/accounting/money.py": MONEY,
     "toolkit/training/checkpoint.py": FILES,
+    "toolkit/training/checkpoint_folders.py": FILES,
+    "toolkit/training/files.py": FILES,
     "toolkit/training/manifest.py": FILES,
+    "toolkit/training/owner.py": TRAINING,
     "toolkit/training/shard.py": FILES,
+    "toolkit/training/tiers.py": TRAINING,
 }

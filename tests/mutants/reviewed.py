@@ -1,4 +1,4 @@
-"""The mutants that a hostile reader made by hand and no test noticed then, as changes of text."""
+"""The mutants that a hostile reader made by hand and no unit test noticed then, as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POLICY = ("tests/unit/engine/test_policy.py",)
 DECIDED = ("tests/unit/engine/test_decisions.py",)
 GOING_ON = ("tests/unit/engine/test_going_on.py",)
 TRAINING = ("tests/unit/training",)
-STACK = ("tests/unit/deploy/test_stack.py",)
+STACK = ("tests/unit/deploy/test_rights.py",)
 
 
 @dataclass(frozen=True)

@@ -47,11 +47,7 @@ def _print(status: Status) -> None:
         ("services", _counts(status.services) or "-"),
         ("nodes", _counts(status.nodes) or "-"),
         ("instances", _counts(status.instances) or "none"),
-        *(
-            [("accounts", f"{missing} missing")]
-            if (missing := len(status.missing_accounts))
-            else []
-        ),
+        *([("accounts", f"{missing} missing")] if missing else []),
     ]
     click.echo(table(("CLUSTER", status.cluster), rows))
     for reason in status.reasons:

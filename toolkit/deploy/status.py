@@ -33,7 +33,7 @@ HEALTHY_STACK = {"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE
 FLAGS = ("POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "DRAIN", "DOWN", "NOT_RESPONDING")
 # Reasons with this prefix are the toolkit's own, and it clears them itself.
 OWN_REASON = "toolkit:"
-# How many of the accounts and users that slurmdbd lacks a reason names.
+# How many of a kind are named: accounts and users that slurmdbd lacks, reconcile's remarks.
 NAMED = 5
 
 
@@ -169,7 +169,9 @@ def engine_trouble(sheet: FactSheet) -> list[str]:
     last = sheet.last_pass
     if last.note:
         found.append(f"reconcile holds back: {last.note}")
-    found += [f"reconcile remarks: {remark}" for remark in last.remarks]
+    found += [f"reconcile remarks: {remark}" for remark in last.remarks[:NAMED]]
+    if (more := len(last.remarks) - NAMED) > 0:
+        found.append(f"reconcile remarks {more} more: `toolkit reconcile --plan` shows them")
     if last.at and sheet.at - last.at > STALE_SECONDS:
         found.append(f"reconcile has not looked for {sheet.at - last.at:.0f} s")
     if sheet.unended:

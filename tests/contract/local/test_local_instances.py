@@ -252,6 +252,7 @@ def exhaust(ec2):
 def test_requests_over_the_published_rate_are_refused(tmp_path):
     with started(tmp_path, throttle=True) as local:
         ec2 = local.client("ec2")
+        local.clock.stop()
         with pytest.raises(ClientError) as caught:
             exhaust(ec2)
         assert code(caught) == "RequestLimitExceeded"

@@ -68,6 +68,10 @@ def test_an_engine_that_holds_back_or_protects_a_pool_is_trouble():
     assert engine_trouble(held) == ["reconcile holds back: EC2 lists none of 4: not believed"]
     remarked = FactSheet(at=100, last_pass=PassFact(90, remarks=("i-1 is not ended: no",)))
     assert engine_trouble(remarked) == ["reconcile remarks: i-1 is not ended: no"]
+    many = FactSheet(at=100, last_pass=PassFact(90, remarks=tuple("abcdefg")))
+    assert [line.split(":")[0] for line in engine_trouble(many)] == [
+        *["reconcile remarks"] * 5, "reconcile remarks 2 more",
+    ]  # fmt: skip
     stale = FactSheet(at=1000, last_pass=PassFact(90))
     assert engine_trouble(stale) == ["reconcile has not looked for 910 s"]
     shut = FactSheet(at=100, standings=(StandingFact("gpu", 5, 50), StandingFact("cpu", 2)))

@@ -1,26 +1,60 @@
 """A decision takes a fixed number of calls and no waiting, whether for ten nodes or a thousand.
 
 That is what "within 30 s at 1,000 nodes" comes to on any machine: each call takes EC2 and slurmctld
-about as long for a thousand nodes as for ten, and nothing else waits.
+about as long for a thousand nodes as for ten, nothing else waits, and our own work grows as the
+number of nodes does, and not as its square.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import sys
+import threading
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import slurmplugins
 from slurmplugins import bursting, names, reconcile
 from slurmplugins.model import EndCause
 from tests.fakes.boundaries import watch
 from tests.fakes.engine import Bench
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
+    from types import FrameType
 
 PERIOD = 15.0
 """Of the reconcile timer, in seconds."""
+
+OURS = str(Path(slurmplugins.__file__).parent)
+
+
+class Work:
+    """The calls that our own code makes and is made, on all threads: what CPU time grows with."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        threading.setprofile(self._event)
+        sys.setprofile(self._event)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+
+    def _event(self, frame: FrameType, event: str, _argument: object) -> None:
+        if event in {"call", "c_call"} and frame.f_code.co_filename.startswith(OURS):
+            next(self._numbers)
+
+    def total(self) -> int:
+        return next(self._numbers)
 
 
 class Counted:
@@ -89,3 +123,24 @@ def test_a_thousand_nodes_are_decided_in_the_calls_of_two_hundred_and_without_wa
         assert ends <= count / 200
         found.append(cluster.calls)
     assert found[0] == found[1]
+
+
+def launched(cluster: Counted) -> int:
+    """One job on all nodes, each of which comes up."""
+    cluster.start()
+    return 1
+
+
+@pytest.mark.parametrize("decide", [launched, interrupted, let_go])
+def test_five_times_the_nodes_are_at_most_six_times_the_work(tmp_path: Path, decide):
+    """A pass that compares all nodes with all would be twenty-five times as much."""
+    took = []
+    for count in (200, 1000):
+        cluster, work = Counted(tmp_path / str(count), count), Work()
+        if decide is not launched:
+            cluster.start()
+        with work.counted():
+            decide(cluster)
+        took.append(work.total())
+    assert took[0] > 200
+    assert took[1] <= 6 * took[0], took

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
-from tests.bench import __main__ as bench, ask, launching, report
+from tests.bench import __main__ as bench, arena, ask, launching, report
 from tests.bench.contest import Figures
+from toolkit.local.layer import throttle
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "benchmarks.md"
 
 
-def figures(wall: float, *, done: bool = True) -> Figures:
+def figures(wall: float, *, done: bool = True, wanted: int = 4000) -> Figures:
     return Figures(
         who="", wall=wall, cpu=2.0, peak_mb=80.0, ec2=17, launches=16, refused=3, other_aws=0,
-        scontrol=33, machines=4000, done=done,
+        scontrol=33, machines=4000, done=done, wanted=wanted,
     )  # fmt: skip
+
+
+def printed() -> str:
+    """What the benchmark has put into the document."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    return text.partition(report.BEGIN)[2].partition(report.END)[0]
 
 
 def test_what_was_printed_takes_the_place_of_what_was_there():
@@ -46,6 +55,25 @@ def test_a_run_that_was_cut_off_has_no_ratio():
     assert "| toolkit        | ?    |" in text
 
 
+def test_a_peer_that_gives_up_is_no_match_in_time():
+    """It was done sooner for having done less."""
+    text = bench.launched(
+        ask.Load(1, 4000), {"toolkit": [figures(18.0)]}, {"peer": [figures(9.0, wanted=4001)]}
+    )
+    assert "9.0, given up at 4000 instances" in text
+    assert "| toolkit        | ?    |" in text
+
+
+def test_an_account_at_the_published_rate_is_a_load_of_its_own():
+    """Ours is told nothing there: it has to find out, as on any account."""
+    load = bench.LOADS["140x8-published"]
+    assert launching.floor(load) == 60
+    ours, peers = bench.contestants(load)
+    assert [label for label, _ in ours] == ["toolkit, defaults"]
+    assert [label for label, _ in peers] == ["parallelcluster", "parallelcluster, DNS off"]
+    assert arena.rate(raised=load.raised) == (1000, 2) == throttle.RESOURCES["RunInstances"]
+
+
 def test_fleets_have_no_floor_and_the_peer_asks_for_fleets_too():
     load = bench.LOADS["500x8-fleet"]
     assert launching.floor(load) == 0
@@ -60,10 +88,20 @@ def test_a_run_at_its_defaults_is_told_nothing(tmp_path: Path):
 
 
 def test_the_documents_tables_have_the_columns_that_are_printed():
-    text = DOCUMENT.read_text(encoding="utf-8")
-    printed = text.partition(report.BEGIN)[2].partition(report.END)[0]
-    heads = [line for line in printed.splitlines() if "wall s" in line and line.startswith("|")]
-    assert len(heads) == len(bench.LOADS)
+    heads = [line for line in printed().splitlines() if "wall s" in line and line.startswith("|")]
+    assert len(heads) == printed().count("### ")
     for head in heads:
         assert tuple(cell.strip() for cell in head.strip("|").split("|")) == report.COLUMNS
-    assert " ".join(bench.TOLD.split()) in " ".join(printed.split())
+    assert " ".join(bench.TOLD.split()) in " ".join(printed().split())
+
+
+def test_the_documents_tables_are_of_the_command_that_they_name():
+    """Its loads, and its runs of each of ours; a peer that takes long runs once."""
+    (arguments,) = re.findall(rf"Printed by `{bench.COMMAND} (.+)`\.", printed())
+    options = bench.parsed(shlex.split(arguments))
+    loads = [bench.LOADS[name] for name in options.names if name in bench.LOADS]
+    assert re.findall("^### (.+)$", printed(), re.MULTILINE) == [str(load) for load in loads]
+    assert {load for load in bench.LOADS.values() if load.raised} <= {*loads}
+    counts = re.findall(r"^\| (\w+).* \((\d+) runs?\)", printed(), re.MULTILINE)
+    assert {int(count) for who, count in counts if who == "toolkit"} == {options.repeat}
+    assert {int(count) for _, count in counts} <= {1, options.repeat}

@@ -131,8 +131,7 @@ def _market(params: Mapping[str, Any]) -> tuple[str, str | None]:
     options = params.get("InstanceMarketOptions") or {}
     if options.get("MarketType") != SPOT:
         return ON_DEMAND, None
-    spot = options.get("SpotOptions") or {}
-    price = spot.get("MaxPrice")
+    price = (options.get("SpotOptions") or {}).get("MaxPrice")
     return SPOT, str(price) if price else None
 
 
