@@ -13,7 +13,10 @@ SENT = (
 POLICY = ("tests/unit/engine/test_policy.py",)
 DECIDED = ("tests/unit/engine/test_decisions.py",)
 GOING_ON = ("tests/unit/engine/test_going_on.py",)
-TRAINING = ("tests/unit/training",)
+COMMITTED = ("tests/contract/training/test_checkpoint_files.py",)
+TIERS = ("tests/contract/training/test_checkpoint_tiers.py",)
+OWNED = ("tests/unit/training/test_owner.py",)
+ENDED = ("tests/unit/training/test_ending.py", "tests/unit/training/test_lost_peers.py")
 STACK = ("tests/unit/deploy/test_rights.py",)
 
 
@@ -251,35 +254,35 @@ REVIEWED: tuple[Mutant, ...] = (
         "shards' names not fsynced before the manifest",
         "    fsync_directory(folder)  # the names",
         "    # the names",
-        TRAINING,
+        COMMITTED,
     ),
     Mutant(
         "toolkit/training/owner.py",
         "ESTALE is no longer taken over",
         "errno.ENOTDIR, errno.ESTALE)",
         "errno.ENOTDIR)",
-        TRAINING,
+        OWNED,
     ),
     Mutant(
         "toolkit/training/ending.py",
         "an empty second look replaces the first",
         "        if not later.nodes:\n            return found, facts\n",
         "",
-        TRAINING,
+        ENDED,
     ),
     Mutant(
         "toolkit/training/ending.py",
         "the verdict's step is ignored",
         "max(self._reached(record), word.step if word else 0)",
         "self._reached(record)",
-        TRAINING,
+        ENDED,
     ),
     Mutant(
         "toolkit/training/copies.py",
         "half-done uploads stay for ever",
         "for name in (*left, *names):",
         "for name in names:",
-        TRAINING,
+        TIERS,
     ),
     Mutant(
         STACK_J2,
