@@ -64,7 +64,7 @@ unit-rest:
 property: setup-test ## Laws, by hypothesis
 	@$(PYTEST) tests/property -n auto $(PURE)
 
-# The two long tiers say what took them long: all of it has 25 minutes.
+# The two long tiers say what took them long: the aim for all of it is 25 minutes.
 SLOWEST := --durations=20 --durations-min=5
 
 contract: setup-test ## One suite against the fake EC2, moto and the local cloud; torchrun on loopback
