@@ -604,13 +604,14 @@ class Trouble(RuleBasedStateMachine):
 
         What another run holds is that run's to give back, and what a launch in doubt started is
         settled later. What it found of an earlier launch in doubt, whose attempt was `settled`, is
-        the next run's to have, or reconcile's to end.
+        the next run's to have, or reconcile's to end. So is an instance that EC2 refused to end:
+        the journal has it as ended.
         """
         claims = self.bench.engine.journal.claims()
         fresh = {
             item.node
             for item in self._counting()
-            if item.id not in before and item.attempt not in settled
+            if item.id not in before | claims.ended.keys() and item.attempt not in settled
         }
         fresh -= claims.busy | claims.doubtful
         assert fresh & wanted <= self._wanted(), sorted(fresh & wanted - self._wanted())
