@@ -157,12 +157,12 @@ class Calls:
                 self._clock.sleep(FIRST_PAUSE)
             try:
                 over |= self._cloud.terminate(left)
-            except NotAllEnded as error:
-                over |= error.over
-                self._log.warning("terminate failed", code=error.code, message=error.message)
             except CloudError as error:
-                refusal = error
                 self._log.warning("terminate failed", code=error.code, message=error.message)
+                if isinstance(error, NotAllEnded):
+                    over |= error.over
+                else:
+                    refusal = error
             left = [item for item in left if item not in over]
             if not left:
                 break
