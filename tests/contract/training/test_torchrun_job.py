@@ -1,7 +1,8 @@
-"""The batch script with real torchrun, real workers and real signals; only srun is played.
+"""The batch script with real workers and real signals; srun is played.
 
 The player of srun starts the command on this machine as Slurm would on the first node. What real
-Slurm makes of the exit codes is tested in tests/slurm.
+Slurm makes of the exit codes is tested in tests/slurm. Where a law needs torchrun's own agent, a
+test says so with `torchrun=True`; elsewhere `played_torchrun.py` starts the ranks, which is cheaper.
 """
 
 import json
@@ -33,6 +34,9 @@ SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do shift; done
 SLURM_NODEID=0 exec "$@"
 """
+TORCHRUN = f"""#!/bin/bash
+exec {sys.executable} {Path(__file__).with_name("played_torchrun.py")} "$@"
+"""
 
 
 @dataclass
@@ -48,10 +52,34 @@ class Cluster:
         srun = self.root / "bin" / "srun"
         srun.write_text(SRUN)
         srun.chmod(0o755)
-        (self.root / "env").symlink_to(Path(sys.executable).parents[1])
+        self._environments()
         (self.root / "stop").mkdir()
 
-    def submit(self, job, restart, *arguments, script=None, ranks=None, batch="torchrun", **more):
+    def _environments(self) -> None:
+        """The real one, and one that differs in its torchrun."""
+        real = Path(sys.executable).parents[1]
+        (self.root / "env").symlink_to(real)
+        played = self.root / "played"
+        (played / "bin").mkdir(parents=True)
+        for path in real.iterdir():
+            if path.name != "bin":
+                (played / path.name).symlink_to(path)
+        (played / "bin" / "python").symlink_to(sys.executable)
+        torchrun = played / "bin" / "torchrun"
+        torchrun.write_text(TORCHRUN)
+        torchrun.chmod(0o755)
+
+    def submit(
+        self,
+        job,
+        restart,
+        *arguments,
+        script=None,
+        ranks=None,
+        batch="torchrun",
+        torchrun=False,
+        **more,
+    ):
         environment = {
             "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}:/usr/sbin",
             "TOOLKIT_RUNS": str(self.root / "runs"),
@@ -61,7 +89,7 @@ class Cluster:
             "SLURM_GPUS_ON_NODE": str(ranks or self.ranks),
             "SLURMD_NODENAME": "gpu-001",
             "TOOLKIT_JOBSCRIPTS": str(REPO / "jobscripts"),
-            "TOOLKIT_ENV": str(self.root / "env"),
+            "TOOLKIT_ENV": str(self.root / ("env" if torchrun else "played")),
             "TOOLKIT_LIB": str(REPO),
             "TOOLKIT_STOP_DIR": str(self.root / "stop"),
             "TOOLKIT_LOG": str(self.root / f"job-{job}.log"),
@@ -163,7 +191,8 @@ def test_stopped_killed_and_resumed_the_run_ends_with_the_same_bits(cluster):
     job.send_signal(signal.SIGUSR1)
     assert job.wait(timeout=100) == 85
 
-    job = cluster.submit(2, 2, *ARGUMENTS)  # a rank goes: the others ask to be brought back
+    # a rank goes: the others ask to be brought back
+    job = cluster.submit(2, 2, *ARGUMENTS, torchrun=True)
     cluster.wait_for_steps(2, 2)
     os.kill(cluster.workers(job)[-1], signal.SIGKILL)
     assert job.wait(timeout=100) == 85
@@ -174,7 +203,7 @@ def test_stopped_killed_and_resumed_the_run_ends_with_the_same_bits(cluster):
         os.kill(pid, signal.SIGKILL)
     job.wait()
 
-    assert cluster.run(2, 4, *ARGUMENTS) == 0
+    assert cluster.run(2, 4, *ARGUMENTS, torchrun=True) == 0
     found = audit(cluster.run_dir(2))
     assert (found.ok, found.steps) == (True, STEPS), found.problems
     assert [attempt["cause"] for attempt in found.attempts[::4]] == [
@@ -312,7 +341,7 @@ def test_a_script_of_any_name_runs_and_nothing_else_does(cluster, name):
     """A script without the library exits with torchrun's own code; its arguments arrive whole."""
     (cluster.root / name).write_text("import sys\nprint('argv', sys.argv[1:])\n")
     odd = ["two words", "$HOME", "`id`", "--flag=*", ""]
-    assert cluster.run(4, 0, *odd, script=name, ranks=1) == 0, cluster.log(4)
+    assert cluster.run(4, 0, *odd, script=name, ranks=1, torchrun=True) == 0, cluster.log(4)
     assert f"argv {odd}" in cluster.log(4)
     assert not (cluster.root / "pwned").exists()
 
@@ -323,7 +352,7 @@ def test_a_script_that_fails_is_not_brought_back(cluster):
         "with Run(params={}, seed=0) as run:\n"
         "    raise ValueError('no such column')\n"
     )
-    assert cluster.run(5, 0, script="bad.py") == 1
+    assert cluster.run(5, 0, script="bad.py", torchrun=True) == 1
     assert "[toolkit] not brought back: error (exception: " in cluster.log(5)
 
 
@@ -346,7 +375,7 @@ with Run(params={}, seed=0, world=join(timeout=timedelta(seconds=8))) as run:
 
 def test_ranks_that_wait_for_each_other_at_different_lines_end_with_both_lines(cluster):
     (cluster.root / "alone.py").write_text(ALONE)
-    assert cluster.run(13, 0, script="alone.py") == 85
+    assert cluster.run(13, 0, script="alone.py", torchrun=True) == 85
     said = cluster.log(13)
     waits = r"1 of 2 ranks wait for \d+ s \(rank 0 at \S+/alone.py:8 \(evaluate\)\);"
     waits += r" not come: rank 1 at \S+/alone.py:14 \(<module>\), distributed/"
