@@ -249,61 +249,38 @@ def test_a_stop_while_one_rank_takes_its_dataset_brings_all_of_them_back(cluster
     ]
 
 
-def test_a_run_goes_on_on_three_ranks_and_on_one(cluster):
-    for restart, ranks in enumerate((2, 3)):
-        job = cluster.submit(3, restart, *ARGUMENTS, ranks=ranks)
-        cluster.wait_for_steps(3, restart)
-        (cluster.root / "stop" / f"3.{restart}.json").write_text('{"cause": "spot-interruption"}')
-        assert job.wait(timeout=100) == 85, cluster.log(3)
-    assert cluster.run(3, 2, *ARGUMENTS, ranks=1) == 0
-    found = audit(cluster.run_dir(3))
-    assert (found.ok, found.steps, found.repeated) == (True, STEPS, ())
-    assert found.epochs_complete == 30
-    assert result(cluster, 3)["accuracy"] > 0.95
+FSDP = ("--sequences", "256", "--length", "16", "--width", "32", "--layers", "2")
+PIPELINE = ("--epochs", "3", "--hidden", "64")
 
 
-EXAMPLES = {
-    "fsdp": ("--sequences", "256", "--length", "16", "--width", "32", "--layers", "2"),
-    "pipeline": ("--epochs", "3", "--hidden", "64"),
-}
+def test_a_job_that_is_brought_back_with_no_step_left_ends_well(cluster):
+    """As a notice after the last step's save does. This example saves beside its steps.
 
-
-@pytest.mark.parametrize("batch", EXAMPLES)
-def test_every_jobscripts_example_trains_and_ends_well_when_nothing_is_left_to_do(cluster, batch):
-    """A notice after the last step's save brings a job back that has no step left.
-
-    DeepSpeed's takes a minute to be imported: it trains in tests/slurm/test_other_jobscripts.py.
+    With machines that are taken, all examples train in tests/slurm/test_other_jobscripts.py.
     """
-    script = REPO / "jobscripts" / batch / "train.py"
+    job = {"script": REPO / "jobscripts" / "fsdp" / "train.py", "batch": "fsdp"}
     for attempt in (0, 1):
-        done = cluster.run(8, attempt, *EXAMPLES[batch], script=script, batch=batch)
-        assert done == 0, cluster.log(8)
+        assert cluster.run(8, attempt, *FSDP, **job) == 0, cluster.log(8)
     found = audit(cluster.run_dir(8))
     assert (found.ok, found.repeated, len(found.attempts)) == (True, (), 2), found.problems
 
 
-def test_a_pipeline_comes_back_in_fewer_stages(cluster):
-    script = REPO / "jobscripts" / "pipeline" / "train.py"
-    job = {"script": script, "batch": "pipeline"}
+def test_a_pipeline_comes_back_in_fewer_stages_and_once_more_with_no_step_left(cluster):
+    job = {"script": REPO / "jobscripts" / "pipeline" / "train.py", "batch": "pipeline"}
     (cluster.root / "stop" / "9.0.json").write_text('{"cause": "spot-interruption"}')
-    assert cluster.run(9, 0, *EXAMPLES["pipeline"], **job) == 85, cluster.log(9)
-    assert cluster.run(9, 1, *EXAMPLES["pipeline"], ranks=1, **job) == 0, cluster.log(9)
+    for attempt, (ranks, code) in enumerate([(2, 85), (1, 0), (1, 0)]):
+        done = cluster.run(9, attempt, *PIPELINE, ranks=ranks, **job)
+        assert done == code, cluster.log(9)
     found = audit(cluster.run_dir(9))
-    assert (found.ok, found.repeated, len(found.attempts)) == (True, (), 2), found.problems
+    assert (found.ok, found.repeated, len(found.attempts)) == (True, (), 3), found.problems
 
 
-TRAINERS = {
-    "huggingface": ("--sequences", "96", "--batch", "16", "--length", "16", "--width", "32"),
-    "lightning": ("--batch", "240", "--hidden", "32"),
-}
-
-
-@pytest.mark.parametrize("trainer", TRAINERS)
-def test_another_trainers_run_asks_to_be_brought_back(cluster, trainer):
-    """How it comes back, and with which bits, is in test_adapters."""
-    script = REPO / "jobscripts" / trainer / "train.py"
+def test_another_trainers_run_under_torchrun_asks_to_be_brought_back(cluster):
+    """How it comes back, with which bits, and Hugging Face's ranks are in test_adapters."""
+    script = REPO / "jobscripts" / "lightning" / "train.py"
     (cluster.root / "stop" / "10.0.json").write_text('{"cause": "spot-interruption"}')
-    assert cluster.run(10, 0, *TRAINERS[trainer], script=script) == 85, cluster.log(10)
+    words = ("--batch", "240", "--hidden", "32")
+    assert cluster.run(10, 0, *words, script=script, torchrun=True) == 85, cluster.log(10)
     found = audit(cluster.run_dir(10))
     assert (found.ok, [a["cause"] for a in found.attempts]) == (True, ["spot-interruption"])
     assert found.attempts[0]["step_end"] == found.steps > 0
@@ -352,7 +329,7 @@ def test_a_script_that_fails_is_not_brought_back(cluster):
         "with Run(params={}, seed=0) as run:\n"
         "    raise ValueError('no such column')\n"
     )
-    assert cluster.run(5, 0, script="bad.py", torchrun=True) == 1
+    assert cluster.run(5, 0, script="bad.py", ranks=1, torchrun=True) == 1
     assert "[toolkit] not brought back: error (exception: " in cluster.log(5)
 
 
