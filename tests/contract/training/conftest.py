@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -31,3 +33,25 @@ def worker():
         assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-6000:]}"
 
     return run
+
+
+@pytest.fixture(scope="session")
+def fork_server():
+    """The socket of a process that has imported torch, and forks what played_torchrun.py asks."""
+    here = Path(__file__).resolve().parent
+    with tempfile.TemporaryDirectory() as folder:  # a socket's name has to be short
+        place = Path(folder) / "socket"
+        server = subprocess.Popen(
+            [sys.executable, str(here / "fork_server.py"), str(place)],
+            env=os.environ
+            | {
+                "PYTHONPATH": str(here.parents[2]),
+                "PYTHONUNBUFFERED": "1",
+                "OMP_NUM_THREADS": "1",
+            },
+            stdin=subprocess.PIPE,
+        )
+        while not place.is_socket() and server.poll() is None:
+            time.sleep(0.02)
+        yield place
+        server.communicate(timeout=20)

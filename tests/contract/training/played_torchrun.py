@@ -1,27 +1,25 @@
-"""Play torchrun's agent: start the ranks of one node, end them together, exit with 0 or 1.
+"""Play torchrun's agent: have fork_server start the ranks of one node; exit with 0 or 1.
 
 played_torchrun.py [torchrun's options] -- SCRIPT [arguments…]
 
-The ranks are forked from this process, which has imported what the script imports. So a launch
-costs one import of torch; with torchrun it costs one a rank, and the agent's two.
+FORK_SERVER is the server's socket. Without torchrun's options the script has no rank. A launch
+costs no import of torch; with torchrun it costs one a rank, and one and more for the agent.
 """
 
 import argparse
-import ast
-import importlib
+import json
 import os
-import signal
-import subprocess
+import socket
 import sys
 from pathlib import Path
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--nproc-per-node", type=int, required=True)
-    parser.add_argument("--master-addr", required=True)
-    parser.add_argument("--master-port", required=True)
-    parser.add_argument("--rdzv-id", required=True)
+    parser.add_argument("--nproc-per-node", type=int)
+    parser.add_argument("--master-addr")
+    parser.add_argument("--master-port")
+    parser.add_argument("--rdzv-id")
     for ignored in ("--nnodes", "--node-rank", "--rdzv-backend", "--local-addr", "--max-restarts"):
         parser.add_argument(ignored)
     parser.add_argument("script")
@@ -43,42 +41,20 @@ def environment(args: argparse.Namespace, rank: int) -> dict[str, str]:
     }
 
 
-def import_what_it_imports(script: Path) -> None:
-    for line in ast.parse(script.read_bytes()).body:
-        if isinstance(line, ast.Import):
-            for name in line.names:
-                importlib.import_module(name.name)
-        elif isinstance(line, ast.ImportFrom) and line.module:
-            importlib.import_module(line.module)
-
-
-def together(ranks: list[int]) -> int:
-    """Wait for all; the first that fails ends the others, as it does in torchrun."""
-    failed = False
-    while ranks:
-        ended, status = os.wait()
-        ranks.remove(ended)
-        if status and not failed:
-            failed = True
-            for rank in ranks:
-                os.kill(rank, signal.SIGTERM)
-    return int(failed)
-
-
 def main() -> int:
     args = parse()
-    if args.nproc_per_node == 1:  # nothing is won by a fork
-        argv = [sys.executable, args.script, *args.arguments]
-        return int(subprocess.call(argv, env=os.environ | environment(args, 0)) != 0)
-    import forked
-
-    script = Path(args.script).resolve()
-    import_what_it_imports(script)
-    sys.path[0] = str(script.parent)
-    argv = [args.script, *args.arguments]
-    return together(
-        [forked.attempt(argv, environment(args, rank)) for rank in range(args.nproc_per_node)]
-    )
+    request = {
+        "argv": [args.script, *args.arguments],
+        "folder": str(Path.cwd()),
+        "environment": dict(os.environ),
+        "ranks": [environment(args, rank) for rank in range(args.nproc_per_node or 0)] or [{}],
+    }
+    said = json.dumps(request).encode()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.connect(os.environ["FORK_SERVER"])
+        socket.send_fds(server, [len(said).to_bytes(8)], [1, 2])
+        server.sendall(said)
+        return (server.recv(1) or b"\1")[0]
 
 
 if __name__ == "__main__":

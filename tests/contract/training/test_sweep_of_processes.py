@@ -32,13 +32,14 @@ class Array:
 
     root: Path
     storage: str
+    fork_server: Path
     running: dict = field(default_factory=dict)
 
     def start(self, task, restart=0, *more):
         run_dir = self.root / f"task-{task}"
         environment = {
             **os.environ,
-            "PYTHONPATH": str(REPO),
+            "FORK_SERVER": str(self.fork_server),
             "TOOLKIT_RUN_DIR": str(run_dir),
             "TOOLKIT_STOP_DIR": str(self.root / "stop"),
             "TOOLKIT_SITE_FILE": str(self.root / "absent"),
@@ -49,8 +50,18 @@ class Array:
             "SLURM_ARRAY_TASK_ID": str(task),
             "SLURM_RESTART_COUNT": str(restart),
         }
+        played = str(Path(__file__).with_name("played_torchrun.py"))
         script = str(REPO / "jobscripts" / "sweep" / "train.py")
-        argv = [sys.executable, script, "--epochs", str(EPOCHS), "--checkpoint-every", "5", *more]
+        argv = [
+            sys.executable,
+            played,
+            script,
+            "--epochs",
+            str(EPOCHS),
+            "--checkpoint-every",
+            "5",
+            *more,
+        ]
         log = (self.root / f"task-{task}.log").open("ab")
         self.running[task] = subprocess.Popen(
             argv, env=environment, stdout=log, stderr=subprocess.STDOUT
@@ -74,14 +85,14 @@ class Array:
 
 
 @pytest.fixture
-def array(tmp_path):
+def array(tmp_path, fork_server):
     """The server that the head node runs, here over SQLite."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     argv = [sys.executable, str(SERVER), f"sqlite:///{tmp_path}/sweep.db", "127.0.0.1", str(port)]
     server = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
-    made = Array(tmp_path, f"grpc://127.0.0.1:{port}")
+    made = Array(tmp_path, f"grpc://127.0.0.1:{port}", fork_server)
     yield made
     for process in [*made.running.values(), server]:
         process.kill()

@@ -2,7 +2,7 @@
 
 The player of srun starts the command on this machine as Slurm would on the first node. What real
 Slurm makes of the exit codes is tested in tests/slurm. Where a law needs torchrun's own agent, a
-test says so with `torchrun=True`; elsewhere `played_torchrun.py` starts the ranks, which is cheaper.
+test says so with `torchrun=True`; elsewhere `fork_server.py` forks the ranks, which is cheaper.
 """
 
 import json
@@ -44,6 +44,7 @@ class Cluster:
     """One node with `ranks` GPUs that are none, and a shared filesystem."""
 
     root: Path
+    fork_server: Path
     ranks: int = 2
     processes: list = field(default_factory=list)
 
@@ -89,6 +90,7 @@ class Cluster:
             "SLURM_GPUS_ON_NODE": str(ranks or self.ranks),
             "SLURMD_NODENAME": "gpu-001",
             "TOOLKIT_JOBSCRIPTS": str(REPO / "jobscripts"),
+            "FORK_SERVER": str(self.fork_server),
             "TOOLKIT_ENV": str(self.root / ("env" if torchrun else "played")),
             "TOOLKIT_LIB": str(REPO),
             "TOOLKIT_STOP_DIR": str(self.root / "stop"),
@@ -145,8 +147,8 @@ def _children(pid):
 
 
 @pytest.fixture
-def cluster(tmp_path):
-    made = Cluster(tmp_path)
+def cluster(tmp_path, fork_server):
+    made = Cluster(tmp_path, fork_server)
     yield made
     for process in made.processes:
         for pid in [*made.workers(process), *_children(process.pid), process.pid]:
