@@ -138,6 +138,16 @@ def zero(stage: int, **of_codec: Any) -> tuple[Any, dict[str, Any], Any]:
     return step, {"engine": engine, "scheduler": scheduler}, DeepSpeedCodec(**of_codec)
 
 
+def prepare_deepspeed(level: str) -> None:
+    """What each rank would import at its first step, torch's compilers above all, is imported."""
+    import deepspeed
+    import deepspeed.runtime.zero.muon.muon_optimizer
+
+    deepspeed.utils.logger.setLevel(level)
+    # It would compile what it has in C++ for CPUs; gloo does.
+    deepspeed.ops.__compatible_ops__.clear()
+
+
 def weights(kind: str, parts: dict[str, Any]) -> dict[str, torch.Tensor]:
     """The whole model, on every rank."""
     if kind.startswith("zero"):
@@ -276,11 +286,7 @@ def on(ranks: int, work: Callable[[], None], *, code: int = 0) -> None:
 def main() -> None:
     root, kinds = Path(sys.argv[1]), sys.argv[2:]
     if any(kind.startswith("zero") for kind in kinds):
-        import deepspeed
-
-        deepspeed.utils.logger.setLevel("WARNING")
-        # It would compile what it has in C++ for CPUs; gloo does.
-        deepspeed.ops.__compatible_ops__.clear()
+        prepare_deepspeed("WARNING")
     on(2, partial(rank, root, 4, kinds))
     for kind in kinds:
         on(2, partial(rank_to_kill, root, kind), code=-signal.SIGKILL)

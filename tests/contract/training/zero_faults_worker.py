@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from elastic_worker import on, zero  # its folder comes first on the path
+from elastic_worker import on, prepare_deepspeed, zero  # its folder comes first on the path
 
 from tests.fakes import checkpoint_disk as disk, generators
 from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
@@ -210,10 +210,7 @@ def rank(root: Path) -> None:
 
 
 def main() -> None:
-    import deepspeed
-
-    deepspeed.utils.logger.setLevel("ERROR")
-    deepspeed.ops.__compatible_ops__.clear()
+    prepare_deepspeed("ERROR")
     root = Path(sys.argv[1])
     for ranks in (2, 1):
         on(ranks, lambda: rank(root))
