@@ -54,4 +54,4 @@ def fork_server():
         while not place.is_socket() and server.poll() is None:
             time.sleep(0.02)
         yield place
-        server.communicate(timeout=20)
+        server.communicate(timeout=60)
