@@ -54,4 +54,5 @@ def fork_server():
         while not place.is_socket() and server.poll() is None:
             time.sleep(0.02)
         yield place
-        server.communicate(timeout=60)
+        server.kill()  # its input ends by itself where this process was killed
+        server.communicate()
