@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import job_name, names, safe_json
-from slurmplugins.errors import BadName, SlurmRefused, SlurmUnreachable
+from slurmplugins import job_name, names
+from slurmplugins.errors import BadName, SlurmRefused
 from slurmplugins.fact_sheet import AttemptFact, JobFact
+from slurmplugins.slurm_answer import NO_SUCH_JOB, failure, records
 from slurmplugins.slurm_json import count, stated, text
 
 if TYPE_CHECKING:
     from slurmplugins.job_name import JobName
-    from slurmplugins.runner import Completed, Runner
+    from slurmplugins.runner import Runner
 
 TIMEOUT: Final = 30.0
 
@@ -33,13 +34,12 @@ class JobReader:
         argv = [f"{self._bin}/squeue", "--json"]
         if job is not None:
             argv = [f"{self._bin}/scontrol", "show", "job", str(job), "--json"]
-        done = self._runner.run(argv, timeout=TIMEOUT)
-        if done.returncode and job is not None and "nvalid job id" in done.stdout + done.stderr:
-            return ()
         try:
-            found = list(safe_json.loads(_said(done))["jobs"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise SlurmUnreachable(f"{argv[0]}: {error}") from error
+            found = records(argv, self._runner.run(argv, timeout=TIMEOUT), "jobs")
+        except SlurmRefused as refused:
+            if job is not None and NO_SUCH_JOB in refused.message:
+                return ()
+            raise
         return tuple(fact for item in found if (fact := _job(item)) is not None)
 
     def attempts(self, name: JobName) -> tuple[AttemptFact, ...]:
@@ -52,17 +52,14 @@ class JobReader:
             f"--jobs={name}",
             f"--format={','.join(_SACCT)}",
         ]
-        lines = _said(self._runner.run(argv, timeout=TIMEOUT)).splitlines()
+        done = self._runner.run(argv, timeout=TIMEOUT)
+        if done.returncode:
+            raise failure(argv, done)
+        lines = done.stdout.splitlines()
         rows = [row for line in lines if len(row := line.split("|")) == len(_SACCT)]
         # Of an array's number, which is its last task's too, sacct tells of every task.
         column = 1 if name.task is None else 0
         return tuple(_attempt(row) for row in rows if row[column] == str(name))
-
-
-def _said(done: Completed) -> str:
-    if done.returncode:
-        raise SlurmRefused((done.stderr or done.stdout).strip()[-300:])
-    return done.stdout
 
 
 def _attempt(row: list[str]) -> AttemptFact:

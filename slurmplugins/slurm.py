@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from slurmplugins import job_name, safe_json, slurm_json
+from slurmplugins import job_name, slurm_json
 from slurmplugins.admin_comment import COMMENT_LENGTH, appended, plain
-from slurmplugins.errors import SlurmError, SlurmRefused, SlurmUnreachable
+from slurmplugins.errors import SlurmRefused
 from slurmplugins.names import expand
+from slurmplugins.slurm_answer import failure, records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -38,12 +39,6 @@ HET_TIMEOUT: Final = 10.0
 
 NODES_IN_CALL: Final = 500
 """Keeps one argument far below the kernel's 128 KiB for a single argument."""
-
-_UNREACHABLE: Final = (
-    "unable to contact", "connect failure", "connection refused", "timed out", "timeout",
-    "not responding", "longer than", "socket",
-)  # fmt: skip
-"""Words, in lower case, of a scontrol that got no answer."""
 
 _COMPONENT: Final = re.compile(r"\s*([0-9]{1,11})\s+([0-9]{1,11})\+[0-9]{1,5}\s*", re.ASCII)
 """A component's own number, and its name: the het job's number and its place in that."""
@@ -127,7 +122,7 @@ class ScontrolSlurm:
         found: list[Node] = []
         for part in [None] if names is None else _parts(names):
             argv = [self._scontrol, "show", "nodes", *([",".join(part)] if part else []), "--json"]
-            found += [slurm_json.node(item) for item in _list(self._read(argv), "nodes")]
+            found += [slurm_json.node(item) for item in self._read(argv, "nodes")]
         self._put_aside("node", [node.name for node in found if not node.readable])
         return tuple(found)
 
@@ -135,7 +130,7 @@ class ScontrolSlurm:
         argv = [self._squeue, "--json"]
         if nodes is not None and len(nodes) <= NODES_IN_CALL:
             argv.append("--nodelist=" + ",".join(nodes))
-        found = tuple(slurm_json.job(item) for item in _list(self._read(argv), "jobs"))
+        found = tuple(slurm_json.job(item) for item in self._read(argv, "jobs"))
         self._put_aside("job", [str(job.id) for job in found if not job.readable])
         if nodes is None:
             return found
@@ -152,7 +147,7 @@ class ScontrolSlurm:
         argv = [self._squeue, "--noheader", "--format=%A %i"]
         done = self._runner.run(argv, timeout=min(self._read_timeout, HET_TIMEOUT))
         if done.returncode:
-            raise _failure(argv, done.stderr or done.stdout)
+            raise failure(argv, done)
         found = (_COMPONENT.fullmatch(line) for line in done.stdout.splitlines())
         return {int(match[1]): int(match[2]) for match in found if match}
 
@@ -210,7 +205,7 @@ class ScontrolSlurm:
         from slurmplugins import comeback
 
         found: list[EndedJob] = []
-        for item in _list(self._read([self._scontrol, "show", "jobs", "--json"]), "jobs"):
+        for item in self._read([self._scontrol, "show", "jobs", "--json"], "jobs"):
             try:
                 job = comeback.parse(item)
             except ValueError:
@@ -228,7 +223,7 @@ class ScontrolSlurm:
 
     def _record(self, job: int) -> dict[str, Any]:
         """This job's record among those of its array. SlurmRefused where slurmctld has none."""
-        shown = _list(self._read([self._scontrol, "show", "job", str(job), "--json"]), "jobs")
+        shown = self._read([self._scontrol, "show", "job", str(job), "--json"], "jobs")
         for item in shown:
             if isinstance(item, dict) and slurm_json.number(item.get("job_id")) == job:
                 return item
@@ -248,22 +243,13 @@ class ScontrolSlurm:
         """Many commands through one scontrol; one that is refused does not stop the rest."""
         self._write([self._scontrol], stdin="\n".join(commands) + "\n")
 
-    def _read(self, argv: Sequence[str]) -> dict[str, Any]:
-        done = self._runner.run(argv, timeout=self._read_timeout)
-        if done.returncode:
-            raise _failure(argv, done.stderr or done.stdout)
-        try:
-            data = safe_json.loads(done.stdout)
-        except ValueError as error:
-            raise SlurmUnreachable(f"{argv[0]}: answer is not JSON: {error}") from error
-        if not isinstance(data, dict) or data.get("errors"):
-            raise SlurmUnreachable(f"{argv[0]}: {str(data)[:400]}")
-        return data
+    def _read(self, argv: Sequence[str], key: str) -> list[Any]:
+        return records(argv, self._runner.run(argv, timeout=self._read_timeout), key)
 
     def _write(self, argv: Sequence[str], stdin: str = "") -> None:
         done = self._runner.run(argv, timeout=self._write_timeout, stdin=stdin)
         if done.returncode:
-            raise _failure(argv, done.stderr or done.stdout)
+            raise failure(argv, done)
 
 
 def known(slurm: Slurm, nodes: Sequence[NodeName]) -> Mapping[NodeName, Node]:
@@ -290,12 +276,6 @@ def awaited(
     )
 
 
-def _failure(argv: Sequence[str], said: str) -> SlurmError:
-    message = f"{' '.join(argv[:3])[:120]}: {said.strip()[-400:]}"
-    unreachable = any(words in said.lower() for words in _UNREACHABLE)
-    return (SlurmUnreachable if unreachable else SlurmRefused)(message)
-
-
 def _token(text: str) -> str:
     if not _TOKEN.fullmatch(text):
         raise SlurmRefused(f"not fit for scontrol's input: {text[:80]!r}")
@@ -304,10 +284,3 @@ def _token(text: str) -> str:
 
 def _parts(items: Sequence[_Item]) -> Iterable[Sequence[_Item]]:
     return (items[start : start + NODES_IN_CALL] for start in range(0, len(items), NODES_IN_CALL))
-
-
-def _list(data: dict[str, Any], key: str) -> list[Any]:
-    value = data.get(key)
-    if not isinstance(value, list):
-        raise SlurmUnreachable(f"no {key!r} in Slurm's answer")
-    return value

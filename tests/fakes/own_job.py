@@ -9,11 +9,11 @@ class FakeScontrol:
 
     `accounting`: a line an attempt, `job|state|start` and when it ended, if it did; None while
     it does not answer. `events`: what it keeps of nodes, `node|since|state|reason`. `deaf`: it
-    answers nothing in time; `slow`: none of these.
+    answers nothing in time; `slow`: none of these. `garbled`: its answer to every question.
     """
 
     def __init__(
-        self, *, comment="", nodes=(), deaf=False, slow=(), garbled=False, accounting=""
+        self, *, comment="", nodes=(), deaf=False, slow=(), garbled="", accounting=""
     ) -> None:
         self.job = {
             "job_id": 12, "comment": comment, "job_state": ["RUNNING"], "nodes": "gpu-[001-002]"
@@ -40,7 +40,7 @@ class FakeScontrol:
         if self.deaf or verb[0] in self.slow:
             raise subprocess.TimeoutExpired(list(argv), 10)
         if verb[0] == "show" and self.garbled:
-            return "slurm_load_jobs error: Unexpected message received"
+            return self.garbled
         if verb[:2] == ["show", "job"]:
             return json.dumps({"jobs": [self.job]})
         if verb[:2] == ["show", "nodes"]:

@@ -1,4 +1,8 @@
-"""A scontrol that takes a number for the whole array it begins, as the real one does."""
+"""A scontrol that takes a number for the whole array it begins, as the real one does.
+
+24.11's `scontrol show job --json` exits 0 and lists no job where slurmctld is away: NO_JOBS on
+standard output, UNREACHED on standard error. It was seen so on a real 24.11.5.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,11 @@ from slurmplugins.runner import Completed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+NO_JOBS = '{"jobs": [], "errors": [], "warnings": []}'
+UNREACHED = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
+UNKNOWN_JOB = "slurm_load_jobs error: Invalid job id specified\n"
 
 
 @dataclass

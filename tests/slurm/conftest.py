@@ -79,11 +79,15 @@ class Cluster:
         asks = "squeue" in argv or {"scontrol", "show"} <= set(argv)
         while True:
             try:
-                return self.head.run(argv, timeout=timeout)
+                done = self.head.output(argv, timeout=timeout)
             except HeadCommandFailed as failed:
                 unheard = UNREACHED in failed.stdout + failed.stderr
                 if not (asks and unheard) or time.monotonic() > deadline:
                     raise
+            else:  # `scontrol show job --json` exits 0 where it did not reach slurmctld
+                unheard = UNREACHED in done.stderr
+                if not (asks and unheard) or time.monotonic() > deadline:
+                    return done.stdout
             time.sleep(1)
 
     def as_user(self, *argv: str) -> str:

@@ -184,9 +184,16 @@ class Story:
         return self.head.run(["runuser", "-u", USER, "--", *argv])
 
     def _job(self) -> dict[str, Any]:
-        text = self.head.run(["scontrol", "show", "job", self.job, "--json"])
-        job: dict[str, Any] = json.loads(text)["jobs"][0]
-        return job
+        """Ask again while slurmctld is away: scontrol lists no job then, and exits 0."""
+        listed: list[dict[str, Any]] = []
+
+        def known() -> str | None:
+            text = self.head.run(["scontrol", "show", "job", self.job, "--json"])
+            listed[:] = json.loads(text)["jobs"]
+            return "known" if listed else None
+
+        self._wait(known, 60, f"slurmctld did not tell of job {self.job}")
+        return listed[0]
 
     def _allocated_nodes(self) -> list[str]:
         names = self.head.run(["scontrol", "show", "hostnames", self._job()["nodes"]])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from slurmplugins import names
+from slurmplugins.errors import SlurmUnreachable
 from slurmplugins.model import Lifecycle
 from tests.contract.engine.world import Reply, World, opened
 
@@ -366,6 +367,23 @@ def test_a_refusal_that_only_a_person_mends_holds_the_job(world: World, code: st
     world.slurm.start(7, NODES)
     world.resume()
     assert world.slurm.queue[7].held
+
+
+def test_a_job_that_slurmctld_could_not_be_asked_for_is_not_taken_for_one_it_does_not_know(
+    world: World,
+):
+    def away(words: list[str], data: dict[str, Any]) -> dict[str, Any]:
+        if words[:2] == ["show", "job"]:
+            raise SlurmUnreachable("restarts")
+        return data
+
+    world.controller.alter = away
+    world.ec2.lie("RunInstances", Reply.refusal("OptInRequired"))
+    world.slurm.start(7, NODES)
+    world.resume()
+    (said,) = [line for line in world.log("resume") if line["event"] == "jobs not told"]
+    assert said["jobs"] == [7]
+    assert "Unable to contact slurm controller" in said["message"]
 
 
 def test_a_launch_throttled_to_the_end_is_given_back_and_buys_nothing_else(hurried: World):

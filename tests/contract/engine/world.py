@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from slurmplugins import names
 from slurmplugins.cloud.ec2 import Ec2
+from slurmplugins.errors import SlurmUnreachable
 from tests.contract.local.localcloud import started
 from tests.fakes.engine import burst
+from tests.fakes.scontrol import NO_JOBS, UNREACHED
 from tests.fakes.slurm import FakeSlurm
 from toolkit.local.front import Call, call_of
 from toolkit.local.sockets import Listeners, bind
@@ -200,7 +202,8 @@ def _send(reply: Reply, start_response: Any) -> Iterable[bytes]:
 class Controller:
     """Answers scontrol and squeue from the fake slurmctld.
 
-    `alter` changes the JSON of a read before it is sent: it gets the words and the answer.
+    `alter` changes the JSON of a read before it is sent: it gets the words and the answer. It may
+    raise SlurmUnreachable.
     """
 
     def __init__(self, slurm: FakeSlurm) -> None:
@@ -214,6 +217,9 @@ class Controller:
             commands = [line.split(" ") for line in fed.splitlines()] if fed else [words]
             try:
                 out = "".join(self._one(program, command) for command in commands)
+            except SlurmUnreachable:
+                lists_jobs = commands[0][:2] in (["show", "job"], ["show", "jobs"])
+                return (0, NO_JOBS, UNREACHED) if lists_jobs else (1, "", UNREACHED)
             except (KeyError, ValueError, RuntimeError, AssertionError) as error:
                 return 1, "", f"{type(error).__name__}: {error}"
             except Exception as error:  # noqa: BLE001 - what the fake refuses, scontrol says

@@ -1,12 +1,14 @@
 """The demo checks what it shows: a job that comes back on the lost machine has not come back."""
 
 import io
+import itertools
 import json
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from tests.fakes.scontrol import NO_JOBS
 from toolkit.demo.commands import ToolkitCommand
 from toolkit.demo.phases import PhaseFailed, Stage
 from toolkit.demo.story import Story
@@ -15,11 +17,14 @@ from toolkit.demo.story import Story
 class Head:
     """A head node that knows one requeued job, and the machine behind each of its nodes."""
 
-    def __init__(self, machines) -> None:
-        self.machines = machines
+    def __init__(self, machines, outage=0) -> None:
+        self.machines, self.outage = machines, outage
 
     def run(self, argv):
         match argv:
+            case ["scontrol", "show", "job", *_] if self.outage > 0:
+                self.outage -= 1
+                return NO_JOBS
             case ["scontrol", "show", "job", *_]:
                 nodes = ",".join(self.machines)
                 job = {"job_state": ["RUNNING"], "restart_cnt": 1, "nodes": nodes}
@@ -32,10 +37,13 @@ class Head:
         raise AssertionError(argv)
 
 
-def story(machines):
+def story(machines, outage=0):
     """A job that came back on these machines, by node."""
-    told = Story(ToolkitCommand(Path("cluster.yaml")), Stage(Console(file=io.StringIO())))
-    told.job, told._head = "1", Head(machines)
+    stage, now = Stage(Console(file=io.StringIO())), itertools.count()
+    told = Story(
+        ToolkitCommand(Path("cluster.yaml")), stage, sleep=lambda _: None, clock=now.__next__
+    )
+    told.job, told._head = "1", Head(machines, outage)
     return told
 
 
@@ -48,3 +56,14 @@ def test_the_interrupted_machine_among_the_jobs_machines_is_a_failure():
     """Also where the other one is new."""
     with pytest.raises(PhaseFailed, match="i-lost"):
         story({"gpu-002": "i-lost", "gpu-003": "i-new"}).come_back("i-lost")
+
+
+def test_a_slurmctld_that_restarts_is_asked_again():
+    story({"gpu-001": "i-kept", "gpu-003": "i-new"}, outage=3).come_back("i-lost")
+
+
+def test_a_slurmctld_that_stays_away_ends_the_phase_and_says_so():
+    gone = story({"gpu-001": "i-kept"}, outage=10**6)
+    gone.head.run = lambda argv, run=gone.head.run: "" if argv[0] == "sh" else run(argv)
+    with pytest.raises(PhaseFailed, match="job 1"):
+        gone.come_back("i-lost")

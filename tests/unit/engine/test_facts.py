@@ -13,6 +13,7 @@ from slurmplugins.errors import BadName
 from slurmplugins.job_facts import JobReader
 from tests.fakes.engine import SPOT_A, Bench
 from tests.fakes.runner import FakeRunner
+from tests.fakes.scontrol import NO_JOBS, UNKNOWN_JOB, UNREACHED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -193,12 +194,28 @@ def test_a_pools_failures_are_told(bench: Bench, runner: FakeRunner):
     assert standing.last[0] == "i-0 (gpu-001): x"
 
 
-def test_a_job_that_nobody_knows_is_no_error(bench: Bench, runner: FakeRunner):
-    said = "slurm_load_jobs error: Invalid job id specified"
-    runner.answer("/usr/bin/scontrol", "show", "job", stderr=said, returncode=1)
+@pytest.mark.parametrize(("stdout", "code"), [("", 1), (NO_JOBS, 0), (NO_JOBS, 1)])
+def test_a_job_that_nobody_knows_is_no_error(
+    bench: Bench, runner: FakeRunner, stdout: str, code: int
+):
+    runner.answer(
+        "/usr/bin/scontrol", "show", "job", stdout=stdout, stderr=UNKNOWN_JOB, returncode=code
+    )
     runner.answer("/usr/bin/env", stdout="")
     sheet = gathered(bench, runner, "job", "99")
     assert (sheet.jobs, sheet.attempts, sheet.unread) == ((), (), ())
+
+
+@pytest.mark.parametrize(("stdout", "code"), [("", 1), (NO_JOBS, 0)])
+def test_a_job_that_slurmctld_could_not_tell_of_is_named_as_unread(
+    bench: Bench, runner: FakeRunner, stdout: str, code: int
+):
+    runner.answer(
+        "/usr/bin/scontrol", "show", "job", stdout=stdout, stderr=UNREACHED, returncode=code
+    )
+    runner.answer("/usr/bin/env", stdout="")
+    (unread,) = gathered(bench, runner, "job", "7").unread
+    assert unread.startswith("slurm-unreachable: ")
 
 
 @pytest.mark.parametrize(

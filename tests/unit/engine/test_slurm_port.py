@@ -12,7 +12,7 @@ from slurmplugins.errors import SlurmRefused, SlurmUnreachable
 from slurmplugins.model import Assignment
 from slurmplugins.slurm import ScontrolSlurm
 from tests.fakes.runner import FakeRunner
-from tests.fakes.scontrol import FakeScontrol
+from tests.fakes.scontrol import NO_JOBS, UNKNOWN_JOB, UNREACHED, FakeScontrol
 
 G = names.expand("gpu-[001-003]")
 
@@ -246,3 +246,39 @@ def test_an_answer_that_can_not_be_read_is_no_answer(stdout: str):
     runner.answer("/usr/bin/scontrol", stdout=stdout)
     with pytest.raises(SlurmUnreachable):
         slurm.nodes()
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (UNREACHED, SlurmUnreachable),
+        ("slurm_load_jobs error: Zero Bytes were transmitted or received", SlurmUnreachable),
+        (UNKNOWN_JOB, SlurmRefused),
+        ("", SlurmRefused),
+    ],
+)
+@pytest.mark.parametrize("deed", ["hold", "requeue", "comment"])
+def test_an_outage_that_scontrol_ends_well_in_is_no_job_unknown(
+    deed: str, said: str, kind: type[Exception]
+):
+    slurm, runner = scontrol()
+    runner.answer("/usr/bin/scontrol", "show", "job", stdout=NO_JOBS, stderr=said)
+    with pytest.raises(kind):
+        getattr(slurm, deed)(7, *(["text"] if deed == "comment" else []))
+    assert len(runner.commands) == 1
+
+
+def test_an_outage_that_scontrol_ends_well_in_is_no_empty_list_of_jobs():
+    slurm, runner = scontrol()
+    runner.answer("/usr/bin/scontrol", "show", "jobs", stdout=NO_JOBS)
+    assert slurm.ended() == ()
+    runner.answer("/usr/bin/scontrol", "show", "jobs", stdout=NO_JOBS, stderr=UNREACHED)
+    with pytest.raises(SlurmUnreachable):
+        slurm.ended()
+
+
+def test_a_word_on_standard_error_takes_nothing_from_an_answer():
+    slurm, runner = scontrol()
+    jobs = json.dumps({"jobs": [{"job_id": 7, "batch_flag": True, "job_state": ["FAILED"]}]})
+    runner.answer("/usr/bin/scontrol", "show", "jobs", stdout=jobs, stderr=UNREACHED)
+    assert [job.id for job in slurm.ended()] == [7]

@@ -9,6 +9,7 @@ import pytest
 
 from tests.fakes.checkpoint_disk import CALLS, fail, strike
 from tests.fakes.own_job import FakeScontrol
+from tests.fakes.scontrol import NO_JOBS
 from toolkit.training import files, manifest, mlflow_server, verdict
 from toolkit.training.ending import Ending, Outcome
 from toolkit.training.files import write_json
@@ -148,9 +149,10 @@ def test_a_job_that_gets_nowhere_is_held_with_its_reason_and_how_to_go_on(ended)
     assert comment.endswith("to go on: scontrol release 12 toolkit:checkpoint=17")
 
 
+@pytest.mark.parametrize("answer", ["Unexpected message received", NO_JOBS])
 @pytest.mark.parametrize(("log", "runs"), [(NCCL, 1), (KEYERROR, 1), (NCCL, 3)])
-def test_a_persons_comment_stays_when_it_could_not_be_read(ended, log, runs):
-    scontrol = FakeScontrol(comment="mine", garbled=True)
+def test_a_persons_comment_stays_when_it_could_not_be_read(ended, log, runs, answer):
+    scontrol = FakeScontrol(comment="mine", garbled=answer)
     for restart in range(runs):
         ended(1, log=log, restart=restart, scontrol=scontrol)
     assert scontrol.job["comment"] == "mine"

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.own_job import FakeScontrol
+from tests.fakes.scontrol import NO_JOBS
 from toolkit.training import verdict
 from toolkit.training.beginning import Beginning
 from toolkit.training.ending import NODES_SECONDS, Ending
@@ -145,7 +146,7 @@ def test_a_second_look_without_an_answer_takes_back_nothing_of_the_first(
 
     def pause(_seconds):
         scontrol.job["nodes"] = ""
-        scontrol.garbled = silent == "job"
+        scontrol.garbled = NO_JOBS if silent == "job" else ""
 
     job, said = SlurmJob("12", scontrol), {"TOOLKIT_LOG": str(path)}
     ending = Ending(attempt, job, said, clock=lambda: NOW, chance=lambda: 0.5, pause=pause)
