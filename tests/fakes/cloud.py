@@ -388,6 +388,8 @@ class FakeCloud:
             return replace(instance, state=TERMINATED if ended else InstanceState.SHUTTING_DOWN)
         if state is InstanceState.PENDING and now >= instance.launched_at + BOOT_SECONDS:
             state = InstanceState.RUNNING
+        elif instance.ended_at is None and not instance.end_code:
+            return instance
         return replace(instance, state=state, ended_at=None, end_code="")
 
 
