@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.contract.engine.forked import Program
+
 G = names.expand("gpu-[001-008]")
 DEEP = b"[" * 200_000
 FOREIGN = "node-099"
@@ -221,10 +223,10 @@ def test_a_launch_in_doubt_gets_no_double_though_the_clock_is_set_over_a_boot(
 
 def killed_in_launch(world: World, *, done: bool) -> None:
     """Kill resume while EC2 has its call, so that the answer reaches nobody."""
-    begun: list[subprocess.Popen[bytes]] = []
+    begun: list[subprocess.Popen[bytes] | Program] = []
     start = world.start
 
-    def kept(program: str, *argv: str) -> subprocess.Popen[bytes]:
+    def kept(program: str, *argv: str) -> subprocess.Popen[bytes] | Program:
         begun.append(start(program, *argv))
         return begun[-1]
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from slurmplugins import names
 from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.errors import SlurmUnreachable
+from tests.contract.engine import forked
 from tests.contract.local.localcloud import started
 from tests.fakes.engine import burst
 from tests.fakes.scontrol import NO_JOBS, UNREACHED
@@ -421,7 +422,7 @@ class World:
             process.wait()
             raise
 
-    def start(self, program: str, *argv: str) -> subprocess.Popen[bytes]:
+    def start(self, program: str, *argv: str) -> subprocess.Popen[bytes] | forked.Program:
         """Start one of the programs, and let it run beside the test."""
         code = PROGRAM.format(
             root=str(ROOT), folder=str(self.folder), program=program, began=self.clock.began,
@@ -434,12 +435,14 @@ class World:
             "SLURM_RESUME_FILE": str(self.folder / "resume.json"),
             **self.environment,
         }
-        errors = (self.folder / "stderr").open("ab")
-        with errors:
+        errors = self.folder / "stderr"
+        if self.before is None:
+            return forked.start(code, argv, environment, errors)
+        with errors.open("ab") as stream:
             return subprocess.Popen(
                 [sys.executable, "-I", "-c", code, *argv],
                 env=environment,
-                stderr=errors,
+                stderr=stream,
                 preexec_fn=self.before,  # noqa: PLW1509 - it takes no lock
             )
 
