@@ -55,7 +55,9 @@ def start(root):
 
     def begin(*argv):
         worker = root / "worker"
-        words = [str(root / argv[0]), *argv[1:], "sh", "-c", COMMAND, "sh", str(worker)]
+        # A shell's background job begins with INT ignored, and so would the script.
+        words = ["env", "--default-signal=INT", str(root / argv[0]), *argv[1:]]
+        words += ["sh", "-c", COMMAND, "sh", str(worker)]
         environment = os.environ | {"TMPDIR": str(root), "TOOLKIT_LOCAL_DIR": str(root / "state")}
         pipe = subprocess.PIPE
         process = subprocess.Popen(
@@ -67,12 +69,13 @@ def start(root):
         return process, workers[-1]
 
     yield begin
-    for process in begun:
-        process.kill()
-        process.communicate()
+    # The workers first: they hold the output of their scripts open.
     for worker in workers:
         with contextlib.suppress(ProcessLookupError):
             os.kill(worker, signal.SIGKILL)
+    for process in begun:
+        process.kill()
+        process.communicate(timeout=PATIENCE)
 
 
 def interrupt(process, name: str) -> str:
