@@ -144,7 +144,10 @@ def moto() -> Iterator[Callable[[str], Offered]]:
         client = boto3.client("ec2", region_name="us-east-1")
         listing.attach(client)
         subnet = client.describe_subnets()["Subnets"][0]
-        launch_template(client, client.describe_images()["Images"][0]["ImageId"])
+        image = client.describe_images()["Images"][0]["ImageId"]
+        launch_template(client, image)
+        # One that the filter would be held against: the gap is there whatever test comes first.
+        client.request_spot_instances(LaunchSpecification={"ImageId": image})
 
         def offer(cluster: str) -> Offered:
             return Offered(
