@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tests.slurm.trained import DIGITS, HOME, TORCHRUN, submit
+from tests.slurm.trained import DIGITS, HOME, ON_FARM, TORCHRUN, submit
+from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
 LAYOUT, BUNDLE = f"{HOME}/image", f"{HOME}/bundle"
@@ -50,17 +51,16 @@ def test_ranks_train_inside_the_pinned_image_and_its_digest_is_recorded(cluster,
     cluster.write(f"{HOME}/inside.py", INSIDE)
     wanted = f"--export=ALL,TOOLKIT_CONTAINER={pinned}"
     mounts = ("env", f"TOOLKIT_MOUNTS={MOUNTS}")
-    job = submit(cluster, wanted, TORCHRUN, f"{HOME}/inside.py", before=mounts)
+    job = submit(cluster, wanted, *ON_FARM, TORCHRUN, f"{HOME}/inside.py", before=mounts)
     assert job.ended() == {"COMPLETED"}, job.output()
-    run = job.run()
-    assert run is not None
+    run = until("its run in MLflow", job.run)
     assert run["tags"]["toolkit.container"] == pinned.partition("@")[2]
     assert run["status"] == "FINISHED"
 
 
 def test_an_image_that_is_not_the_pinned_one_is_not_started(cluster, pinned):
     other = f"--export=ALL,TOOLKIT_CONTAINER={BUNDLE}@sha256:{'0' * 64}"
-    job = submit(cluster, other, "--nodes=1", TORCHRUN, f"{HOME}/inside.py")
+    job = submit(cluster, other, *ON_FARM, "--nodes=1", TORCHRUN, f"{HOME}/inside.py")
     assert job.ended() == {"FAILED"}
     assert job.shown()["exit_code"]["return_code"]["number"] == 93
     assert "not of the image that was pinned" in job.output()

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.trained import HOME, PYTHON, submit
+from tests.slurm.trained import HOME, ON_FARM, PYTHON, submit
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
@@ -16,8 +16,8 @@ FSDP = (
     *("--sequences", "256", "--width", "64", "--layers", "2"),
 )
 WHY = "a new disk"
-ONLY_THREE = "--exclude=gpu-[004-008]"
-ONLY_TWO = "gpu-[003-008]"
+ONLY_THREE = "--exclude=farm-[004-020]"
+ONLY_TWO = "farm-[003-020]"
 
 
 def are_free(cluster, nodes: str) -> bool:
@@ -29,8 +29,8 @@ def are_free(cluster, nodes: str) -> bool:
 
 def test_a_job_with_a_range_of_nodes_comes_back_on_as_many_as_there_are(cluster):
     """A person has drained the node that EC2 takes: the notice leaves their reason as it is."""
-    until("three free nodes", lambda: are_free(cluster, "gpu-[001-003]"))
-    job = submit(cluster, "--nodes=2-4", ONLY_THREE, *FSDP)
+    until("three free nodes", lambda: are_free(cluster, "farm-[001-003]"))
+    job = submit(cluster, *ON_FARM, "--nodes=2-4", ONLY_THREE, *FSDP)
     reached = job.trained(5)
     lost = job.nodes()[-1]
     cluster.run("scontrol", "update", f"nodename={lost}", "state=drain", f"reason={WHY}")

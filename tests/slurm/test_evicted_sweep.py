@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.slurm.conftest import toolkit
-from tests.slurm.trained import HOME, SCRIPTS, Trained
+from tests.slurm.trained import HOME, ON_FARM, SCRIPTS, Trained
 from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
@@ -17,8 +17,6 @@ TRIALS, AT_ONCE = 12, 4
 LAST = TRIALS - 1
 NOTICES = {0: 120.0, 1: 1.0, LAST: 120.0}
 """Seconds, by task: two that can be heard, one that can't."""
-# Of the pool that this lane has, a machine a task: one that is taken is no other task's.
-ALONE = ("--partition=batch", "--gpus-per-node=0", "--exclusive")
 COUNT = """
 cd "$1"
 for trial in $(grep -lF "$2" -- */trial.json); do
@@ -80,7 +78,7 @@ def test_trials_whose_machines_are_taken_go_on_and_every_trial_ends_once(cluster
             "--at-once",
             str(AT_ONCE),
         ),
-        *(f"--sbatch={option}" for option in ALONE),
+        *(f"--sbatch={option}" for option in ON_FARM),
         *(f"{HOME}/slow_trial.py", "--epochs", "4", "--stay-in", *map(str, NOTICES)),
     )
     taken: dict[str, tuple[Task, int, int]] = {}

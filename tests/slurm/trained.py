@@ -17,6 +17,8 @@ TORCHRUN = "/shared/jobscripts/torchrun.sbatch"
 DIGITS = "/shared/jobscripts/digits/train.py"
 SCRIPTS = Path(__file__).parent / "scripts"
 PYTHON = ("env", "PYTHONPATH=/shared/lib", "/shared/env/bin/python")
+# Of the pool `farm`, whose nodes have no GPU: a rank a node, and no other job beside it.
+ON_FARM = ("--partition=batch", "--gpus-per-node=0", "--exclusive")
 OVER = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"})
 
 
@@ -31,7 +33,11 @@ class Trained:
         return self.cluster.job(self.number)
 
     def states(self) -> frozenset[str]:
-        return frozenset(self.shown()["job_state"])
+        """As slurmctld has them; as accounting does once slurmctld has forgotten the job."""
+        if shown := self.cluster.jobs(self.number):
+            return frozenset(shown[0]["job_state"])
+        argv = ("sacct", "--allocations", "--noheader", "--parsable2", "--format=State")
+        return frozenset(self.cluster.run(*argv, f"--jobs={self.number}").split()[:1])
 
     def nodes(self) -> list[str]:
         return self.cluster.run("scontrol", "show", "hostnames", self.shown()["nodes"]).split()
@@ -67,10 +73,16 @@ class Trained:
         return [attempt["cause"] for attempt in self.attempts() if attempt["ended_at"]]
 
     def run(self) -> dict | None:
-        """Its newest MLflow run, as `toolkit runs` shows it."""
-        found = json.loads(self.cluster.toolkit("runs", "list", "--json").stdout)
-        mine = (run for run in found if run["tags"].get("toolkit.job_id") == self.number)
-        return next(mine, None)
+        """Its newest MLflow run, as `toolkit runs` shows it.
+
+        None also while MLflow does not answer yet: on a busy machine it is up after the first job.
+        """
+        shown = self.cluster.toolkit("runs", "list", "--json", may_fail=True)
+        if "[tracking-away]" in shown.stderr:
+            return None
+        assert shown.returncode == 0, shown.stderr
+        runs = json.loads(shown.stdout)
+        return next((r for r in runs if r["tags"].get("toolkit.job_id") == self.number), None)
 
     def running(self) -> frozenset[str]:
         """Wait until it runs; an early end fails at once."""

@@ -16,23 +16,30 @@ _REFUSALS = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST"
 
 
 class MlflowServer:
-    """One run of one experiment. `key` finds the run again should its id not have been noted."""
+    """One run of one experiment. `key` finds the run again should its id not have been noted.
 
-    def __init__(self, uri: str, *, experiment: str, name: str, key: str, user: str) -> None:
+    The run has its job's number from its first moment. The head ends it by that number, where the
+    server makes the run and its answer never comes.
+    """
+
+    def __init__(
+        self, uri: str, *, experiment: str, name: str, key: str, user: str, job_id: str
+    ) -> None:
         # The client's own patience (7 tries, 120 s each) would outlast a spot notice.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
         from mlflow.tracking import MlflowClient
 
         self._client = MlflowClient(tracking_uri=uri)
-        self._experiment, self._name, self._key, self._user = experiment, name, key, user
+        self._experiment, self._name, self._key = experiment, name, key
+        self._tags = {"toolkit.run_key": key, "toolkit.job_id": job_id, "mlflow.user": user}
 
     def open(self, run_id: str | None) -> str:
         """Go on with the run, which is RUNNING again, or make it."""
         run_id = run_id or self._find()
         if run_id is None:
-            tags = {"toolkit.run_key": self._key, "mlflow.user": self._user}
-            run = self._client.create_run(self._experiment_id(), tags=tags, run_name=self._name)
+            experiment = self._experiment_id()
+            run = self._client.create_run(experiment, tags=self._tags, run_name=self._name)
             return str(run.info.run_id)
         self._client.update_run(run_id, status="RUNNING")
         return run_id
@@ -140,6 +147,7 @@ def _connect(
         name=f"{attempt.job_name} {attempt.job_id}",
         key=run_dir.key,
         user=attempt.user,
+        job_id=attempt.job_id,
     )
 
 

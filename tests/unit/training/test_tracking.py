@@ -5,7 +5,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -304,6 +304,33 @@ def test_a_run_that_ends_gets_the_time_of_its_end(monkeypatch):
     server._client = Client()
     server.send("r1", [Record(at=12.5, status="KILLED")])
     assert ended == [("r1", "KILLED", 12500)]
+
+
+def test_a_run_has_its_jobs_number_before_its_worker_knows_of_it(monkeypatch):
+    """The head ends it by that number, should the server's answer to its making be lost."""
+    made = []
+
+    class Client:
+        def __init__(self, tracking_uri):
+            pass
+
+        def get_experiment_by_name(self, name):
+            return SimpleNamespace(experiment_id="1")
+
+        def search_runs(self, experiments, wanted, max_results):
+            return []
+
+        def create_run(self, experiment, tags, run_name):
+            made.append(tags)
+            raise TimeoutError
+
+    tracking = ModuleType("mlflow.tracking")
+    tracking.MlflowClient = Client
+    monkeypatch.setitem(sys.modules, "mlflow.tracking", tracking)
+    server = MlflowServer("http://head", experiment="e", name="n", key="k", user="ada", job_id="32")
+    with pytest.raises(TimeoutError):
+        server.open(None)
+    assert made[0]["toolkit.job_id"] == "32"
 
 
 def test_a_batch_script_ends_the_run_that_its_workers_had_and_no_other(
