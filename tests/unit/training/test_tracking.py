@@ -311,9 +311,6 @@ def test_a_run_has_its_jobs_number_before_its_worker_knows_of_it(monkeypatch):
     made = []
 
     class Client:
-        def __init__(self, tracking_uri):
-            pass
-
         def get_experiment_by_name(self, name):
             return SimpleNamespace(experiment_id="1")
 
@@ -324,9 +321,7 @@ def test_a_run_has_its_jobs_number_before_its_worker_knows_of_it(monkeypatch):
             made.append(tags)
             raise TimeoutError
 
-    tracking = ModuleType("mlflow.tracking")
-    tracking.MlflowClient = Client
-    monkeypatch.setitem(sys.modules, "mlflow.tracking", tracking)
+    monkeypatch.setattr("mlflow.tracking.MlflowClient", lambda **_: Client())
     server = MlflowServer("http://head", experiment="e", name="n", key="k", user="ada", job_id="32")
     with pytest.raises(TimeoutError):
         server.open(None)
