@@ -1,6 +1,7 @@
-"""The core, and the tests that are to notice a change of each module.
+"""The core, the tests that are to notice a change of each module, and the modules that decide.
 
-mutmut changes it (`by_tool.py`), and `scripts/coverage` measures its branches.
+`scripts/coverage` measures the branches of the core. `by_tool.py` changes MUTATED unless it is told
+other modules of the core.
 """
 
 from __future__ import annotations
@@ -72,3 +73,17 @@ CORE: dict[str, tuple[str, ...]] = {
     "toolkit/training/shard.py": FILES,
     "toolkit/training/tiers.py": TRAINING,
 }
+
+MUTATED = (
+    "slurmplugins/planner.py",
+    "slurmplugins/policy.py",
+    "slurmplugins/converge.py",
+    "slurmplugins/cases.py",
+    "slurmplugins/strangers.py",
+    "slurmplugins/cloud/spec.py",
+    "toolkit/accounting/allocation.py",
+    "toolkit/training/checkpoint.py",
+    "toolkit/training/checkpoint_folders.py",
+    "toolkit/training/manifest.py",
+)
+"""The planner, the rules, the policy, the launch calls, the division of money, the checkpoints."""

@@ -722,3 +722,11 @@ def test_a_clock_that_is_set_back_prolongs_no_grace_and_no_doubt():
 def test_a_clock_that_is_set_back_lets_no_static_node_wait():
     given = static("IDLE+POWERED_DOWN", woken={NODE: NOW + 3600})
     assert PowerUp(NODE, "a static node") in converge.plan(given).actions
+
+
+def test_an_instance_in_an_unclear_state_may_be_the_nodes_unless_its_end_was_decided():
+    may = machine(S.UNCLEAR, unclear="hibernating")
+    flags = "IDLE+NOT_RESPONDING"
+    assert converge.plan(world(flags, may)).unbacked_since == {}
+    ended = Claims(ended={"i-1": EndCause.SUSPEND})
+    assert converge.plan(world(flags, may, claims=ended)).unbacked_since == {NODE: NOW}
