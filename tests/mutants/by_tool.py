@@ -52,6 +52,7 @@ type_check_command = {types}
 """
 
 LITERAL = re.compile(r"""(["'])((?:(?!\1).)*)\1""")
+SENTENCE = re.compile(r"\w[\w,;:]* \w")
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def _spelt_alike(line: str) -> str:
 def _plain(literal: str) -> str:
     """A literal of several words is a sentence: nothing but a person reads it."""
     text = literal[1:-1]
-    if " " not in text:
+    if not SENTENCE.search(text):
         return literal
     marked = text.startswith("XX") and text.endswith("XX")
     return (text[2:-2] if marked else text).lower()

@@ -21,31 +21,38 @@ PASSES = (
     "tests/unit/engine/test_decisions.py",
     "tests/unit/engine/test_reconcile.py",
 )
+RULES = (
+    "tests/unit/engine/test_converge.py",
+    "tests/unit/engine/test_decisions.py",
+    "tests/unit/engine/test_registering.py",
+)
 REQUESTS = "tests/property/engine/test_fates_laws.py"
 
 CORE: dict[str, tuple[str, ...]] = {
     "slurmplugins/policy.py": (
         "tests/unit/engine/test_policy.py",
-        "tests/property/engine/test_launch_laws.py",
+        "tests/unit/engine/test_plan_of_resume.py",
     ),
     "slurmplugins/spend.py": ("tests/unit/engine/test_policy.py",),
     "slurmplugins/cloud/spec.py": (
         "tests/unit/engine/test_answers.py",
         "tests/unit/engine/test_launch_calls.py",
         "tests/unit/engine/test_ec2_calls.py",
-        "tests/property/engine/test_launch_laws.py",
         "tests/golden/launch",
     ),
-    "slurmplugins/planner.py": ENGINE,
+    "slurmplugins/planner.py": (
+        "tests/unit/engine/test_plan_of_resume.py",
+        "tests/unit/engine/test_decisions.py",
+    ),
     "slurmplugins/plans.py": ENGINE,
     "slurmplugins/batches.py": ENGINE,
     "slurmplugins/fates.py": ("tests/unit/engine/test_whole_requests.py", REQUESTS),
     "slurmplugins/board.py": (*ENGINE, REQUESTS),
     "slurmplugins/quotas.py": ENGINE,
     "slurmplugins/brake.py": ENGINE,
-    "slurmplugins/converge.py": (*PASSES, "tests/property/engine/test_converge_laws.py"),
-    "slurmplugins/cases.py": (*PASSES, "tests/property/engine/test_converge_laws.py"),
-    "slurmplugins/strangers.py": (*PASSES, "tests/property/engine/test_converge_laws.py"),
+    "slurmplugins/converge.py": RULES,
+    "slurmplugins/cases.py": RULES,
+    "slurmplugins/strangers.py": ("tests/unit/engine/test_strangers.py", *RULES),
     "slurmplugins/health.py": (*PASSES, "tests/unit/engine/test_answers.py"),
     "slurmplugins/registering.py": (*PASSES, "tests/unit/engine/test_registering.py"),
     "slurmplugins/doubt.py": PASSES,
