@@ -69,7 +69,7 @@ CORE: dict[str, tuple[str, ...]] = {
     "slurmplugins/claims.py": (*ENGINE, "tests/property/engine/test_journal_laws.py"),
     "slurmplugins/identity.py": (*ENGINE, "tests/property/engine/test_names_laws.py"),
     "slurmplugins/steady.py": ("tests/unit/engine/test_steady.py",),
-    "toolkit/accounting/allocation.py": MONEY,
+    "toolkit/accounting/allocation.py": ("tests/unit/accounting/test_allocation.py",),
     "toolkit/accounting/attempts.py": MONEY,
     "toolkit/accounting/money.py": MONEY,
     "toolkit/training/checkpoint.py": FILES,

@@ -120,6 +120,13 @@ def test_a_jobs_partition_and_how_long_it_has_waited_choose_its_ladder(
     assert plan.launches[0].asks[0].ladder == ladder
 
 
+@pytest.mark.parametrize("job", [7, None])
+def test_a_job_whose_wait_nobody_knows_has_not_waited(job: int | None):
+    policies = {"spot": Policy(Preference.ON_DEMAND_AFTER, 1.0)}
+    plan = planned(JobAsk(job, G[:1]), config=replace(CONFIG, policies=policies))
+    assert plan.launches[0].asks[0].ladder == SPOT
+
+
 def test_a_job_of_which_one_pool_has_no_offering_gets_nothing():
     given = replace(CONFIG, policies={"spot": Policy(Preference.SPOT_ONLY)})
     nodes = (G[0], C[0])
@@ -242,6 +249,14 @@ def test_beside_an_instance_whose_end_was_decided_another_is_launched_and_it_is_
     else:
         assert (plan.adopt, plan.replace, plan.launches) == ((), (), (launch(G[0]),))
     assert plan.unended == ((condemned,) if state.live else ())
+
+
+def test_the_instances_to_replace_and_those_that_should_be_over_are_all_told():
+    old = tuple(machine(f"i-{n}", G[n], launched_at=NOW - 999) for n in (0, 1))
+    condemned = tuple(machine(f"i-{n}", G[n]) for n in (2, 3))
+    ended = dict.fromkeys(("i-2", "i-3"), EndCause.SUSPEND)
+    plan = planned(JobAsk(7, G[:3]), JobAsk(8, G[3:]), listed=(*old, *condemned), ended=ended)
+    assert (plan.replace, plan.unended) == (old, condemned)
 
 
 def test_a_node_that_another_run_is_at_is_left_to_it():
