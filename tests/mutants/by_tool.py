@@ -47,7 +47,7 @@ source_paths = ["slurmplugins", "toolkit"]
 only_mutate = ["{module}"]
 also_copy = ["templates", "examples", "ansible", "jobscripts", "scripts", "docs"]
 pytest_add_cli_args_test_selection = {tests}
-pytest_add_cli_args = ["-p", "no:randomly", "-p", "no:cacheprovider"]
+pytest_add_cli_args = ["-p", "no:randomly", "-p", "no:cacheprovider", "--timeout=60"]
 type_check_command = {types}
 """
 
@@ -131,8 +131,12 @@ def run(tree: Path, module: str) -> dict[str, int]:
     path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     ran = subprocess.run(
         [BIN / "mutmut", "run"],
-        cwd=tree, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=tree,
+        env={**os.environ, "PATH": path, "TMPDIR": str(tree.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     results = tree / "mutants" / f"{module}.meta"
     if not results.is_file():
         raise SystemExit(f"{module}: mutmut failed:\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}")

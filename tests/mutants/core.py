@@ -15,6 +15,12 @@ FILES = (
     "tests/unit/training/test_local_disk.py",
     "tests/unit/training/test_checkpoint_background.py",
 )
+SAVES = (
+    "tests/unit/training/test_shard_manifests.py",
+    "tests/unit/training/test_checkpoint_background.py",
+    "tests/contract/training/test_checkpoint_tiers.py",
+    "tests/contract/training/test_checkpoint_files.py",
+)
 TRAINING = ("tests/unit/training",)
 PASSES = (
     "tests/unit/engine/test_converge.py",
@@ -72,10 +78,13 @@ CORE: dict[str, tuple[str, ...]] = {
     "toolkit/accounting/allocation.py": ("tests/unit/accounting/test_allocation.py",),
     "toolkit/accounting/attempts.py": MONEY,
     "toolkit/accounting/money.py": MONEY,
-    "toolkit/training/checkpoint.py": FILES,
-    "toolkit/training/checkpoint_folders.py": FILES,
+    "toolkit/training/checkpoint.py": SAVES,
+    "toolkit/training/checkpoint_folders.py": ("tests/unit/training/test_checkpoint_folders.py",),
     "toolkit/training/files.py": FILES,
-    "toolkit/training/manifest.py": FILES,
+    "toolkit/training/manifest.py": (
+        "tests/unit/training/test_manifest.py",
+        "tests/unit/training/test_shard_manifests.py",
+    ),
     "toolkit/training/owner.py": TRAINING,
     "toolkit/training/shard.py": FILES,
     "toolkit/training/tiers.py": TRAINING,

@@ -730,3 +730,52 @@ def test_an_instance_in_an_unclear_state_may_be_the_nodes_unless_its_end_was_dec
     assert converge.plan(world(flags, may)).unbacked_since == {}
     ended = Claims(ended={"i-1": EndCause.SUSPEND})
     assert converge.plan(world(flags, may, claims=ended)).unbacked_since == {NODE: NOW}
+
+
+MEMORY: dict[str, Any] = {
+    "unbacked_since": {NODE: NOW - 5},
+    "woken": {NODE: NOW - 6},
+    "asked": {NODE: Asked(NOW - 8, NOW - 7)},
+}
+
+
+def test_while_slurm_is_not_believed_nothing_is_done_and_nothing_forgotten():
+    given = replace(world("ALLOCATED", TAKEN_MACHINE, doubted_since=NOW - 9, **MEMORY), nodes={})
+    note = "Slurm lists 0 of 12 nodes: not believed"
+    assert converge.plan(given) == converge.Plan(note=note, doubted_since=NOW - 9, **MEMORY)
+
+
+def test_while_ec2_is_not_believed_nothing_is_done_and_nothing_forgotten():
+    known = frozenset({"i-1", "i-2", "i-3"})
+    found = converge.plan(world("ALLOCATED", known=known, **MEMORY))
+    note = "EC2 lists none of 3 of 3 live machines: not believed"
+    assert found == converge.Plan(note=note, cloud_believed=False, doubted_since=NOW, **MEMORY)
+
+
+def test_without_the_journal_only_jobs_whose_instance_is_seen_to_have_ended_are_sent_back():
+    """Nothing is ended: nobody knows what runs of resume are at."""
+    stopped = machine(S.STOPPED)
+    found = converge.plan(world("ALLOCATED", stopped, blind=True, doubted_since=NOW - 9, **MEMORY))
+    reason = "toolkit: machine-ended"
+    assert found == converge.Plan(
+        (MarkDown(NODE, reason), PowerDown(NODE, reason)),
+        note="the journal can't be read: nothing is ended",
+        cloud_believed=False,
+        doubted_since=NOW - 9,
+        **MEMORY,
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "seen"),
+    [
+        ("ALLOCATED", (machine(), machine(age=9, id="i-2"))),
+        ("IDLE+POWERED_DOWN", (machine(),)),
+        ("DOWN+POWERED_DOWN", (TAKEN_MACHINE,)),
+        ("IDLE+DRAIN", (machine(),)),
+        ("ALLOCATED", ()),
+    ],
+)
+def test_without_the_journal_no_other_node_is_touched(flags: str, seen: tuple[Instance, ...]):
+    given = world(flags, *seen, reason="toolkit: x", blind=True, unbacked_since=LONG_AGO)
+    assert converge.plan(given).actions == ()
