@@ -41,13 +41,18 @@ MYPY = (
     "json",
 )
 
+# Those that make a save again for each of its file operations take longer than all others together.
+LONG = ("at_any_file_operation", "torn_write")
+ARGUMENTS = ["-p", "no:randomly", "-p", "no:cacheprovider", "--timeout=60"]
+ARGUMENTS += ["-k", " and ".join(f"not {name}" for name in LONG)]
+
 SETTINGS = """
 [tool.mutmut]
 source_paths = ["slurmplugins", "toolkit"]
 only_mutate = ["{module}"]
 also_copy = ["templates", "examples", "ansible", "jobscripts", "scripts", "docs"]
 pytest_add_cli_args_test_selection = {tests}
-pytest_add_cli_args = ["-p", "no:randomly", "-p", "no:cacheprovider", "--timeout=60"]
+pytest_add_cli_args = {arguments}
 type_check_command = {types}
 """
 
@@ -118,7 +123,10 @@ def judge(module: str) -> Judged:
     """Make each mutant of one module in a copy of the checkout, and run its tests."""
     with copied() as tree:
         settings = SETTINGS.format(
-            module=module, tests=json.dumps(CORE[module]), types=json.dumps([*MYPY, module])
+            module=module,
+            tests=json.dumps(CORE[module]),
+            types=json.dumps([*MYPY, module]),
+            arguments=json.dumps(ARGUMENTS),
         )
         with (tree / "pyproject.toml").open("a") as file:
             file.write(settings)

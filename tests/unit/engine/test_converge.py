@@ -165,6 +165,18 @@ TABLE: dict[str, tuple[converge.World, list[str]]] = {
         world("IDLE+POWERED_DOWN", machine(S.STOPPED)),
         ["end i-1:unknown"],
     ),
+    "powered down, machine stopping": (
+        world("IDLE+POWERED_DOWN", machine(S.STOPPING)),
+        ["end i-1:unknown"],
+    ),
+    "powered down, machine stopped, its end decided before": (
+        world(
+            "IDLE+POWERED_DOWN",
+            machine(S.STOPPED),
+            claims=Claims(ended={"i-1": EndCause.SUSPEND}),
+        ),
+        ["end i-1:suspend"],
+    ),
     "powered down, power-up asked, old machine": (
         world("ALLOCATED+POWERED_DOWN+POWER_UP", machine()),
         ["end i-1:orphan"],
@@ -316,6 +328,15 @@ TABLE: dict[str, tuple[converge.World, list[str]]] = {
         world("ALLOCATED", machine(age=900, id="i-0", address="10.42.1.9"), machine()),
         ["end i-0:orphan"],
     ),
+    "two machines, Slurm knows the address of one": (
+        world(
+            "ALLOCATED",
+            machine(age=900, id="i-0", address="10.42.1.9"),
+            machine(age=5),
+            instance_id="",
+        ),
+        ["end i-0:orphan"],
+    ),
     "two machines, Slurm knows neither": (
         world("ALLOCATED+POWERING_UP", machine(age=5, id="i-2", address=""), machine(age=9)),
         ["end i-2:orphan"],
@@ -436,6 +457,32 @@ TABLE: dict[str, tuple[converge.World, list[str]]] = {
     "impaired and silent": (
         world("ALLOCATED+NOT_RESPONDING", machine(), health=sick(impaired_since=NOW - 180)),
         ["down toolkit: impaired", "power-down"],
+    ),
+    "impaired and silent, drained by an admin": (
+        world(
+            "IDLE+DRAIN+NOT_RESPONDING",
+            machine(),
+            health=sick(impaired_since=NOW - 180),
+            reason="flood",
+        ),
+        [],
+    ),
+    "impaired and silent, drained by us": (
+        world(
+            "ALLOCATED+DRAIN+NOT_RESPONDING",
+            machine(),
+            health=sick(impaired_since=NOW - 180),
+            reason="toolkit: spot interruption",
+        ),
+        ["down toolkit: impaired", "power-down"],
+    ),
+    "spot notice, given back": (
+        world("DOWN", machine(), health=sick(notice=True), reason="toolkit: no-capacity"),
+        ["power-down"],
+    ),
+    "spot notice, power down asked": (
+        world("ALLOCATED+POWER_DOWN", machine(), health=sick(notice=True)),
+        [],
     ),
     "impaired, Slurm has let go": (
         world("IDLE+POWERED_DOWN", machine(age=30), health=sick(impaired_since=0)),
@@ -779,3 +826,26 @@ def test_without_the_journal_only_jobs_whose_instance_is_seen_to_have_ended_are_
 def test_without_the_journal_no_other_node_is_touched(flags: str, seen: tuple[Instance, ...]):
     given = world(flags, *seen, reason="toolkit: x", blind=True, unbacked_since=LONG_AGO)
     assert converge.plan(given).actions == ()
+
+
+@pytest.mark.parametrize(
+    ("woken", "remembered", "power_up"),
+    [
+        ({}, NOW, True),
+        ({NODE: NOW}, NOW, False),
+        ({NODE: NOW - 299}, NOW - 299, False),
+        ({NODE: NOW - 300}, NOW, True),
+    ],
+)
+def test_a_static_node_is_asked_to_wake_every_five_minutes_and_that_is_remembered(
+    woken: dict[names.NodeName, float], remembered: float, power_up: bool
+):
+    found = converge.plan(static("IDLE+POWERED_DOWN", woken=woken))
+    assert found.woken == {NODE: remembered}
+    assert bool(found.actions) is power_up
+
+
+def test_a_node_that_is_not_static_or_wakes_by_itself_is_not_remembered_as_woken():
+    assert converge.plan(world("IDLE+POWERED_DOWN", woken={NODE: NOW - 9})).woken == {}
+    assert converge.plan(static("IDLE", machine(), woken={NODE: NOW - 9})).woken == {}
+    assert converge.plan(static("IDLE+POWERED_DOWN+POWER_UP")).woken == {}
