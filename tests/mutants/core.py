@@ -16,6 +16,7 @@ FILES = (
     "tests/unit/training/test_checkpoint_background.py",
 )
 SAVES = (
+    "tests/unit/training/test_checkpoint.py",
     "tests/unit/training/test_shard_manifests.py",
     "tests/unit/training/test_checkpoint_background.py",
     "tests/contract/training/test_checkpoint_tiers.py",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -136,3 +138,16 @@ def test_each_survivor_that_is_listed_is_of_the_core_and_has_its_reason():
 
 def test_what_mutmut_judges_by_itself_belongs_to_the_core():
     assert set(MUTATED) <= CORE.keys()
+
+
+def test_the_document_has_what_became_of_the_mutants_of_each_module_that_decides():
+    text = (ROOT / "docs" / "testing.md").read_text()
+    rows = {
+        module: [int(number) for number in numbers.split("|")]
+        for module, numbers in re.findall(r"^\| (\S+\.py) \| ([\d| ]+) \|$", text, re.MULTILINE)
+    }
+    assert rows.keys() == set(MUTATED)
+    listed = Counter(change.module for change in by_tool.known())
+    for module, (count, *parts) in rows.items():
+        assert sum(parts) == count, module
+        assert parts[-1] == listed[module], module
