@@ -81,8 +81,6 @@ def _odd(world: World, machine: Instance) -> bool:
 
 def _why_none(world: World, machine: Instance) -> str:
     name = machine.node
-    if _odd(world, machine):
-        return ""
     if name is None or not (name in world.config.pool_by_node or name in world.nodes):
         return f"there is no node {name or 'for it'}"
     if misfit(world, machine) and name not in world.claims.busy:

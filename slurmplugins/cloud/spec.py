@@ -202,6 +202,7 @@ def instance(described: Mapping[str, Any]) -> Instance:
     said = described.get("State", {}).get("Name", "")
     state = InstanceState(said) if said in _STATES else InstanceState.UNCLEAR
     spot = described.get("InstanceLifecycle") == "spot"
+    kind = described.get("InstanceType", "")
     return Instance(
         id=described["InstanceId"],
         state=state,
@@ -212,11 +213,11 @@ def instance(described: Mapping[str, Any]) -> Instance:
         pool=tag.get(tags.POOL, ""),
         partition=tag.get(tags.PARTITION, ""),
         attempt=tag.get(tags.ATTEMPT, ""),
-        type=described.get("InstanceType", ""),
+        type=kind,
         zone=described.get("Placement", {}).get("AvailabilityZone", ""),
         lifecycle=Lifecycle.SPOT if spot else Lifecycle.ON_DEMAND,
         address=described.get("PrivateIpAddress", ""),
-        price=identity.price_of(tag, described.get("InstanceType", "")),
+        price=identity.price_of(tag, kind),
         launched_at=_epoch(described.get("LaunchTime")),
         ended_at=_ended_at(described) if state.over else None,
         end_code=described.get("StateReason", {}).get("Code", "") if state.over else "",
@@ -264,7 +265,7 @@ def _epoch(moment: datetime | None) -> float:
 
 def _ended_at(described: Mapping[str, Any]) -> float | None:
     """EC2 tells when a machine ended only inside a sentence."""
-    found = _ENDED_AT.search(described.get("StateTransitionReason", "") or "")
+    found = _ENDED_AT.search(described.get("StateTransitionReason") or "")
     if found is None:
         return None
     from datetime import UTC, datetime

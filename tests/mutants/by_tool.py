@@ -1,32 +1,50 @@
-"""mutmut over the core, a module at a time; every survivor must be listed with its reason.
+"""mutmut over what decides, a module at a time; every survivor must be listed with its reason.
 
 mutmut changes one thing of a function at a time, and runs the tests that reach that function. It
 does not change what lies outside of functions, nor decorated functions (properties, generators
-behind contextmanager).
+behind contextmanager). What mypy refuses is noticed, too: `make types` is part of `make test`.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.mutants.core import CORE
+from tests.mutants.core import CORE, MUTATED
 from tests.mutants.tree import ROOT, copied, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 LISTED = ROOT / "tests" / "mutants" / "survivors.toml"
 BIN = ROOT / ".venv" / "bin"
-NOTICED = {1, 3}
-"""pytest's exit codes for a mutant that fails tests."""
+BY_TESTS = {1, 3, -24, 24, 36, 152, 255}
+"""pytest's exit codes for a mutant that fails tests, and mutmut's for one that keeps them busy."""
 
-TIMEOUTS = {-24, 24, 36, 152, 255}
+BY_TYPES = 37
+
+# The copies of a function need no ignore that the function needs, and a condition that a mutant
+# makes constant is unreachable code only because it is spelt out.
+MYPY = (
+    f"{BIN}/python",
+    "-m",
+    "mypy",
+    "--no-warn-unused-ignores",
+    "--no-warn-unreachable",
+    "--output",
+    "json",
+)
+
+# Those that make a save again for each of its file operations take longer than all others together.
+LONG = ("at_any_file_operation", "torn_write")
+ARGUMENTS = ["-p", "no:randomly", "-p", "no:cacheprovider", "--timeout=60"]
+ARGUMENTS += ["-k", " and ".join(f"not {name}" for name in LONG)]
 
 SETTINGS = """
 [tool.mutmut]
@@ -34,8 +52,12 @@ source_paths = ["slurmplugins", "toolkit"]
 only_mutate = ["{module}"]
 also_copy = ["templates", "examples", "ansible", "jobscripts", "scripts", "docs"]
 pytest_add_cli_args_test_selection = {tests}
-pytest_add_cli_args = ["-p", "no:randomly", "-p", "no:cacheprovider"]
+pytest_add_cli_args = {arguments}
+type_check_command = {types}
 """
+
+LITERAL = re.compile(r"""(["'])((?:(?!\1).)*)\1""")
+SENTENCE = re.compile(r"\w[\w,;:]* \w")
 
 
 @dataclass(frozen=True)
@@ -47,55 +69,107 @@ class Survivor:
     old: str
     new: str
 
+    @property
+    def wording(self) -> bool:
+        """Whether only the letters of a sentence differ."""
+        return self.old != self.new and _spelt_alike(self.old) == _spelt_alike(self.new)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What became of a module's mutants. Those of wording are in no other number."""
+
+    mutants: int
+    by_tests: int
+    by_types: int
+    wording: int = 0
+    survivors: frozenset[Survivor] = field(default_factory=frozenset)
+
 
 def main(modules: Sequence[str]) -> int:
     """Print what survives; 1 where something does that is not listed, or is listed and does not."""
     listed = known()
     wrong = 0
-    for module in modules or CORE:
-        survivors, count = survivors_of(module)
-        expected = {item for item in listed if item.module == module}
-        say(f"{module}: {count} mutants, {len(survivors)} survive, {len(expected)} are listed")
-        for item in sorted(survivors - expected, key=str):
-            say(f"  NOT LISTED {item.function}\n    - {item.old}\n    + {item.new}")
-        for item in sorted(expected - survivors, key=str):
-            say(f"  LISTED, AND GONE {item.function}\n    - {item.old}\n    + {item.new}")
-        wrong += len(survivors ^ expected)
+    for module in modules or MUTATED:
+        judged = judge(module)
+        expected = frozenset(item for item in listed if item.module == module)
+        say(
+            f"| {module} | {judged.mutants} | {judged.by_tests} | {judged.by_types} "
+            f"| {judged.wording} | {len(judged.survivors)} |"
+        )
+        tell("NOT LISTED", judged.survivors - expected)
+        tell("LISTED, AND GONE", expected - judged.survivors)
+        wrong += len(judged.survivors ^ expected)
     return 1 if wrong else 0
+
+
+def tell(what: str, items: Iterable[Survivor]) -> None:
+    """Print survivors that are not as they are listed."""
+    for item in sorted(items, key=str):
+        say(f"  {what} {item.function}\n    - {item.old}\n    + {item.new}")
 
 
 def known() -> dict[Survivor, str]:
     """The survivors that are listed, and why each may live."""
     data = tomllib.loads(LISTED.read_text())
     return {
-        Survivor(item["module"], item["function"], item["old"], item["new"]): item["why"]
-        for item in data.get("survivor", ())
+        Survivor(row["module"], row["function"], change["old"], change["new"]): row["why"]
+        for row in data.get("survivors", ())
+        for change in row["changes"]
     }
 
 
-def survivors_of(module: str) -> tuple[set[Survivor], int]:
-    """What survives in one module, and how many mutants there were."""
+def judge(module: str) -> Judged:
+    """Make each mutant of one module in a copy of the checkout, and run its tests."""
     with copied() as tree:
-        settings = SETTINGS.format(module=module, tests=json.dumps(CORE[module]))
+        settings = SETTINGS.format(
+            module=module,
+            tests=json.dumps(CORE[module]),
+            types=json.dumps([*MYPY, module]),
+            arguments=json.dumps(ARGUMENTS),
+        )
         with (tree / "pyproject.toml").open("a") as file:
             file.write(settings)
-        ran = subprocess.run(
-            [BIN / "mutmut", "run"], cwd=tree, capture_output=True, text=True, check=False
-        )
-        results = tree / "mutants" / f"{module}.meta"
-        if not results.is_file():
-            raise SystemExit(f"{module}: mutmut failed:\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}")
-        codes: dict[str, int | None] = json.loads(results.read_text())["exit_code_by_key"]
-        unrun = [name for name, code in codes.items() if code is None]
-        if unrun:
-            raise SystemExit(f"{module}: {len(unrun)} mutants were not run:\n{ran.stdout[-2000:]}")
-        alive = [
-            name for name, code in codes.items() if code not in NOTICED and code not in TIMEOUTS
-        ]
-        return {item for name in alive for item in shown(tree, module, name)}, len(codes)
+        return judged(tree, module, run(tree, module))
 
 
-def shown(tree: Path, module: str, name: str) -> Iterator[Survivor]:
+def run(tree: Path, module: str) -> dict[str, int]:
+    """Run mutmut: the exit code of each mutant's tests."""
+    # Tests that start a process of their own start it with this environment's Python.
+    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    ran = subprocess.run(
+        [BIN / "mutmut", "run"],
+        cwd=tree,
+        env={**os.environ, "PATH": path, "TMPDIR": str(tree.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    results = tree / "mutants" / f"{module}.meta"
+    if not results.is_file():
+        raise SystemExit(f"{module}: mutmut failed:\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}")
+    codes: dict[str, int | None] = json.loads(results.read_text())["exit_code_by_key"]
+    if unrun := [name for name, code in codes.items() if code is None]:
+        raise SystemExit(f"{module}: {len(unrun)} mutants were not run:\n{ran.stdout[-2000:]}")
+    return {name: code for name, code in codes.items() if code is not None}
+
+
+def judged(tree: Path, module: str, codes: dict[str, int]) -> Judged:
+    """Tell the mutants that nothing noticed from the others."""
+    by_types = [name for name, code in codes.items() if code == BY_TYPES]
+    alive = [name for name, code in codes.items() if code not in {*BY_TESTS, BY_TYPES}]
+    changes = {name: shown(tree, module, name) for name in alive}
+    wording = [name for name, change in changes.items() if change.wording]
+    return Judged(
+        mutants=len(codes),
+        by_tests=len(codes) - len(by_types) - len(alive),
+        by_types=len(by_types),
+        wording=len(wording),
+        survivors=frozenset(item for item in changes.values() if not item.wording),
+    )
+
+
+def shown(tree: Path, module: str, name: str) -> Survivor:
     """The lines that the mutant changes."""
     diff = subprocess.run(
         [BIN / "mutmut", "show", name], cwd=tree, capture_output=True, text=True, check=True
@@ -105,4 +179,18 @@ def shown(tree: Path, module: str, name: str) -> Iterator[Survivor]:
     lines = diff.splitlines()
     old = [line[1:].strip() for line in lines if line.startswith("-") and line[:3] != "---"]
     new = [line[1:].strip() for line in lines if line.startswith("+") and line[:3] != "+++"]
-    yield Survivor(module, function, " ".join(old), " ".join(new))
+    return Survivor(module, function, " ".join(old), " ".join(new))
+
+
+def _spelt_alike(line: str) -> str:
+    """The line with its sentences in small letters, and without mutmut's mark around them."""
+    return LITERAL.sub(lambda found: _plain(found.group()), line)
+
+
+def _plain(literal: str) -> str:
+    """A literal of several words is a sentence: nothing but a person reads it."""
+    text = literal[1:-1]
+    if not SENTENCE.search(text):
+        return literal
+    marked = text.startswith("XX") and text.endswith("XX")
+    return (text[2:-2] if marked else text).lower()

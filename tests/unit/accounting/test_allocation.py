@@ -62,6 +62,44 @@ def test_shares_that_exceed_the_machine_are_scaled_down_to_it():
     }
 
 
+def test_two_that_each_have_the_whole_machine_pay_half_of_it_each():
+    assert lines(an_instance(ended=T0 + 100), use(0, 100, 1), use(0, 100, 2)) == {
+        (Component.WORK, 1): 50 * RATE,
+        (Component.WORK, 2): 50 * RATE,
+    }
+
+
+def test_of_a_machine_that_is_wholly_had_no_part_is_unallocated():
+    half = Fraction(1, 2)
+    shared = lines(an_instance(ended=T0 + 100), use(0, 100, 1, half), use(0, 100, 2, half))
+    assert shared == {(Component.WORK, 1): 50 * RATE, (Component.WORK, 2): 50 * RATE}
+
+
+def test_after_two_that_end_together_the_idle_tail_is_the_later_ones():
+    half = Fraction(1, 2)
+    result = lines(an_instance(ended=T0 + 150), use(0, 100, 1, half), use(0, 100, 2, half))
+    assert result[Component.IDLE_TAIL, 2] == 50 * RATE
+    assert (Component.IDLE_TAIL, 1) not in result
+
+
+def test_each_charge_says_the_seconds_that_it_had_of_the_machine():
+    """A refund has none: the time was used."""
+    taken = an_instance(ended=T0 + 1000, end_cause="interruption")
+    part = Fraction(1, 4)
+    usages = [use(100, 300, 1, part), use(300, 500, 1, part)]
+    cost = allocate(taken, usages, a_book(), Window(T0 + 50, T0 + 900), Policy())
+    assert cost is not None
+    assert cost.seconds == 850
+    assert {(item.component, item.attempt): item.seconds for item in cost.charges} == {
+        (Component.BOOT, 1): 50,
+        (Component.WORK, 1): 100,
+        (Component.UNALLOCATED, None): 300,
+        (Component.IDLE_TAIL, 1): 400,
+        (Component.REFUND, 1): 0,
+        (Component.REFUND, None): 0,
+    }
+
+
 def test_a_machine_that_ended_without_a_job_is_a_failed_launch():
     assert lines(an_instance(ended=T0 + 100)) == {(Component.FAILED_LAUNCH, None): 100 * RATE}
 
@@ -137,6 +175,15 @@ def test_every_second_has_the_price_of_that_second():
     )
     result = lines(an_instance(ended=T0 + 100), use(0, 60), book=book)
     assert result == {(Component.WORK, 1): 50 * 100 + 10 * 200, (Component.IDLE_TAIL, 1): 40 * 200}
+
+
+def test_the_rest_of_the_first_minute_has_the_prices_of_its_own_seconds():
+    book = a_book(
+        ("g5.xlarge", "us-east-1a", T0 - 50, "0.36"),
+        ("g5.xlarge", "us-east-1a", T0 + 40, "0.72"),
+    )
+    result = lines(an_instance(ended=T0 + 20), use(0, 20), book=book)
+    assert result == {(Component.WORK, 1): 20 * 100, (Component.MINIMUM, 1): 20 * 100 + 20 * 200}
 
 
 def test_a_window_takes_its_part_and_says_what_the_whole_life_says():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -78,6 +79,43 @@ def test_a_time_in_utc_is_read_as_one_in_gmt():
     text = "Server.SpotInstanceTermination: (2026-11-23 04:06:00 UTC)"
     described = {**DESCRIBED, "State": {"Name": "terminated"}, "StateTransitionReason": text}
     assert spec.instance(described).ended_at == ENDED_AT
+
+
+def test_the_time_of_an_end_is_utcs_wherever_the_head_is(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        over = spec.instance({**DESCRIBED, "State": {"Name": "terminated"}})
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert over.ended_at == ENDED_AT
+
+
+@pytest.mark.parametrize("state", [{}, {"State": {}}, {"State": {"Name": ""}}])
+def test_a_machine_whose_state_is_not_said_is_in_none_that_is_known(state: dict[str, Any]):
+    found = spec.instance({"InstanceId": "i-1", **state})
+    assert (found.state, found.unclear) == (InstanceState.UNCLEAR, "")
+
+
+def test_of_a_machine_that_is_listed_twice_the_later_counts_unless_it_was_over():
+    def listed(id_: str, state: str) -> dict[str, Any]:
+        return {"InstanceId": id_, "State": {"Name": state}}
+
+    found = spec.instances(
+        [
+            listed("i-1", "pending"),
+            listed("i-2", "terminated"),
+            {"State": {"Name": "running"}},
+            {"InstanceId": "", "State": {"Name": "running"}},
+            listed("i-1", "running"),
+            listed("i-2", "running"),
+        ]
+    )
+    assert [(item.id, item.state.value) for item in found] == [
+        ("i-1", "running"),
+        ("i-2", "terminated"),
+    ]
 
 
 def test_a_machine_of_which_ec2_says_almost_nothing_yet_is_read_all_the_same():

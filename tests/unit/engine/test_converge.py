@@ -165,6 +165,18 @@ TABLE: dict[str, tuple[converge.World, list[str]]] = {
         world("IDLE+POWERED_DOWN", machine(S.STOPPED)),
         ["end i-1:unknown"],
     ),
+    "powered down, machine stopping": (
+        world("IDLE+POWERED_DOWN", machine(S.STOPPING)),
+        ["end i-1:unknown"],
+    ),
+    "powered down, machine stopped, its end decided before": (
+        world(
+            "IDLE+POWERED_DOWN",
+            machine(S.STOPPED),
+            claims=Claims(ended={"i-1": EndCause.SUSPEND}),
+        ),
+        ["end i-1:suspend"],
+    ),
     "powered down, power-up asked, old machine": (
         world("ALLOCATED+POWERED_DOWN+POWER_UP", machine()),
         ["end i-1:orphan"],
@@ -316,6 +328,15 @@ TABLE: dict[str, tuple[converge.World, list[str]]] = {
         world("ALLOCATED", machine(age=900, id="i-0", address="10.42.1.9"), machine()),
         ["end i-0:orphan"],
     ),
+    "two machines, Slurm knows the address of one": (
+        world(
+            "ALLOCATED",
+            machine(age=900, id="i-0", address="10.42.1.9"),
+            machine(age=5),
+            instance_id="",
+        ),
+        ["end i-0:orphan"],
+    ),
     "two machines, Slurm knows neither": (
         world("ALLOCATED+POWERING_UP", machine(age=5, id="i-2", address=""), machine(age=9)),
         ["end i-2:orphan"],
@@ -436,6 +457,32 @@ TABLE: dict[str, tuple[converge.World, list[str]]] = {
     "impaired and silent": (
         world("ALLOCATED+NOT_RESPONDING", machine(), health=sick(impaired_since=NOW - 180)),
         ["down toolkit: impaired", "power-down"],
+    ),
+    "impaired and silent, drained by an admin": (
+        world(
+            "IDLE+DRAIN+NOT_RESPONDING",
+            machine(),
+            health=sick(impaired_since=NOW - 180),
+            reason="flood",
+        ),
+        [],
+    ),
+    "impaired and silent, drained by us": (
+        world(
+            "ALLOCATED+DRAIN+NOT_RESPONDING",
+            machine(),
+            health=sick(impaired_since=NOW - 180),
+            reason="toolkit: spot interruption",
+        ),
+        ["down toolkit: impaired", "power-down"],
+    ),
+    "spot notice, given back": (
+        world("DOWN", machine(), health=sick(notice=True), reason="toolkit: no-capacity"),
+        ["power-down"],
+    ),
+    "spot notice, power down asked": (
+        world("ALLOCATED+POWER_DOWN", machine(), health=sick(notice=True)),
+        [],
     ),
     "impaired, Slurm has let go": (
         world("IDLE+POWERED_DOWN", machine(age=30), health=sick(impaired_since=0)),
@@ -722,3 +769,83 @@ def test_a_clock_that_is_set_back_prolongs_no_grace_and_no_doubt():
 def test_a_clock_that_is_set_back_lets_no_static_node_wait():
     given = static("IDLE+POWERED_DOWN", woken={NODE: NOW + 3600})
     assert PowerUp(NODE, "a static node") in converge.plan(given).actions
+
+
+def test_an_instance_in_an_unclear_state_may_be_the_nodes_unless_its_end_was_decided():
+    may = machine(S.UNCLEAR, unclear="hibernating")
+    flags = "IDLE+NOT_RESPONDING"
+    assert converge.plan(world(flags, may)).unbacked_since == {}
+    ended = Claims(ended={"i-1": EndCause.SUSPEND})
+    assert converge.plan(world(flags, may, claims=ended)).unbacked_since == {NODE: NOW}
+
+
+MEMORY: dict[str, Any] = {
+    "unbacked_since": {NODE: NOW - 5},
+    "woken": {NODE: NOW - 6},
+    "asked": {NODE: Asked(NOW - 8, NOW - 7)},
+}
+
+
+def test_while_slurm_is_not_believed_nothing_is_done_and_nothing_forgotten():
+    given = replace(world("ALLOCATED", TAKEN_MACHINE, doubted_since=NOW - 9, **MEMORY), nodes={})
+    note = "Slurm lists 0 of 12 nodes: not believed"
+    assert converge.plan(given) == converge.Plan(note=note, doubted_since=NOW - 9, **MEMORY)
+
+
+def test_while_ec2_is_not_believed_nothing_is_done_and_nothing_forgotten():
+    known = frozenset({"i-1", "i-2", "i-3"})
+    found = converge.plan(world("ALLOCATED", known=known, **MEMORY))
+    note = "EC2 lists none of 3 of 3 live machines: not believed"
+    assert found == converge.Plan(note=note, cloud_believed=False, doubted_since=NOW, **MEMORY)
+
+
+def test_without_the_journal_only_jobs_whose_instance_is_seen_to_have_ended_are_sent_back():
+    """Nothing is ended: nobody knows what runs of resume are at."""
+    stopped = machine(S.STOPPED)
+    found = converge.plan(world("ALLOCATED", stopped, blind=True, doubted_since=NOW - 9, **MEMORY))
+    reason = "toolkit: machine-ended"
+    assert found == converge.Plan(
+        (MarkDown(NODE, reason), PowerDown(NODE, reason)),
+        note="the journal can't be read: nothing is ended",
+        cloud_believed=False,
+        doubted_since=NOW - 9,
+        **MEMORY,
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "seen"),
+    [
+        ("ALLOCATED", (machine(), machine(age=9, id="i-2"))),
+        ("IDLE+POWERED_DOWN", (machine(),)),
+        ("DOWN+POWERED_DOWN", (TAKEN_MACHINE,)),
+        ("IDLE+DRAIN", (machine(),)),
+        ("ALLOCATED", ()),
+    ],
+)
+def test_without_the_journal_no_other_node_is_touched(flags: str, seen: tuple[Instance, ...]):
+    given = world(flags, *seen, reason="toolkit: x", blind=True, unbacked_since=LONG_AGO)
+    assert converge.plan(given).actions == ()
+
+
+@pytest.mark.parametrize(
+    ("woken", "remembered", "power_up"),
+    [
+        ({}, NOW, True),
+        ({NODE: NOW}, NOW, False),
+        ({NODE: NOW - 299}, NOW - 299, False),
+        ({NODE: NOW - 300}, NOW, True),
+    ],
+)
+def test_a_static_node_is_asked_to_wake_every_five_minutes_and_that_is_remembered(
+    woken: dict[names.NodeName, float], remembered: float, power_up: bool
+):
+    found = converge.plan(static("IDLE+POWERED_DOWN", woken=woken))
+    assert found.woken == {NODE: remembered}
+    assert bool(found.actions) is power_up
+
+
+def test_a_node_that_is_not_static_or_wakes_by_itself_is_not_remembered_as_woken():
+    assert converge.plan(world("IDLE+POWERED_DOWN", woken={NODE: NOW - 9})).woken == {}
+    assert converge.plan(static("IDLE", machine(), woken={NODE: NOW - 9})).woken == {}
+    assert converge.plan(static("IDLE+POWERED_DOWN+POWER_UP")).woken == {}

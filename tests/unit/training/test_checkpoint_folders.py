@@ -1,0 +1,168 @@
+"""The folders of a run's checkpoints, without a save: which count, which are kept, which go."""
+
+import shutil
+
+import pytest
+
+from toolkit.training import manifest
+from toolkit.training.checkpoint_folders import Folders
+from toolkit.training.owner import UNCLAIMED, Owner, Superseded
+
+
+def make(root, step, number, *, committed=True):
+    folder = root / f"step-{step:08}.{number:06}"
+    folder.mkdir(parents=True)
+    if committed:
+        (folder / manifest.COMMITTED).write_text("")
+    return folder
+
+
+def numbers(root):
+    """Of the folders that are there."""
+    return sorted(int(path.name[-6:]) for path in root.iterdir())
+
+
+@pytest.fixture
+def owner(tmp_path):
+    place = tmp_path / "owner"
+    place.mkdir()
+    return Owner(place)
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "checkpoints"
+
+
+def test_the_folders_are_told_newest_save_first_and_nothing_else_is(root):
+    older, newer = make(root, 9, 1), make(root, 5, 2)
+    begun = make(root, 7, 3, committed=False)
+    for name in ("step-x", "other", ".step-00000001.000009.tmp", "step-00000001.000009.tmp"):
+        (root / name).mkdir()
+    folders = Folders(root, 2, UNCLAIMED)
+    assert folders.every() == [begun, newer, older]
+    assert folders.committed() == [newer, older]
+    assert Folders(root / "absent", 2, UNCLAIMED).every() == []
+
+
+def test_two_folders_of_one_number_are_told_furthest_step_first(root):
+    low, high = make(root, 1, 4), make(root, 2, 4)
+    assert Folders(root, 2, UNCLAIMED).every() == [high, low]
+
+
+@pytest.mark.parametrize(
+    ("last", "name"), [(0, "step-00000012.000004"), (8, "step-00000012.000009")]
+)
+def test_a_new_folder_has_a_number_that_no_place_has_given(root, last, name):
+    make(root, 5, 3, committed=False)
+    assert Folders(root, 2, UNCLAIMED).new(12, last) == name
+    assert (root / name).is_dir()
+
+
+def test_the_first_folder_of_a_run_is_number_one_and_makes_the_root(root):
+    assert Folders(root / "deep", 2, UNCLAIMED).new(0, 0) == "step-00000000.000001"
+
+
+def test_a_run_that_was_taken_over_gets_no_new_folder(root, owner):
+    shutil.rmtree(owner.place)
+    with pytest.raises(Superseded):
+        Folders(root, 2, owner).new(1, 0)
+    assert not root.exists()
+
+
+@pytest.mark.parametrize(
+    ("keep", "distrusted", "doubted", "kept"),
+    [
+        (2, (), (), [5, 6]),
+        (3, (), (), [4, 5, 6]),
+        (2, (6,), (), [4, 5]),
+        (2, (), (6,), [4, 5, 6]),
+        (2, (), (4, 5, 6), [2, 3, 5, 6]),
+        (2, (5,), (5, 6), [3, 4, 6]),
+    ],
+)
+def test_the_newest_that_are_trusted_are_kept_and_as_many_that_are_doubted(
+    root, keep, distrusted, doubted, kept
+):
+    folders = Folders(root, keep, UNCLAIMED)
+    for number in range(1, 7):
+        make(root, number, number)
+    make(root, 7, 7, committed=False)
+    for number in doubted:
+        folders.doubt(f"step-{number:08}.{number:06}")
+    folders.distrusted |= {f"step-{number:08}.{number:06}" for number in distrusted}
+    folders.prune()
+    assert numbers(root) == kept
+
+
+def test_what_is_doubted_goes_once_a_newer_one_is_good_and_a_new_doubt_is_another(root):
+    folders = Folders(root, 2, UNCLAIMED)
+    for number in range(1, 5):
+        make(root, number, number)
+    folders.doubt("step-00000002.000002")
+    folders.confirmed()
+    assert folders.distrusted == {"step-00000002.000002"}
+    folders.doubt("step-00000004.000004")
+    folders.prune()
+    assert numbers(root) == [1, 3, 4]
+    folders.distrusted.clear()
+    folders.confirmed()
+    assert folders.distrusted == {"step-00000004.000004"}
+
+
+def test_a_folder_that_can_not_be_deleted_keeps_no_other_from_it(root, monkeypatch):
+    for number in range(1, 6):
+        make(root, number, number)
+    remove = manifest.remove
+
+    def fails(folder, **how):
+        if folder.name.endswith("3"):
+            raise PermissionError(13, "no", str(folder))
+        remove(folder, **how)
+
+    monkeypatch.setattr(manifest, "remove", fails)
+    Folders(root, 2, UNCLAIMED).prune()
+    assert numbers(root) == [3, 4, 5]
+
+
+def test_a_root_that_can_not_be_read_costs_no_save(root, monkeypatch):
+    def fails(_):
+        raise PermissionError(13, "no")
+
+    make(root, 1, 1)
+    monkeypatch.setattr(manifest, "is_committed", fails)
+    folders = Folders(root, 2, UNCLAIMED)
+    folders.prune()
+    folders.abandon(root / "step-00000001.000001")
+    assert numbers(root) == [1]
+
+
+def test_what_is_abandoned_is_deleted_unless_it_was_committed(root):
+    good, begun = make(root, 1, 1), make(root, 2, 2, committed=False)
+    folders = Folders(root, 2, UNCLAIMED)
+    folders.abandon(good)
+    folders.abandon(begun)
+    assert numbers(root) == [1]
+
+
+def test_who_is_not_the_owner_any_more_deletes_nothing(root, owner):
+    begun = make(root, 1, 1, committed=False)
+    for number in (2, 3, 4):
+        make(root, number, number)
+    shutil.rmtree(owner.place)
+    folders = Folders(root, 2, owner)
+    folders.abandon(begun)
+    with pytest.raises(Superseded):
+        folders.prune()
+    assert numbers(root) == [1, 2, 3, 4]
+
+
+def test_what_is_deleted_is_taken_out_of_sight_first(root, owner, monkeypatch):
+    """Stopped on the way it is whole where it was, or in the owner's place."""
+    begun = make(root, 1, 1, committed=False)
+    (begun / "file").write_text("content")
+    seen = []
+    monkeypatch.setattr(shutil, "rmtree", lambda path, **how: seen.append((path, how)))
+    Folders(root, 2, owner).abandon(begun)
+    assert numbers(root) == []
+    assert seen == [(owner.place / begun.name, {"ignore_errors": True})]
