@@ -152,7 +152,9 @@ def screen(
     whole: Mapping[int, int] = NO_HET_JOBS,
 ) -> Screened:
     """Which launches may go on. Each is counted in full until `settle` says what came of it: its
-    run may be killed. `governed`: pools in protected mode, which bounds launches by itself.
+    run may be killed. `governed`: pools in protected mode, which bounds launches by itself: what is
+    launched in these alone is not counted. A job of another pool as well may have started instances
+    in the one and been refused in the other, each time that protected mode lets it try.
     `whole`: the het job of each component. slurmctld starts all of it, so it is judged and counted
     as one, under its own number.
     """
@@ -163,7 +165,7 @@ def screen(
     jobs = dict(_recent(record.jobs, now))
     bars: dict[int, tuple[str, str, bool]] = {}
     for request, parts in _by_request(launches, whole).items():
-        if any(ask.pool.name in governed for job in parts for ask in job.asks):
+        if all(ask.pool.name in governed for job in parts for ask in job.asks):
             continue
         tries = _judged(jobs.get(request), parts, now, rate)
         if tries.started + tries.doubtful > tries.budget and not tries.slug:

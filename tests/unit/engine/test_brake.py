@@ -186,6 +186,14 @@ def test_a_pool_in_protected_mode_is_bounded_by_that_alone(bench: Bench):
     assert screened.record == exhausted(bench)
 
 
+def test_a_job_of_a_pool_in_protected_mode_and_of_another_is_bounded_all_the_same(bench: Bench):
+    """Each try may start the one pool's instances in vain, since the other has none."""
+    probe, other = job(bench, G[:3]), job(bench, C[:1])
+    both = JobLaunch(7, (*probe.asks, *other.asks), (*probe.nodes, *other.nodes))
+    screened = brake.screen(exhausted(bench), [both], NOW, RATE, {"gpu"})
+    assert (screened.let, screened.refused[0].slug) == ((), brake.LOOP)
+
+
 def test_nodes_that_no_job_is_known_to_want_are_not_counted(bench: Bench):
     record = Record()
     for _ in range(20):
