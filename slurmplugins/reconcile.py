@@ -10,45 +10,26 @@ import contextlib
 import gc
 import json
 import sys
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
-from slurmplugins import (
-    boots,
-    comeback,
-    consoles,
-    converge,
-    files,
-    ledger,
-    protection,
-    runtime,
-    view,
-)
-from slurmplugins.actions import AskJobs, Drain, MarkDown, Terminate
-from slurmplugins.claims import Claims
-from slurmplugins.errors import SHOWN, CloudError, EngineError, SlurmError, StateError
-from slurmplugins.ledger_writer import LedgerWriter
-from slurmplugins.memory import LastPass, Memory
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from slurmplugins.actions import Outcome
-    from slurmplugins.health import Health
-    from slurmplugins.protection import Record
-    from slurmplugins.runtime import Engine
+from slurmplugins.head.assemble import assemble
+from slurmplugins.model.actions import Drain, MarkDown, RequestStop, Terminate
+from slurmplugins.reconciler import rules, snapshot
+from slurmplugins.reconciler.pass_state import Memory
+from slurmplugins.reconciler.run import read_snapshot, run_pass
+from slurmplugins.system import files, program
 
 
 def main() -> None:
-    log = runtime.logger("reconcile")
+    log = program.logger("reconcile")
     dry = "--plan" in sys.argv[1:]
 
     def work() -> None:
         # One pass and the process ends: looking for garbage costs a third of it, and finds none.
         gc.disable()
-        engine = runtime.assemble(log)
+        engine = assemble(log)
         if dry:
-            plan = converge.plan(_world(engine, Memory.load(engine.state)))
+            plan = rules.plan(read_snapshot(engine, Memory.load(engine.state)))
             sys.stdout.write(json.dumps(printable(plan), indent=2) + "\n")
             return
         with contextlib.ExitStack() as held:
@@ -56,214 +37,12 @@ def main() -> None:
             with contextlib.suppress(OSError):  # where it can't be written, by nobody else either
                 free = held.enter_context(files.locked(engine.state / "reconcile.lock", wait=False))
             if free:
-                run(engine)
+                run_pass(engine)
 
-    sys.exit(runtime.guarded(log, work))
-
-
-def run(engine: Engine) -> None:
-    """One pass. Raises, having ended nothing, when either world can't be read."""
-    engine.steady.keep()
-    memory = Memory.load(engine.state)
-    try:
-        world = _world(engine, memory)
-    except EngineError as error:
-        note = f"nothing is done: {error.slug}: {error.message}"
-        LastPass(engine.clock.now(), note).save(engine.state)
-        raise
-    plan = converge.plan(world)
-    LastPass(world.now, plan.note, plan.remarks).save(engine.state)
-    if plan.note:
-        engine.log.warning("held back", note=plan.note)
-    agreement = view.Agreement(engine, world, plan.actions)
-    said = [item for item in plan.actions if not isinstance(item, Terminate)]
-    if not plan.note:
-        engine.brake.learn(world)
-    outcomes = engine.executor.run(said, agreement.holding)
-    agreement.at_last()
-    if len(outcomes) + len(agreement.ends) < len(plan.actions) and view.old(engine, world):
-        view.tell_late(engine, world, plan)
-    if not plan.note:
-        _bring_back(engine, world)
-    ended = engine.executor.run(agreement.ends)
-    outcomes += ended
-    plan = _with_kept(engine, world, plan, ended)
-    learned = replace(
-        memory,
-        unbacked=dict(plan.unbacked_since),
-        doubted_since=plan.doubted_since,
-        woken=dict(plan.woken),
-        asked=dict(plan.asked),
-    )
-    _tidy(engine)
-    if learned != memory:
-        _remember(engine, world, plan, learned)
-    if plan.cloud_believed:
-        _learn(engine, boots.observe(world))
-        _write_ledger(engine, world, plan, learned)
-    if outcomes:
-        failed = sum(1 for item in outcomes if item.error)
-        engine.log.info("pass", actions=len(outcomes), failed=failed)
+    sys.exit(program.guarded(log, work))
 
 
-def _world(engine: Engine, memory: Memory) -> converge.World:
-    """The cloud first: what Slurm says is then the newer, and a node that just came up is up.
-
-    Health is asked before all: it is many calls, and tells nothing that is untrue a minute later.
-    """
-    health = _health(engine)
-    instances = engine.cloud.instances()
-    seen = engine.clock.monotonic()
-    nodes = {node.name: node for node in engine.slurm.nodes()}
-    answered = engine.clock.monotonic()
-    claims, blind = _claims(engine)
-    return converge.World(
-        config=engine.config,
-        instances=claims.named(instances),
-        nodes=nodes,
-        claims=claims,
-        now=engine.clock.now(),
-        unbacked_since=memory.unbacked,
-        health=health,
-        known=memory.known,
-        doubted_since=memory.doubted_since,
-        woken=memory.woken,
-        asked=memory.asked,
-        seen=seen,
-        answered=answered,
-        steady=claims.at,
-        blind=blind,
-    )
-
-
-def _claims(engine: Engine) -> tuple[Claims, bool]:
-    """What the journal says, and whether it can't be read."""
-    try:
-        return engine.journal.claims(), False
-    except StateError as error:
-        engine.log.problem("nothing is ended", slug=error.slug, message=error.message)
-        return Claims(at=engine.steady.now()), True
-
-
-def _health(engine: Engine) -> dict[str, Health]:
-    """Without it less is done, and nothing wrong: a pass goes on."""
-    try:
-        return {item.id: item for item in engine.cloud.health()}
-    except CloudError as error:
-        engine.log.warning("health unread", code=error.code, message=error.message)
-        return {}
-
-
-def _bring_back(engine: Engine, world: converge.World) -> None:
-    """Requeue what ended because its machine did. Slurm is asked for its jobs only when one has."""
-    lost = comeback.losses(world)
-    if not lost:
-        return
-    try:
-        due = comeback.due(engine.slurm.ended(), lost)
-    except SlurmError as error:
-        engine.log.warning("ended jobs unread", message=error.message)
-        return
-    for item in due:
-        try:
-            engine.slurm.requeue(item.job)
-            engine.slurm.comment(item.job, item.why)
-        except SlurmError as error:  # somebody was quicker, or slurmctld has forgotten the job
-            engine.log.warning("not brought back", job=item.job, message=error.message)
-        else:
-            engine.log.info("brought back", job=item.job, why=item.why)
-
-
-def _with_kept(
-    engine: Engine, world: converge.World, plan: converge.Plan, ended: Sequence[Outcome]
-) -> converge.Plan:
-    """Remark each instance that EC2 refuses to end, for `toolkit status`."""
-    kept = [
-        f"{item.action.instance.id} is not ended: {item.error}"
-        for item in ended
-        if item.refused and isinstance(item.action, Terminate)
-    ]
-    if kept:
-        plan = replace(plan, remarks=(*plan.remarks, *kept[:SHOWN]))
-        LastPass(world.now, plan.note, plan.remarks).save(engine.state)
-    return plan
-
-
-def _learn(engine: Engine, seen: boots.Boots) -> None:
-    """Count boot failures, keep the consoles of the failed, say when a pool's standing changes."""
-    now = engine.steady.now()
-    before, after = protection.update(engine.state, seen, now)
-    _tell_standing(engine, before, after)
-    for failure in [one for pool in after.pools.values() for one in pool.last]:
-        if consoles.kept(engine.state, failure.instance_id):
-            continue
-        try:
-            text = engine.cloud.console(failure.instance_id)
-            if text or now - failure.at > CONSOLE_PATIENCE:
-                consoles.keep(engine.state, failure.instance_id, text)
-        except CloudError as error:
-            engine.log.warning("console", instance=failure.instance_id, message=error.message)
-            if not error.retryable:
-                consoles.keep(engine.state, failure.instance_id, "")
-        except OSError as error:
-            engine.log.warning("console", instance=failure.instance_id, message=str(error))
-
-
-CONSOLE_PATIENCE: Final = 600.0
-"""EC2 posts a console some minutes late; after this it is taken to be empty."""
-
-
-def _tell_standing(engine: Engine, before: Record, after: Record) -> None:
-    for pool in sorted({*before.pools, *after.pools}):
-        was = pool in before.pools and before.pools[pool].protected
-        now = after.pools.get(pool)
-        if now is not None and now.protected and now != before.pools.get(pool):
-            engine.log.warning(
-                "pool protected",
-                pool=pool,
-                failures=now.failures,
-                retry_at=engine.steady.wall(now.retry_at),
-            )
-        elif was and (now is None or not now.protected):
-            engine.log.info("pool opened", pool=pool)
-
-
-def _tidy(engine: Engine) -> None:
-    """Before anything is written: where the disk is full, a smaller journal makes room for it."""
-    try:
-        engine.journal.sweep()
-        engine.journal.compact()
-    except StateError as error:
-        engine.log.warning("journal not tidied", message=error.message)
-
-
-def _remember(engine: Engine, world: converge.World, plan: converge.Plan, memory: Memory) -> None:
-    """A full disk costs what a pass learned, and nothing that it does."""
-    try:
-        memory.save(engine.state)
-    except StateError as error:
-        engine.log.problem("not remembered", message=error.message)
-        note = plan.note or f"{error.slug}: {error.message}"
-        LastPass(world.now, note, plan.remarks).save(engine.state)
-
-
-def _write_ledger(
-    engine: Engine, world: converge.World, plan: converge.Plan, memory: Memory
-) -> None:
-    """Last of all: what is there for people may cost no job a pass."""
-    try:
-        ended = engine.journal.claims().ended
-    except StateError as error:
-        engine.log.warning("ledger", message=error.message)
-        return
-    entries = ledger.update(memory.ledger, world.instances, ended, world.now)
-    written = LedgerWriter(engine.store, engine.clock, engine.log).write(memory.ledger, entries)
-    kept = ledger.worth_keeping(written, engine.clock.now())
-    if kept != memory.ledger:
-        _remember(engine, world, plan, replace(memory, ledger=kept))
-
-
-def printable(plan: converge.Plan) -> dict[str, Any]:
+def printable(plan: snapshot.Plan) -> dict[str, Any]:
     """The plan as JSON has it."""
     return {
         "note": plan.note,
@@ -273,7 +52,9 @@ def printable(plan: converge.Plan) -> dict[str, Any]:
                 "action": type(item).__name__,
                 "node": item.instance.node if isinstance(item, Terminate) else item.node,
                 "instance": item.instance.id if isinstance(item, Terminate) else None,
-                "why": item.reason if isinstance(item, MarkDown | Drain | AskJobs) else item.why,
+                "why": item.reason
+                if isinstance(item, MarkDown | Drain | RequestStop)
+                else item.why,
             }
             for item in plan.actions
         ],

@@ -16,41 +16,45 @@ _LARGEST = 64 * 1024 * 1024
 def main() -> None:
     hostlist = sys.argv[1] if len(sys.argv) > 1 else ""
     content = _resume_file(os.environ.get("SLURM_RESUME_FILE"))
-    from slurmplugins import detach
+    from slurmplugins.system import daemonize
 
-    if not detach.in_background():
-        detach.leave(0)
+    if not daemonize.in_background():
+        daemonize.leave(0)
     import gc
 
     gc.disable()  # nothing that is loaded and read up to the first call becomes garbage
-    from slurmplugins import names, resume_file, runtime
     from slurmplugins.errors import ConfigError
+    from slurmplugins.execution.down_nodes import refuse
+    from slurmplugins.head.assemble import assemble
+    from slurmplugins.model.hostlist import MAX_EXPANSION
+    from slurmplugins.slurm import resume_file
+    from slurmplugins.system import program
 
-    log = runtime.logger("resume")
+    log = program.logger("resume")
 
     def work() -> None:
         odd: list[str] = []
         asks = resume_file.asks(content, hostlist, odd)
         log.info("called", nodes=hostlist, jobs=[ask.job for ask in asks if ask.job is not None])
         if odd:
-            log.warning("not our nodes", parts=odd, most=names.MAX_EXPANSION)
+            log.warning("not our nodes", parts=odd, most=MAX_EXPANSION)
         try:
-            engine = runtime.assemble(log)
+            engine = assemble(log)
         except ConfigError as error:
-            from slurmplugins import paths
-            from slurmplugins.clock import SystemClock
-            from slurmplugins.runner import SystemRunner
-            from slurmplugins.slurm import ScontrolSlurm
+            from slurmplugins.config import paths
+            from slurmplugins.slurm.scontrol import ScontrolSlurm
+            from slurmplugins.system.clock import SystemClock
+            from slurmplugins.system.command import SystemRunner
 
             slurm = ScontrolSlurm(SystemRunner(), paths.SLURM_BIN)
-            runtime.refuse(slurm, SystemClock(), log, asks, error)
+            refuse(slurm, SystemClock(), log, asks, error)
             raise
-        from slurmplugins import bursting
+        from slurmplugins.power_save.resume import resume
 
         gc.enable()
-        bursting.resume(engine, asks)
+        resume(engine, asks)
 
-    detach.leave(runtime.guarded(log, work))
+    daemonize.leave(program.guarded(log, work))
 
 
 def _resume_file(path: str | None) -> bytes | None:

@@ -11,24 +11,27 @@ def main() -> None:
 
 def end_machines(program: str, hostlist: str, cause: str) -> None:
     """Shared with resume_fail, which differs only in why the machines end."""
-    from slurmplugins import detach
+    from slurmplugins.system import daemonize
 
-    if not detach.in_background():
-        detach.leave(0)
-    from slurmplugins import bursting, names, runtime
-    from slurmplugins.model import EndCause
+    if not daemonize.in_background():
+        daemonize.leave(0)
+    from slurmplugins.head.assemble import assemble
+    from slurmplugins.model.hostlist import MAX_EXPANSION, expand
+    from slurmplugins.model.instance import EndCause
+    from slurmplugins.power_save.suspend import suspend
+    from slurmplugins.system.program import guarded, logger
 
-    log = runtime.logger(program)
+    log = logger(program)
 
     def work() -> None:
         log.info("called", nodes=hostlist)
         odd: list[str] = []
-        nodes = names.expand(hostlist, odd=odd)
+        nodes = expand(hostlist, odd=odd)
         if odd:
-            log.warning("not our nodes", parts=odd, most=names.MAX_EXPANSION)
-        bursting.suspend(runtime.assemble(log), nodes, EndCause(cause))
+            log.warning("not our nodes", parts=odd, most=MAX_EXPANSION)
+        suspend(assemble(log), nodes, EndCause(cause))
 
-    detach.leave(runtime.guarded(log, work))
+    daemonize.leave(guarded(log, work))
 
 
 if __name__ == "__main__":

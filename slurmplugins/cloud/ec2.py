@@ -6,10 +6,8 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmplugins import identity, tags
-from slurmplugins.clock import SystemClock
-from slurmplugins.cloud import codes, halving, spec
-from slurmplugins.cloud.session import ask, translate
+from slurmplugins.cloud import ec2_messages, error_codes, partial_termination, tags
+from slurmplugins.cloud.client import ask, translate
 from slurmplugins.errors import (
     CloudError,
     CloudUnreachable,
@@ -20,15 +18,16 @@ from slurmplugins.errors import (
     NotFound,
     Throttled,
 )
-from slurmplugins.model import Launched
+from slurmplugins.model.launch import Launched
+from slurmplugins.system.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from slurmplugins.clock import Clock
-    from slurmplugins.health import Health
-    from slurmplugins.model import Instance, LaunchRequest
-    from slurmplugins.names import NodeName
+    from slurmplugins.model.hostlist import NodeName
+    from slurmplugins.model.instance import Instance, InstanceHealth
+    from slurmplugins.model.launch import LaunchRequest
+    from slurmplugins.system.clock import Clock
 
 TERMINATE_BATCH: Final = 200
 """Ids in one call; EC2 takes 1,000, but one bad id refuses the whole call."""
@@ -63,8 +62,8 @@ class Ec2:
         intend()
         if request.others:
             return self._fleet(request)
-        answer = self._call("run_instances", **spec.run_instances(request))
-        found = spec.instances(_there(answer, "Instances")["Instances"])
+        answer = self._call("run_instances", **ec2_messages.run_instances(request))
+        found = ec2_messages.instances(_there(answer, "Instances")["Instances"])
         by_node = {item.node: item for item in found if item.node is not None}
         machines = tuple(by_node[node] for node in request.nodes if node in by_node)
         if len(machines) < len(found) or len(found) < request.at_least:
@@ -80,22 +79,22 @@ class Ec2:
 
     def _fleet(self, request: LaunchRequest) -> Launched:
         """Start a fleet, then write which of its machines is which node, on all in one call."""
-        answer = self._call("create_fleet", **spec.create_fleet(request))
+        answer = self._call("create_fleet", **ec2_messages.create_fleet(request))
         # Sorted, so that a repeat names each as before, however EC2 lists them then.
         groups = _there(answer, "Instances", "FleetId", "Errors").get("Instances", ())
         ids = sorted(item for group in groups for item in group["InstanceIds"])
-        refusals = spec.refusals(request, answer.get("Errors", ()))
+        refusals = ec2_messages.refusals(request, answer.get("Errors", ()))
         if len(ids) > len(request.nodes) or len(set(ids)) < len(ids):
             text = f"asked for {len(request.nodes)}, got {len(ids)}"
             raise self._undone(list(dict.fromkeys(ids)), "OddAnswer", text)
         if not ids:
             return Launched((), refusals)
         try:
-            self._tag(ids, identity.order_tags(ids))
+            self._tag(ids, tags.order_tags(ids))
         except (CloudUnreachable, NoCredentials) as error:
             # Named or not: the same attempt, repeated, finds the same instances and names them.
             text = f"started, not named: {error.message}"
-            raise codes.error("Unreachable", text, started=len(ids)) from error
+            raise error_codes.error("Unreachable", text, started=len(ids)) from error
         except CloudError as error:
             # Their class tells to hold the job; all others would have the ended machines again.
             code = error.code if isinstance(error, Denied | InvalidRequest) else "NotNamed"
@@ -103,7 +102,9 @@ class Ec2:
             raise self._undone(ids, code, text) from error
         known = {item.id: item for item in self._listed(ids)}
         made = zip(request.nodes, ids, strict=False)
-        machines = (known.get(item) or spec.unlisted(request, item, node) for node, item in made)
+        machines = (
+            known.get(item) or ec2_messages.unlisted(request, item, node) for node, item in made
+        )
         return Launched(tuple(machines), refusals)
 
     def _tag(
@@ -114,7 +115,7 @@ class Ec2:
             if not may():
                 return False
             try:
-                self._call("create_tags", Resources=list(ids), Tags=spec.tag_pairs(values))
+                self._call("create_tags", Resources=list(ids), Tags=ec2_messages.tag_pairs(values))
             except (NotFound, Throttled):
                 if again == SETTLE_TRIES - 1:
                     raise
@@ -153,8 +154,8 @@ class Ec2:
         else may be started for its nodes: the call is in doubt.
         """
         if self._end(ids):
-            return codes.error(code, f"{text}; ended", started=len(ids))
-        return codes.error("Unreachable", f"{text}; not ended", started=len(ids))
+            return error_codes.error(code, f"{text}; ended", started=len(ids))
+        return error_codes.error("Unreachable", f"{text}; not ended", started=len(ids))
 
     def instances(self) -> tuple[Instance, ...]:
         return tuple(self._described(f"tag:{tags.CLUSTER}", [self._cluster]))
@@ -166,14 +167,14 @@ class Ec2:
             ours = self._ours(part)
             over |= {item.id for item in ours if item.state.over}
             live = [item.id for item in ours if not item.state.over]
-            ended, refused = halving.ended(live, self._terminate)
+            ended, refused = partial_termination.ended(live, self._terminate)
             over |= ended
             kept |= refused
         if kept:
             raise NotAllEnded(over, kept)
         return over
 
-    def health(self) -> tuple[Health, ...]:
+    def health(self) -> tuple[InstanceHealth, ...]:
         """Only what has trouble is asked for: at 10,000 machines the answers stay a page each.
 
         DescribeInstanceStatus knows no tags, and the spot requests that a fleet makes have none, so
@@ -181,7 +182,7 @@ class Ec2:
         """
         statuses = [
             item
-            for name, values in spec.TROUBLE_FILTERS
+            for name, values in ec2_messages.TROUBLE_FILTERS
             for item in self._pages(
                 "describe_instance_status",
                 "InstanceStatuses",
@@ -191,9 +192,9 @@ class Ec2:
         marked = self._pages(
             "describe_spot_instance_requests",
             "SpotInstanceRequests",
-            Filters=[{"Name": "status-code", "Values": [spec.MARKED]}],
+            Filters=[{"Name": "status-code", "Values": [ec2_messages.MARKED]}],
         )
-        return spec.health(statuses, marked)
+        return ec2_messages.health(statuses, marked)
 
     def console(self, instance_id: str) -> str:
         text = self._call("get_console_output", InstanceId=instance_id).get("Output")
@@ -225,7 +226,7 @@ class Ec2:
         filters = [{"Name": name, "Values": list(values)}]
         pages = self._pages("describe_instances", "Reservations", Filters=filters)
         items = (item for page in pages for item in page.get("Instances", ()))
-        return spec.instances(item for item in items if mine in item.get("Tags", []))
+        return ec2_messages.instances(item for item in items if mine in item.get("Tags", []))
 
     def _pages(self, operation: str, key: str, **arguments: Any) -> Iterable[dict[str, Any]]:
         seen = {""}
@@ -240,7 +241,7 @@ class Ec2:
                 break
             seen.add(token)
             more = {"NextToken": token}
-        raise codes.error("Unreachable", f"{operation}: pages without end")
+        raise error_codes.error("Unreachable", f"{operation}: pages without end")
 
     def _call(self, operation: str, **arguments: Any) -> Any:
         client = self._connected()
@@ -259,7 +260,7 @@ class Ec2:
 def _there(answer: Any, *keys: str) -> Any:
     """The answer, if it has one of these; one that lacks them all is as good as none."""
     if not any(key in answer for key in keys):
-        raise codes.error("Unreachable", f"an answer without {keys[0]}")
+        raise error_codes.error("Unreachable", f"an answer without {keys[0]}")
     return answer
 
 

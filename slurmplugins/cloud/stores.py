@@ -6,10 +6,10 @@ import json
 import threading
 from typing import TYPE_CHECKING, Any
 
-from slurmplugins import safe_json
-from slurmplugins.clock import SystemClock
-from slurmplugins.cloud.session import ask, translate
+from slurmplugins.cloud.client import ask, translate
 from slurmplugins.errors import CloudError, NotFound
+from slurmplugins.model import json_input
+from slurmplugins.system.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ class S3Store:
 
     def get(self, key: str) -> dict[str, object] | None:
         try:
-            value = safe_json.loads(self._call("get_object", Key=key))
+            value = json_input.loads(self._call("get_object", Key=key))
         except NotFound:
             return None
         except ValueError:

@@ -20,8 +20,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from slurmplugins import bursting, names, paths, reconcile, resume_file, runtime
-from slurmplugins.model import EndCause
+from slurmplugins.config import paths
+from slurmplugins.head.assemble import assemble
+from slurmplugins.model.hostlist import expand
+from slurmplugins.model.instance import EndCause
+from slurmplugins.power_save.resume import resume
+from slurmplugins.power_save.suspend import suspend
+from slurmplugins.reconciler.run import run_pass
+from slurmplugins.slurm import resume_file
+from slurmplugins.system.program import logger
 
 
 def main() -> None:
@@ -29,17 +36,17 @@ def main() -> None:
     hostlist = sys.argv[3] if len(sys.argv) > 3 else ""
     paths.BURST, paths.STATE = root / "burst.json", root / "state"  # type: ignore[misc]
     paths.LOGS = root / "logs"  # type: ignore[misc]
-    log = runtime.logger(program)
-    engine = runtime.assemble(log)
+    log = logger(program)
+    engine = assemble(log)
     if program == "resume":
         content = Path(os.environ["SLURM_RESUME_FILE"]).read_bytes()
-        bursting.resume(engine, resume_file.asks(content, hostlist))
+        resume(engine, resume_file.asks(content, hostlist))
     elif program == "suspend":
-        bursting.suspend(engine, names.expand(hostlist), EndCause.SUSPEND)
+        suspend(engine, expand(hostlist), EndCause.SUSPEND)
     else:
         gc.disable()  # as its entry point does
         store = Nowhere() if program == "reconcile-unwritten" else engine.store
-        reconcile.run(dataclasses.replace(engine, store=store))
+        run_pass(dataclasses.replace(engine, store=store))
     used = resource.getrusage(resource.RUSAGE_SELF)
     sys.stdout.write(json.dumps({"cpu": used.ru_utime + used.ru_stime, "peak_mb": peak_mb()}))
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from unittest import mock
 
-from slurmplugins.clock import SystemClock
-from slurmplugins.cloud import codes
-from slurmplugins.journal import Journal
-from slurmplugins.model import Assignment, EndCause, LaunchRequest, Lifecycle, Offering
-from slurmplugins.names import NodeName
+from slurmplugins.cloud import error_codes
+from slurmplugins.model.hostlist import NodeName
+from slurmplugins.model.instance import Assignment, EndCause
+from slurmplugins.model.launch import LaunchRequest
+from slurmplugins.model.offering import Lifecycle, Offering
+from slurmplugins.state.journal import Journal
+from slurmplugins.system.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +26,9 @@ EACH = 8
 _HOURS = 5.0
 _BETWEEN = 12.0 / 3600
 _OFFERING = Offering("g5.xlarge", Lifecycle.ON_DEMAND, "us-east-1a", "1.0")
-_REFUSED = codes.error("InsufficientInstanceCapacity", "We currently do not have sufficient ...")
+_REFUSED = error_codes.error(
+    "InsufficientInstanceCapacity", "We currently do not have sufficient ..."
+)
 
 
 class _Earlier(SystemClock):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from slurmplugins.runtime import Engine
+    from slurmplugins.execution.engine import Engine
 
 PARTS = ("journal", "cloud", "slurm", "memory", "store")
 

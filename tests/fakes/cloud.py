@@ -13,10 +13,11 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from slurmplugins import names
-from slurmplugins.cloud import codes, spec
-from slurmplugins.health import Health, ScheduledEvent
-from slurmplugins.model import Instance, InstanceState, Launched, Lifecycle
+from slurmplugins.cloud import ec2_messages, error_codes
+from slurmplugins.model import hostlist
+from slurmplugins.model.instance import Instance, InstanceHealth, InstanceState, ScheduledEvent
+from slurmplugins.model.launch import Launched
+from slurmplugins.model.offering import Lifecycle
 from tests.fakes import launch_call
 from tests.fakes.request_rates import RequestRates
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from slurmplugins.errors import CloudError
-    from slurmplugins.model import LaunchRequest
-    from slurmplugins.names import NodeName
+    from slurmplugins.model.hostlist import NodeName
+    from slurmplugins.model.launch import LaunchRequest
     from tests.fakes.clock import FakeClock
     from tests.fakes.launch_call import Call, Choice
 
@@ -106,7 +107,7 @@ class FakeCloud:
         self.partials = 0
         self.unreadable = False
         self.health_unreadable = False
-        self.troubles: dict[str, Health] = {}
+        self.troubles: dict[str, InstanceHealth] = {}
         self.consoles: dict[str, str] = {}
         self.launch_templates: set[str] = set()
         self.subnets: set[str] = set()
@@ -123,7 +124,9 @@ class FakeCloud:
         intend()
         action = "CreateFleet" if request.others else "RunInstances"
         self._called("launch", action, len(request.nodes))
-        sent = (spec.create_fleet if request.others else spec.run_instances)(request)
+        sent = (ec2_messages.create_fleet if request.others else ec2_messages.run_instances)(
+            request
+        )
         self.sent.append(sent)
         if self.next_errors and (error := self.next_errors.pop(0)):
             raise error
@@ -131,12 +134,12 @@ class FakeCloud:
         if self.late_effects and call.token not in self._tokens:
             self.late_effects -= 1
             self._late[call.token] = Late(self.clock.monotonic() + self.delay, request, call)
-            raise codes.error("Unreachable", "the answer was lost, and the call not yet done")
+            raise error_codes.error("Unreachable", "the answer was lost, and the call not yet done")
         self._late.pop(call.token, None)
         answer = self._once(request, call, self.clock.monotonic())
         if self.lose_answers:
             self.lose_answers -= 1
-            raise codes.error("Unreachable", "the answer was lost")
+            raise error_codes.error("Unreachable", "the answer was lost")
         return self._launched(request, answer)
 
     def _launched(self, request: LaunchRequest, answer: Answer) -> Launched:
@@ -149,10 +152,10 @@ class FakeCloud:
                     machine.instance = replace(machine.instance, node=node)
         found = [self._described(self.machines[item]) for item in answer.ids]
         if found and not answer.call.fleet and all(m.state is TERMINATED for m in found):
-            raise codes.error(
+            raise error_codes.error(
                 "IdempotentInstanceTerminated", "Please use a different client token."
             )
-        return Launched(tuple(found), spec.refusals(request, answer.errors))
+        return Launched(tuple(found), ec2_messages.refusals(request, answer.errors))
 
     def give(self, names: Mapping[str, NodeName], may: Callable[[str], bool]) -> bool:
         for instance_id, node in names.items():
@@ -162,20 +165,20 @@ class FakeCloud:
             if self.next_give_errors:
                 raise self.next_give_errors.pop(0)
             if instance_id not in self.machines:
-                raise codes.error("InvalidInstanceID.NotFound", "no such machine")
+                raise error_codes.error("InvalidInstanceID.NotFound", "no such machine")
             machine = self.machines[instance_id]
             machine.tags["toolkit:node"] = node
             machine.was, machine.given_at = machine.instance.node, self.clock.monotonic()
             machine.instance = replace(machine.instance, node=node)
             if self.lose_gifts:
                 self.lose_gifts -= 1
-                raise codes.error("Unreachable", "the answer was lost")
+                raise error_codes.error("Unreachable", "the answer was lost")
         return True
 
     def instances(self) -> tuple[Instance, ...]:
         self._called("instances", "DescribeInstances", 0)
         if self.unreadable:
-            raise codes.error("Unreachable", "no answer")
+            raise error_codes.error("Unreachable", "no answer")
         if self.next_list_errors:
             raise self.next_list_errors.pop(0)
         now = self.clock.monotonic()
@@ -193,7 +196,7 @@ class FakeCloud:
             return frozenset()
         self._called("terminate", "TerminateInstances", len(ids))
         if self.unreadable:
-            raise codes.error("Unreachable", "no answer")
+            raise error_codes.error("Unreachable", "no answer")
         if self.end_error is not None:
             raise self.end_error
         over = set()
@@ -207,35 +210,35 @@ class FakeCloud:
             over.add(instance_id)
         return frozenset(over)
 
-    def health(self) -> tuple[Health, ...]:
+    def health(self) -> tuple[InstanceHealth, ...]:
         self.calls.append("health")
         if self.unreadable or self.health_unreadable:
-            raise codes.error("Unreachable", "no answer")
+            raise error_codes.error("Unreachable", "no answer")
         return tuple(self.troubles.values())
 
     def console(self, instance_id: str) -> str:
         self.calls.append("console")
         if self.unreadable:
-            raise codes.error("Unreachable", "no answer")
+            raise error_codes.error("Unreachable", "no answer")
         if instance_id not in self.machines:
-            raise codes.error("InvalidInstanceID.NotFound", "no such machine")
+            raise error_codes.error("InvalidInstanceID.NotFound", "no such machine")
         return self.consoles.get(instance_id, "")
 
     # The world
 
     def impair(self, instance_id: str) -> None:
         """Its status checks fail from now on."""
-        known = self.troubles.get(instance_id, Health(instance_id))
+        known = self.troubles.get(instance_id, InstanceHealth(instance_id))
         self.troubles[instance_id] = replace(known, impaired_since=self.clock.now())
 
     def schedule(self, instance_id: str, code: str, not_before: float) -> None:
-        known = self.troubles.get(instance_id, Health(instance_id))
+        known = self.troubles.get(instance_id, InstanceHealth(instance_id))
         event = ScheduledEvent(code, not_before)
         self.troubles[instance_id] = replace(known, events=(*known.events, event))
 
     def give_notice(self, instance_id: str) -> None:
         """EC2 takes the machine back in two minutes."""
-        known = self.troubles.get(instance_id, Health(instance_id))
+        known = self.troubles.get(instance_id, InstanceHealth(instance_id))
         self.troubles[instance_id] = replace(known, notice=True)
 
     def live(self) -> list[Instance]:
@@ -279,7 +282,7 @@ class FakeCloud:
         self.calls.append(name)
         self._settle()
         if not self.throttle.allows(action, resources):
-            raise codes.error("RequestLimitExceeded", "Request limit exceeded.")
+            raise error_codes.error("RequestLimitExceeded", "Request limit exceeded.")
 
     def _read(self, sent: Mapping[str, object]) -> Call:
         """Read a call, and refuse what EC2 refuses."""
@@ -288,11 +291,13 @@ class FakeCloud:
         else:
             call = launch_call.run_instances(sent, self.blocks)
         if self.launch_templates and call.template not in self.launch_templates:
-            raise codes.error("InvalidLaunchTemplateName.NotFoundException", "no such template")
+            raise error_codes.error(
+                "InvalidLaunchTemplateName.NotFoundException", "no such template"
+            )
         if self.subnets and any(item.subnet not in self.subnets for item in call.choices):
-            raise codes.error("InvalidSubnetID.NotFound", "no such subnet")
+            raise error_codes.error("InvalidSubnetID.NotFound", "no such subnet")
         if call.token in self._tokens and self._tokens[call.token].call != call:
-            raise codes.error("IdempotentParameterMismatch", "not as in the previous request")
+            raise error_codes.error("IdempotentParameterMismatch", "not as in the previous request")
         return call
 
     def _settle(self) -> None:
@@ -335,7 +340,7 @@ class FakeCloud:
         # RunInstances says nothing about what it could not do beyond the minimum.
         if most - wanted < call.least:
             if not call.fleet:
-                raise codes.error(*codes_of_refusals[0][1:])
+                raise error_codes.error(*codes_of_refusals[0][1:])
             return answer
         for choice, share in shares:
             key = self._key(call, choice)
@@ -407,7 +412,7 @@ def _node(tag: Mapping[str, str], index: int) -> NodeName | None:
     if tag.get("toolkit:order") == "pending":
         return None
     launched = launch_call.hostlist(launch_call.whole(tag, "toolkit:nodes", ","))
-    return names.parse(launched[index]) if index < len(launched) else None
+    return hostlist.parse(launched[index]) if index < len(launched) else None
 
 
 def _price(tag: Mapping[str, str], type_: str) -> str:
@@ -432,7 +437,7 @@ class FakeStore:
 
     def put(self, key: str, value: Mapping[str, object]) -> None:
         if self.broken:
-            raise codes.error("Unreachable", "no answer")
+            raise error_codes.error("Unreachable", "no answer")
         self.puts += 1
         self.objects[key] = dict(value)
 

@@ -7,12 +7,13 @@ import json
 import pickle
 from typing import TYPE_CHECKING
 
-from slurmplugins import config, registering
-from slurmplugins.files import write_atomically
-from slurmplugins.journal import Journal
-from slurmplugins.log import Log
-from slurmplugins.offerings import OfferingMemory
-from slurmplugins.runtime import Engine
+from slurmplugins.config import burst as burst_config
+from slurmplugins.execution.engine import Engine
+from slurmplugins.slurm import agent_requests
+from slurmplugins.state.journal import Journal
+from slurmplugins.state.unavailable_offerings import OfferingMemory
+from slurmplugins.system.files import write_atomically
+from slurmplugins.system.logger import Log
 from tests.fakes.clock import FakeClock
 from tests.fakes.cloud import FakeCloud, FakeStore
 from tests.fakes.slurm import FakeSlurm
@@ -56,7 +57,7 @@ def burst(nodes: str = "gpu-[001-008]", **more: object) -> dict[str, object]:
     }  # fmt: skip
 
 
-def places(known: config.BurstConfig) -> dict[str, str]:
+def places(known: burst_config.BurstConfig) -> dict[str, str]:
     """The zone of each subnet, and of each launch template that says the subnet itself."""
     by_zone = [
         (zone, place)
@@ -71,7 +72,7 @@ class Bench:
 
     def __init__(self, state: Path, clock: FakeClock | None = None, **more: object) -> None:
         self.clock = clock or FakeClock()
-        self.config = config.parse(burst(**more))  # type: ignore[arg-type]
+        self.config = burst_config.parse(burst(**more))  # type: ignore[arg-type]
         self.cloud = FakeCloud(self.config.cluster, self.clock)
         self.cloud.places = places(self.config)
         self.slurm = FakeSlurm(self.clock)
@@ -141,8 +142,8 @@ class Bench:
         """slurmd does at its start, and when its node's agent reloads it."""
         if self.slurm.forgotten.get(node) != machine:
             return True
-        if not registering.requested(self.engine.stop_requests, node):
+        if not agent_requests.requested_registration(self.engine.stop_requests, node):
             return False
-        registering.forget(self.engine.stop_requests, node)
+        agent_requests.forget_registration(self.engine.stop_requests, node)
         del self.slurm.forgotten[node]
         return True

@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from slurmplugins.cloud import codes
+from slurmplugins.cloud import error_codes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -261,4 +261,4 @@ def _known(given: Mapping[str, Any], names: Collection[str]) -> None:
 
 
 def _refuse(code: str, message: str) -> NoReturn:
-    raise codes.error(code, message)
+    raise error_codes.error(code, message)

@@ -1,11 +1,11 @@
-"""A tracking server in memory, as slurmplugins.mlflow asks one."""
+"""A tracking server in memory, as slurmplugins.head.mlflow asks one."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
 
-from slurmplugins.mlflow import Run
+from slurmplugins.head.mlflow import Run
 
 
 def a_run(run_id: str, job: str = "7", **changes) -> Run:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slurmplugins.runner import Completed
+from slurmplugins.system.command import Completed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from slurmplugins.runner import Completed
+from slurmplugins.system.command import Completed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,16 +10,16 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from slurmplugins.admin_comment import appended
-from slurmplugins.comeback import EndedJob
 from slurmplugins.errors import SlurmRefused, SlurmUnreachable
-from slurmplugins.model import Job, JobAsk, Node
-from slurmplugins.names import NodeName, compress
+from slurmplugins.model.hostlist import NodeName, compress
+from slurmplugins.model.launch import JobRequest
+from slurmplugins.model.node import EndedJob, Job, Node
+from slurmplugins.slurm.scontrol import appended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from slurmplugins.model import Assignment
+    from slurmplugins.model.instance import Assignment
     from tests.fakes.clock import FakeClock
 
 
@@ -197,7 +197,7 @@ class FakeSlurm:
             admin_comment=state.comment,
         )
 
-    def start(self, job: int, nodes: Sequence[NodeName], *, whole: int | None = None) -> JobAsk:
+    def start(self, job: int, nodes: Sequence[NodeName], *, whole: int | None = None) -> JobRequest:
         """Allocate powered-down nodes to a job: what ResumeProgram is then asked.
 
         Some may be asked for already: then it shares them. `whole`: the het job it is of.
@@ -214,17 +214,17 @@ class FakeSlurm:
         known.nodes, known.state, known.size = tuple(nodes), "RUNNING", len(nodes)
         known.whole = whole
         known.shape = known.shape or tuple(_kind(name) for name in nodes)
-        return JobAsk(job, tuple(nodes))
+        return JobRequest(job, tuple(nodes))
 
-    def asks(self) -> list[JobAsk]:
+    def asks(self) -> list[JobRequest]:
         """What a resume file says now: the nodes of each job that are powering up."""
         waiting = {
             number: tuple(name for name in job.nodes if "POWERING_UP" in self.flags(name))
             for number, job in self.queue.items()
         }
-        return [JobAsk(number, nodes) for number, nodes in waiting.items() if nodes]
+        return [JobRequest(number, nodes) for number, nodes in waiting.items() if nodes]
 
-    def schedule(self, limit: int | None = None) -> list[JobAsk]:
+    def schedule(self, limit: int | None = None) -> list[JobRequest]:
         """Allocate nodes to requeued jobs while there are any; nodes that are up come first."""
         asks = []
         for number, job in list(self.queue.items())[:limit]:
@@ -252,7 +252,7 @@ class FakeSlurm:
             chosen.append(node)
         return chosen
 
-    def _place(self, number: int, chosen: list[NodeName]) -> list[JobAsk]:
+    def _place(self, number: int, chosen: list[NodeName]) -> list[JobRequest]:
         job = self.queue[number]
         woken = [name for name in chosen if self._is_off(name)]
         for name in chosen:

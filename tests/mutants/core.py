@@ -6,7 +6,7 @@ other modules of the core.
 
 from __future__ import annotations
 
-ENGINE = ("tests/unit/engine", "tests/property/engine/test_launch_laws.py")
+ENGINE = ("tests/unit/slurmplugins", "tests/property/engine/test_launch_laws.py")
 MONEY = ("tests/unit/accounting", "tests/property/accounting")
 FILES = (
     "tests/unit/training/test_files.py",
@@ -24,58 +24,71 @@ SAVES = (
 )
 TRAINING = ("tests/unit/training",)
 PASSES = (
-    "tests/unit/engine/test_converge.py",
-    "tests/unit/engine/test_decisions.py",
-    "tests/unit/engine/test_reconcile.py",
+    "tests/unit/slurmplugins/reconciler/test_rules.py",
+    "tests/unit/slurmplugins/reconciler/test_decisions.py",
+    "tests/unit/slurmplugins/reconciler/test_run.py",
 )
 RULES = (
-    "tests/unit/engine/test_converge.py",
-    "tests/unit/engine/test_decisions.py",
-    "tests/unit/engine/test_registering.py",
+    "tests/unit/slurmplugins/reconciler/test_rules.py",
+    "tests/unit/slurmplugins/reconciler/test_decisions.py",
+    "tests/unit/slurmplugins/reconciler/test_forgotten_nodes.py",
 )
 REQUESTS = "tests/property/engine/test_fates_laws.py"
 
 CORE: dict[str, tuple[str, ...]] = {
-    "slurmplugins/policy.py": (
-        "tests/unit/engine/test_policy.py",
-        "tests/unit/engine/test_plan_of_resume.py",
+    "slurmplugins/launch/fallback.py": (
+        "tests/unit/slurmplugins/launch/test_fallback.py",
+        "tests/unit/slurmplugins/power_save/test_planner.py",
     ),
-    "slurmplugins/spend.py": ("tests/unit/engine/test_policy.py",),
-    "slurmplugins/cloud/spec.py": (
-        "tests/unit/engine/test_answers.py",
-        "tests/unit/engine/test_launch_calls.py",
-        "tests/unit/engine/test_ec2_calls.py",
+    "slurmplugins/cloud/ec2_messages.py": (
+        "tests/unit/slurmplugins/cloud/test_ec2_messages.py",
+        "tests/unit/slurmplugins/launch/test_launch_call.py",
+        "tests/unit/slurmplugins/cloud/test_ec2.py",
         "tests/golden/launch",
     ),
-    "slurmplugins/planner.py": (
-        "tests/unit/engine/test_plan_of_resume.py",
-        "tests/unit/engine/test_decisions.py",
+    "slurmplugins/power_save/planner.py": (
+        "tests/unit/slurmplugins/power_save/test_planner.py",
+        "tests/unit/slurmplugins/reconciler/test_decisions.py",
     ),
-    "slurmplugins/plans.py": ENGINE,
-    "slurmplugins/batches.py": ENGINE,
-    "slurmplugins/fates.py": ("tests/unit/engine/test_whole_requests.py", REQUESTS),
-    "slurmplugins/board.py": (*ENGINE, REQUESTS),
-    "slurmplugins/quotas.py": ENGINE,
-    "slurmplugins/brake.py": ENGINE,
-    "slurmplugins/converge.py": RULES,
-    "slurmplugins/cases.py": RULES,
-    "slurmplugins/strangers.py": ("tests/unit/engine/test_strangers.py", *RULES),
-    "slurmplugins/health.py": (*PASSES, "tests/unit/engine/test_answers.py"),
-    "slurmplugins/registering.py": (*PASSES, "tests/unit/engine/test_registering.py"),
-    "slurmplugins/doubt.py": PASSES,
-    "slurmplugins/boots.py": (
-        "tests/unit/engine/test_converge.py",
-        "tests/unit/engine/test_decisions.py",
-        "tests/unit/engine/test_protection.py",
+    "slurmplugins/power_save/prepare.py": ENGINE,
+    "slurmplugins/launch/batching.py": ENGINE,
+    "slurmplugins/launch/all_or_nothing.py": (
+        "tests/unit/slurmplugins/launch/test_all_or_nothing.py",
+        REQUESTS,
     ),
-    "slurmplugins/protection.py": (
-        "tests/unit/engine/test_decisions.py",
-        "tests/unit/engine/test_protection.py",
+    "slurmplugins/launch/request_tracker.py": (*ENGINE, REQUESTS),
+    "slurmplugins/launch/ec2_quotas.py": ENGINE,
+    "slurmplugins/state/launch_budget.py": ENGINE,
+    "slurmplugins/reconciler/rules.py": RULES,
+    "slurmplugins/reconciler/node_state.py": RULES,
+    "slurmplugins/reconciler/orphans.py": (
+        "tests/unit/slurmplugins/reconciler/test_orphans.py",
+        *RULES,
     ),
-    "slurmplugins/ends.py": ENGINE,
-    "slurmplugins/claims.py": (*ENGINE, "tests/property/engine/test_journal_laws.py"),
-    "slurmplugins/identity.py": (*ENGINE, "tests/property/engine/test_names_laws.py"),
-    "slurmplugins/steady.py": ("tests/unit/engine/test_steady.py",),
+    "slurmplugins/model/instance.py": (
+        *PASSES,
+        "tests/unit/slurmplugins/cloud/test_ec2_messages.py",
+    ),
+    "slurmplugins/reconciler/forgotten_nodes.py": (
+        *PASSES,
+        "tests/unit/slurmplugins/reconciler/test_forgotten_nodes.py",
+    ),
+    "slurmplugins/reconciler/plausibility.py": PASSES,
+    "slurmplugins/reconciler/boot_failures.py": (
+        "tests/unit/slurmplugins/reconciler/test_rules.py",
+        "tests/unit/slurmplugins/reconciler/test_decisions.py",
+        "tests/unit/slurmplugins/power_save/test_circuit_breaker.py",
+    ),
+    "slurmplugins/power_save/circuit_breaker.py": (
+        "tests/unit/slurmplugins/reconciler/test_decisions.py",
+        "tests/unit/slurmplugins/power_save/test_circuit_breaker.py",
+    ),
+    "slurmplugins/execution/termination.py": ENGINE,
+    "slurmplugins/state/journal_view.py": (*ENGINE, "tests/property/engine/test_journal_laws.py"),
+    "slurmplugins/cloud/tags.py": (*ENGINE, "tests/property/engine/test_names_laws.py"),
+    "slurmplugins/state/persistent_clock.py": (
+        "tests/unit/slurmplugins/state/test_persistent_clock.py",
+    ),
     "toolkit/accounting/allocation.py": ("tests/unit/accounting/test_allocation.py",),
     "toolkit/accounting/attempts.py": MONEY,
     "toolkit/accounting/money.py": MONEY,
@@ -92,12 +105,12 @@ CORE: dict[str, tuple[str, ...]] = {
 }
 
 MUTATED = (
-    "slurmplugins/planner.py",
-    "slurmplugins/policy.py",
-    "slurmplugins/converge.py",
-    "slurmplugins/cases.py",
-    "slurmplugins/strangers.py",
-    "slurmplugins/cloud/spec.py",
+    "slurmplugins/power_save/planner.py",
+    "slurmplugins/launch/fallback.py",
+    "slurmplugins/reconciler/rules.py",
+    "slurmplugins/reconciler/node_state.py",
+    "slurmplugins/reconciler/orphans.py",
+    "slurmplugins/cloud/ec2_messages.py",
     "toolkit/accounting/allocation.py",
     "toolkit/training/checkpoint.py",
     "toolkit/training/checkpoint_folders.py",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-UNIT = ("tests/unit/engine",)
+UNIT = ("tests/unit/slurmplugins",)
 SENT = (
     "tests/golden/launch",
-    "tests/unit/engine/test_launch_calls.py",
+    "tests/unit/slurmplugins/launch/test_launch_call.py",
     "tests/property/engine/test_launch_laws.py",
 )
-POLICY = ("tests/unit/engine/test_policy.py",)
-DECIDED = ("tests/unit/engine/test_decisions.py",)
-GOING_ON = ("tests/unit/engine/test_going_on.py",)
+POLICY = ("tests/unit/slurmplugins/launch/test_fallback.py",)
+DECIDED = ("tests/unit/slurmplugins/reconciler/test_decisions.py",)
+GOING_ON = ("tests/unit/slurmplugins/execution/test_executor.py",)
 COMMITTED = ("tests/contract/training/test_checkpoint_files.py",)
 TIERS = ("tests/contract/training/test_checkpoint_tiers.py",)
 OWNED = ("tests/unit/training/test_owner.py",)
@@ -33,7 +33,7 @@ class Mutant:
     """Why nothing that may be relied on changes with it."""
 
 
-SPEC, POLICY_PY = "slurmplugins/cloud/spec.py", "slurmplugins/policy.py"
+SPEC, POLICY_PY = "slurmplugins/cloud/ec2_messages.py", "slurmplugins/launch/fallback.py"
 STACK_J2 = "templates/aws/stack.yaml.j2"
 END_OURS = """\
                 Action: ec2:TerminateInstances
@@ -107,129 +107,133 @@ REVIEWED: tuple[Mutant, ...] = (
     ),
     Mutant(POLICY_PY, "an unknown price is cheapest", "return not price,", "return False,", POLICY),
     Mutant(
-        "slurmplugins/spend.py",
+        "slurmplugins/launch/fallback.py",
         "ended machines count in max_spot_share",
         "if machine.state.live:",
         "if machine:",
         POLICY,
     ),
     Mutant(
-        "slurmplugins/planner.py",
+        "slurmplugins/power_save/planner.py",
         "a job whose adopted node is up is given back",
         "    fine |= up.intersection(item.node for item in plan.adopt)\n",
         "",
         DECIDED,
     ),
     Mutant(
-        "slurmplugins/planner.py",
+        "slurmplugins/power_save/suspend.py",
         "suspend ends what is over",
         "        if not machine.state.over\n    )",
         "    )",
         DECIDED,
     ),
     Mutant(
-        "slurmplugins/plans.py",
+        "slurmplugins/power_save/prepare.py",
         "an old list is planned on",
-        "- at > inventory.FRESH_SECONDS:",
+        "- at > FRESH_SECONDS:",
         "- at > 1e12:",
         GOING_ON,
     ),
     Mutant(
-        "slurmplugins/inventory.py",
+        "slurmplugins/power_save/prepare.py",
         "a list stays fresh four times as long",
         "= SETTLE_SECONDS / 2",
         "= SETTLE_SECONDS * 2",
         GOING_ON,
     ),
     Mutant(
-        "slurmplugins/journal.py",
+        "slurmplugins/state/journal.py",
         "a machine is condemned under its old name",
         " and claims.name(item, node) == node",
         "",
         DECIDED,
     ),
     Mutant(
-        "slurmplugins/doubt.py",
+        "slurmplugins/reconciler/plausibility.py",
         "machines we ended are missed",
         " - world.claims.ended.keys()",
         "",
         DECIDED,
     ),
     Mutant(
-        "slurmplugins/boots.py",
+        "slurmplugins/reconciler/boot_failures.py",
         "a person's end is a boot failure",
         "{*SPOT_TAKEN, BY_A_PERSON}",
         "SPOT_TAKEN",
         DECIDED,
     ),
     Mutant(
-        "slurmplugins/boots.py",
+        "slurmplugins/reconciler/boot_failures.py",
         "fine_until depends on the list's order",
         "max(until, fine.get(machine.pool, until))",
         "until",
         DECIDED,
     ),
     Mutant(
-        "slurmplugins/protection.py",
+        "slurmplugins/power_save/circuit_breaker.py",
         "one outweighed failure forgives all",
         "if any(_counts(item, boots) for item in standing.last)",
         "if all(_counts(item, boots) for item in standing.last)",
         DECIDED,
     ),
     Mutant(
-        "slurmplugins/protection.py", "the oldest failures are kept", "[-KEPT:]", "[:KEPT]", DECIDED
+        "slurmplugins/power_save/circuit_breaker.py",
+        "the oldest failures are kept",
+        "[-KEPT:]",
+        "[:KEPT]",
+        DECIDED,
     ),
     Mutant(
-        "slurmplugins/converge.py",
+        "slurmplugins/reconciler/rules.py",
         "the first machine's health is judged",
         "min(case.live, key=lambda item: item.id != node.instance_id)",
         "case.live[0]",
         DECIDED,
     ),
     Mutant(
-        "slurmplugins/node_agent.py",
+        "slurmplugins/node/agent.py",
         "a job that starts before the drain is never asked",
         "self.all_asked = complete and drained",
         "self.all_asked = complete",
         GOING_ON,
     ),
     Mutant(
-        "slurmplugins/ends.py",
+        "slurmplugins/execution/termination.py",
         "a fruitful round counts as a try",
         "fruitless += len(over) == before",
         "fruitless += 1",
         GOING_ON,
     ),
     Mutant(
-        "slurmplugins/ends.py",
+        "slurmplugins/execution/termination.py",
         "END_SECONDS has no effect",
         "if self._clock.monotonic() >= deadline:",
         "if self._clock.monotonic() >= deadline + 1e12:",
         GOING_ON,
     ),
     Mutant(
-        "slurmplugins/lane.py",
+        "slurmplugins/launch/pool_launch.py",
         "success does not forget a setback",
         "self._memory.forget(item)",
         "self._memory.setbacks()",
         GOING_ON,
     ),
     Mutant(
-        "slurmplugins/reconcile.py",
+        "slurmplugins/reconciler/run.py",
         "jobs are brought back on a view that is not believed",
         "    if not plan.note:\n        _bring_back",
         "    if True:\n        _bring_back",
         GOING_ON,
     ),
     Mutant(
-        "slurmplugins/executor.py",
+        "slurmplugins/execution/executor.py",
         "halves are not looked at anew",
         "[_fitting(half, fit) for half in",
         "[half for half in",
         GOING_ON,
     ),
     Mutant(
-        "slurmplugins/telling.py",
+        "slurmplugins/execution/job_notices.py",
         "one refused comment ends the telling of all",
         'except SlurmRefused as error:\n            self._log.warning("comment failed"',
         'except KeyError as error:\n            self._log.warning("comment failed"',
@@ -243,7 +247,7 @@ REVIEWED: tuple[Mutant, ...] = (
         SENT,
     ),
     Mutant(
-        "slurmplugins/cloud/buckets.py",
+        "slurmplugins/cloud/rate_limit.py",
         "a large call waits longer than for a full bucket",
         "tokens = min(wanted, self._burst)",
         "tokens = wanted",
@@ -307,7 +311,7 @@ REVIEWED: tuple[Mutant, ...] = (
         STACK,
     ),
     Mutant(
-        "slurmplugins/awaiting.py",
+        "slurmplugins/slurm/node_queries.py",
         "a pause before the first try",
         "        if again:\n            clock",
         "        if True:\n            clock",
@@ -315,7 +319,7 @@ REVIEWED: tuple[Mutant, ...] = (
         "one second more before an answer",
     ),
     Mutant(
-        "slurmplugins/spend.py",
+        "slurmplugins/launch/fallback.py",
         "spot's share, exactly reached",
         "after.spot <= after.total",
         "after.spot < after.total",

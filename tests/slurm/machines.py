@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from slurmplugins import tags
+from slurmplugins.cloud import tags
 from toolkit.config import load
 from toolkit.deploy.session import Clients
 from toolkit.local.machines import factory

@@ -11,8 +11,8 @@ from collections import Counter
 
 import pytest
 
-from slurmplugins import names
-from slurmplugins.cloud import spec
+from slurmplugins.cloud import ec2_messages
+from slurmplugins.model import hostlist
 from tests.slurm import machines as instances
 from tests.slurm.conftest import toolkit
 from tests.slurm.machines import LIVE
@@ -49,7 +49,7 @@ def states(cluster, numbers: list[str]) -> Counter[str]:
 def one_machine_each(found: list[dict]) -> None:
     """No node has two machines, ever: the law that costs money when it is broken."""
     owners = Counter(
-        spec.instance(item).node for item in found if item["State"]["Name"] != "terminated"
+        ec2_messages.instance(item).node for item in found if item["State"]["Name"] != "terminated"
     )
     assert max(owners.values(), default=0) <= 1, owners
 
@@ -102,11 +102,11 @@ def test_twenty_nodes_start_though_spot_runs_out_and_slurmctld_restarts(
 def test_a_quarter_of_the_machines_is_taken_and_every_job_ends_well(cluster, burst, gate):
     spot = [item for item in machines(cluster, "running") if item.get("InstanceLifecycle")]
     taken = spot[: sum(SIZES) // 4]
-    nodes = {str(spec.instance(item).node) for item in taken}
+    nodes = {str(ec2_messages.instance(item).node) for item in taken}
     hit = [
         number
         for number, job in jobs(cluster, burst).items()
-        if nodes & {str(node) for node in names.expand(job["nodes"])}
+        if nodes & {str(node) for node in hostlist.expand(job["nodes"])}
     ]
     for item in taken:
         toolkit("local", "interrupt", item["InstanceId"], "--notice", str(NOTICE))

@@ -9,7 +9,8 @@ import json
 
 import pytest
 
-from slurmplugins import decisions, paths
+from slurmplugins.config import paths
+from slurmplugins.system import decision_log
 from tests.slurm.conftest import toolkit
 from tests.slurm.machines import LIVE, machines
 from tests.slurm.waiting import until
@@ -36,7 +37,7 @@ def given_back(cluster, job: str) -> list[dict]:
     return [
         line
         for line in map(json.loads, log)
-        if line["event"] == decisions.GIVEN_BACK and str(line.get("job")) == job
+        if line["event"] == decision_log.GIVEN_BACK and str(line.get("job")) == job
     ]
 
 

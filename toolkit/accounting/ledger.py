@@ -16,8 +16,9 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from slurmplugins import identity, tags
-from slurmplugins.converge import SPOT_TAKEN
+from slurmplugins.cloud import tags
+from slurmplugins.model.instance import ROLE_HEAD
+from slurmplugins.reconciler.rules import SPOT_TAKEN
 from toolkit.accounting.errors import LedgerError
 from toolkit.accounting.instances import HEAD_POOL, INTERRUPTION, Instance
 
@@ -135,15 +136,15 @@ def described(item: Mapping[str, Any]) -> Instance:
     reclaimed = item.get("StateReason", {}).get("Code") in SPOT_TAKEN
     return Instance(
         instance_id=item["InstanceId"],
-        node=identity.node_of(kept, int(item.get("AmiLaunchIndex", 0)), item["InstanceId"]) or "",
-        pool=HEAD_POOL if role == tags.ROLE_HEAD else pool,
+        node=tags.node_of(kept, int(item.get("AmiLaunchIndex", 0)), item["InstanceId"]) or "",
+        pool=HEAD_POOL if role == ROLE_HEAD else pool,
         instance_type=item["InstanceType"],
         zone=item.get("Placement", {}).get("AvailabilityZone", ""),
         spot=item.get("InstanceLifecycle") == "spot",
         launched=launched,
         ended=max(ended or launched, launched) if gone else None,
         end_cause=INTERRUPTION if reclaimed else "",
-        believed=_price(identity.price_of(kept, item["InstanceType"])),
+        believed=_price(tags.price_of(kept, item["InstanceType"])),
         end_seen=not gone or ended is not None,
     )
 

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from slurmplugins.errors import BadName
-from slurmplugins.names import expand
+from slurmplugins.model.hostlist import expand
 from toolkit.accounting.attempts import Attempt
 from toolkit.accounting.errors import SacctError
 from toolkit.accounting.tres import Tres

@@ -12,7 +12,7 @@ from toolkit.commands.options import config_option, json_option, load
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from slurmplugins.job_name import JobName
+    from slurmplugins.model.job_id import JobName
     from toolkit.explain.answer import Answer
 
 CONSOLE_SHOWN = 12
@@ -53,13 +53,13 @@ def _job(target: str) -> JobName | None:
 
     None for a node's name.
     """
-    from slurmplugins import job_name, names
     from slurmplugins.errors import BadName
+    from slurmplugins.model import hostlist, job_id
 
     with suppress(BadName):
-        return job_name.parse(target.partition(".")[0].partition("_[")[0])
+        return job_id.parse(target.partition(".")[0].partition("_[")[0])
     try:
-        names.parse(target)
+        hostlist.parse(target)
     except BadName as error:
         raise click.UsageError(f"{target!r} is neither a job's number nor a node's name") from error
     return None

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from slurmplugins import tags
+from slurmplugins.cloud import tags
 from toolkit.config import load
 from toolkit.demo.phases import PhaseFailed, Stage
 from toolkit.deploy.head import Head

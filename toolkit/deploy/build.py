@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from slurmplugins import tags
+from slurmplugins.cloud import tags
 from toolkit.deploy import images, names
 from toolkit.deploy.progress import BootStatus
 from toolkit.deploy.session import error_code

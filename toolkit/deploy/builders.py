@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from slurmplugins import tags
+from slurmplugins.cloud import tags
 from toolkit.deploy import images, names
 from toolkit.deploy.build import ALIVE, BUILD_SECONDS, COPY_SECONDS, IMAGE_TAG
 

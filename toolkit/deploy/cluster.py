@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slurmplugins import tags
+from slurmplugins.cloud import tags
 from toolkit.deploy import assets, images, names, workplace
 from toolkit.deploy.boot import HeadBoot
 from toolkit.deploy.bundle import Bundle, cluster_bundle, different, pack

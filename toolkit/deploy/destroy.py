@@ -10,7 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from slurmplugins import tags
+from slurmplugins.cloud import tags
+from slurmplugins.model.instance import ROLE_HEAD
 from toolkit.deploy import builders, images, names
 from toolkit.deploy.changes import failures, stack_status, wait_for_stack
 from toolkit.deploy.leftovers import Leftover, leftovers, remove
@@ -238,4 +239,4 @@ def _image_names() -> list[str]:
 
 def _is_head(instance: Any) -> bool:
     label = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
-    return label.get(tags.ROLE) == tags.ROLE_HEAD
+    return label.get(tags.ROLE) == ROLE_HEAD

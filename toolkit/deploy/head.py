@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from slurmplugins import tags
+from slurmplugins.cloud import tags
+from slurmplugins.model.instance import ROLE_HEAD
 from toolkit.deploy import names
 from toolkit.deploy.session import error_code
 from toolkit.deploy.storage import Bucket
@@ -173,7 +174,7 @@ def find(clients: Clients, config: ClusterConfig) -> InstanceTypeDef | None:
         .paginate(
             Filters=[
                 {"Name": f"tag:{tags.CLUSTER}", "Values": [config.cluster]},
-                {"Name": f"tag:{tags.ROLE}", "Values": [tags.ROLE_HEAD]},
+                {"Name": f"tag:{tags.ROLE}", "Values": [ROLE_HEAD]},
                 {
                     "Name": "instance-state-name",
                     "Values": ["pending", "running", "stopping", "stopped"],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from slurmplugins import tags
+from slurmplugins.cloud import tags
 from toolkit.deploy import names
 from toolkit.deploy.storage import Bucket
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from slurmplugins import tags
+from slurmplugins.model import instance
 
 if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
 
 IMAGES_STACK = "toolkit-images"
 
-ROLE_BUILDER = tags.ROLE_BUILDER
+ROLE_BUILDER = instance.ROLE_BUILDER
 IMAGE_KINDS = ("head", "compute")
 
 BUNDLE_CURRENT = "bundle/current"

@@ -6,7 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from slurmplugins import tags
+from slurmplugins.cloud import tags
+from slurmplugins.model.instance import ROLE_HEAD
 from toolkit.deploy import names
 from toolkit.deploy.templates import render
 from toolkit.errors import DeployError
@@ -270,5 +271,5 @@ def _endpoint_ids() -> list[str]:
 
 
 def _head_tags(facts: Facts) -> dict[str, str]:
-    extra = {tags.ROLE: tags.ROLE_HEAD, tags.POOL: tags.ROLE_HEAD}
+    extra = {tags.ROLE: ROLE_HEAD, tags.POOL: ROLE_HEAD}
     return {**extra, tags.PRICE: facts.head_price} if facts.head_price else extra

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from slurmplugins import tags
+from slurmplugins.cloud import tags
 from toolkit import accounts
 from toolkit.deploy import names
 from toolkit.deploy.boot import HeadBoot
@@ -19,7 +19,7 @@ from toolkit.explain import head_facts
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from slurmplugins.fact_sheet import FactSheet
+    from slurmplugins.head.report import HeadReport
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
     from toolkit.slurm_api import NodeInfo, Runner
@@ -163,7 +163,7 @@ def missing_accounts(config: ClusterConfig, runner: Runner) -> tuple[str, ...]:
     return tuple(change.what for change in found.changes if change.verb == "add")
 
 
-def engine_trouble(sheet: FactSheet) -> list[str]:
+def engine_trouble(sheet: HeadReport) -> list[str]:
     """What the engine itself says is wrong: held back, not looking, pools that don't come up."""
     found = []
     last = sheet.last_pass

@@ -7,7 +7,7 @@ from threading import Event
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
-from slurmplugins import tags
+from slurmplugins.cloud import tags
 from toolkit.deploy import builders, images, names
 from toolkit.deploy.build import Builder, Workplace, wait_until_available
 from toolkit.deploy.changes import StackChanges

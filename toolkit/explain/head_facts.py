@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from slurmplugins import fact_sheet
+from slurmplugins.head import report
 from toolkit.errors import HeadCommandFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from slurmplugins.fact_sheet import FactSheet
+    from slurmplugins.head.report import HeadReport
 
 LIB: Final = "/opt/slurm-toolkit/lib"
 BIN: Final = "/opt/slurm-toolkit/bin"
@@ -27,11 +27,11 @@ class Runner(Protocol):
     def run(self, argv: Sequence[str], *, timeout: float = 60) -> str: ...
 
 
-def ask(head: Runner, *question: str) -> FactSheet:
-    """The facts; `question` is what slurmplugins.facts takes. HeadCommandFailed without them."""
-    said = head.run([*_AS_SLURM, *_FACTS, "slurmplugins.facts", *question], timeout=120)
+def ask(head: Runner, *question: str) -> HeadReport:
+    """The head's report; `question` is what slurmplugins.head_report takes. HeadCommandFailed."""
+    said = head.run([*_AS_SLURM, *_FACTS, "slurmplugins.head_report", *question], timeout=120)
     try:
-        return fact_sheet.from_json(json.loads(said))
+        return report.from_json(json.loads(said))
     except ValueError as error:
         raise HeadCommandFailed(f"the head's facts can't be read: {error}") from error
 

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmplugins import names
 from slurmplugins.errors import BadName
-from slurmplugins.job_name import JobName, holds
+from slurmplugins.model import hostlist
+from slurmplugins.model.job_id import JobName, holds
 from toolkit.explain.answer import Answer, moment, span, told
 from toolkit.explain.reasons import MEANINGS, meaning
 from toolkit.explain.tries import last_loss, last_refusal, tries
@@ -16,7 +16,7 @@ from toolkit.explain.tries import last_loss, last_refusal, tries
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from slurmplugins.fact_sheet import AttemptFact, FactSheet, JobFact, StandingFact
+    from slurmplugins.head.report import AttemptReport, HeadReport, JobReport, StandingReport
 
 BRING_BACK: Final = 85
 DO_NOT: Final = 93
@@ -64,7 +64,7 @@ ENDS: Final = {
 }
 
 
-def explain(sheet: FactSheet, number: int, task: int | None = None) -> Answer:
+def explain(sheet: HeadReport, number: int, task: int | None = None) -> Answer:
     """The answer for one job, or task of an array; also when Slurm knows none of that number.
 
     Of an array that has several records: what its tasks are.
@@ -91,7 +91,7 @@ def explain(sheet: FactSheet, number: int, task: int | None = None) -> Answer:
     )
 
 
-def _asked(jobs: Iterable[JobFact], number: int, task: int | None) -> Iterator[JobFact]:
+def _asked(jobs: Iterable[JobReport], number: int, task: int | None) -> Iterator[JobReport]:
     """The records that the question is about."""
     if task is None:
         yield from (job for job in jobs if number in (job.id, job.array))
@@ -102,7 +102,7 @@ def _asked(jobs: Iterable[JobFact], number: int, task: int | None) -> Iterator[J
     yield from own or together
 
 
-def _array(sheet: FactSheet, number: int, jobs: Sequence[JobFact]) -> Answer:
+def _array(sheet: HeadReport, number: int, jobs: Sequence[JobReport]) -> Answer:
     listed = sorted(jobs, key=lambda job: (bool(job.waiting), job.task or 0))
     states = Counter("+".join(job.states).lower() for job in jobs if not job.waiting)
     counts = [f"{count} {state}" for state, count in states.items()]
@@ -120,12 +120,12 @@ def _array(sheet: FactSheet, number: int, jobs: Sequence[JobFact]) -> Answer:
     )
 
 
-def _of_array(job: JobFact) -> str:
+def _of_array(job: JobReport) -> str:
     why = f": {REASONS.get(job.reason, job.reason)}" if "PENDING" in job.states else ""
     return f"{job.label}: {'+'.join(job.states).lower()}{why}"
 
 
-def _pending(sheet: FactSheet, job: JobFact) -> tuple[str, tuple[str, ...], str]:
+def _pending(sheet: HeadReport, job: JobReport) -> tuple[str, tuple[str, ...], str]:
     waited = f" for {span(sheet.at - job.submitted_at)}" if job.submitted_at else ""
     slurms = REASONS.get(job.reason, f"Slurm says {job.reason}")
     because = [f"{job.reason}: {slurms}"]
@@ -156,7 +156,7 @@ def _pending(sheet: FactSheet, job: JobFact) -> tuple[str, tuple[str, ...], str]
     return verdict, tuple(because), _next_try(sheet, job)
 
 
-def _held(job: JobFact) -> bool:
+def _held(job: JobReport) -> bool:
     """Slurm names another reason while it still ends the job's last try."""
     return job.held or job.reason.startswith("JobHeld")
 
@@ -165,12 +165,12 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _comments(job: JobFact) -> list[str]:
+def _comments(job: JobReport) -> list[str]:
     """What the head and the job itself have noted: why it was brought back, or is held."""
     return [f"comment: {text}" for text in (job.admin_comment, job.comment) if text]
 
 
-def _next_try(sheet: FactSheet, job: JobFact) -> str:
+def _next_try(sheet: HeadReport, job: JobReport) -> str:
     """When something will be launched for it, as far as anyone can know."""
     if _held(job):
         # The array's number would let every task go.
@@ -195,7 +195,7 @@ def _next_try(sheet: FactSheet, job: JobFact) -> str:
     return f"at the scheduler's next pass, within seconds of its turn{asks}"
 
 
-def _smaller(job: JobFact) -> str:
+def _smaller(job: JobReport) -> str:
     """Slurm takes as many nodes of a range as are free; what EC2 has it can't know."""
     if not 0 < job.node_count < job.most_nodes:
         return ""
@@ -203,17 +203,17 @@ def _smaller(job: JobFact) -> str:
     return f"; all {job.most_nodes} nodes are asked for; {job.node_count} would do: {update}"
 
 
-def _pools_of(sheet: FactSheet, refusal: Mapping[str, Any]) -> Sequence[StandingFact]:
+def _pools_of(sheet: HeadReport, refusal: Mapping[str, Any]) -> Sequence[StandingReport]:
     """How the pools do whose nodes were refused; all pools, where the refusal names no node."""
     try:
-        nodes = names.expand(str(refusal.get("nodes") or ""))
+        nodes = hostlist.expand(str(refusal.get("nodes") or ""))
     except BadName:
         return sheet.standings
-    pools = {names.pool_of(node) for node in nodes}
+    pools = {hostlist.pool_of(node) for node in nodes}
     return [item for item in sheet.standings if item.pool in pools or not pools]
 
 
-def _asked_first(sheet: FactSheet, at: float) -> str:
+def _asked_first(sheet: HeadReport, at: float) -> str:
     """What resume asks for when all that was tried is set back: it waits out no setback then."""
     asked = {item.offering for item in tries(sheet.decisions)}
     back = [item for item in sheet.setbacks if item.key in asked and item.until > at]
@@ -223,7 +223,7 @@ def _asked_first(sheet: FactSheet, at: float) -> str:
     return f"; {first.key} ({first.code}) is asked for again first"
 
 
-def _running(sheet: FactSheet, job: JobFact) -> tuple[str, tuple[str, ...], str]:
+def _running(sheet: HeadReport, job: JobReport) -> tuple[str, tuple[str, ...], str]:
     up: list[str] = []
     coming: list[str] = []
     nodes = {item.name: item for item in sheet.nodes}
@@ -238,7 +238,7 @@ def _running(sheet: FactSheet, job: JobFact) -> tuple[str, tuple[str, ...], str]
     return f"running{ran} on {len(job.nodes)} nodes", because, ""
 
 
-def _on(sheet: FactSheet, name: str) -> str:
+def _on(sheet: HeadReport, name: str) -> str:
     machine = next((m for m in sheet.machines if m.node == name and _live(m.state)), None)
     if machine is None:
         return f"{name}: no machine yet"
@@ -250,7 +250,7 @@ def _on(sheet: FactSheet, name: str) -> str:
     )
 
 
-def _past(sheet: FactSheet, name: str, job: JobFact | None) -> tuple[str, tuple[str, ...], str]:
+def _past(sheet: HeadReport, name: str, job: JobReport | None) -> tuple[str, tuple[str, ...], str]:
     if job is None and not sheet.attempts:
         if sheet.unread:
             return "not known: Slurm could not be asked", (), ""
@@ -267,7 +267,7 @@ def _told(item: object) -> str:
     return told(item) if isinstance(item, dict) else str(item)
 
 
-def _attempts(attempts: tuple[AttemptFact, ...]) -> Iterator[str]:
+def _attempts(attempts: tuple[AttemptReport, ...]) -> Iterator[str]:
     for number, item in enumerate(attempts, start=1):
         began = moment(item.started_at) if item.started_at else "never started"
         ran = ""

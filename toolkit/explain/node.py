@@ -9,7 +9,7 @@ from toolkit.explain.answer import Answer, moment, span, told
 from toolkit.explain.tries import tries
 
 if TYPE_CHECKING:
-    from slurmplugins.fact_sheet import FactSheet, MachineFact, NodeFact, StandingFact
+    from slurmplugins.head.report import HeadReport, InstanceReport, NodeReport, StandingReport
 
 # Flags of a node → what it is, and what will happen. The first row that fits.
 _STATES: Final = (
@@ -33,7 +33,7 @@ _STATES: Final = (
 )
 
 
-def explain(sheet: FactSheet, name: str) -> Answer:
+def explain(sheet: HeadReport, name: str) -> Answer:
     """The answer for one node; also when Slurm knows none of that name."""
     node = next((item for item in sheet.nodes if item.name == name), None)
     if node is None:
@@ -69,7 +69,7 @@ def explain(sheet: FactSheet, name: str) -> Answer:
     )
 
 
-def _verdict(node: NodeFact, live: list[MachineFact]) -> tuple[str, str]:
+def _verdict(node: NodeReport, live: list[InstanceReport]) -> tuple[str, str]:
     """What it is, and what will happen."""
     flags = set(node.flags)
     if not node.pool:
@@ -102,7 +102,7 @@ def _slurms(reason: str) -> bool:
     return "ResumeTimeout reached" in reason or reason.startswith("Not responding")
 
 
-def _described(item: MachineFact, now: float) -> str:
+def _described(item: InstanceReport, now: float) -> str:
     end = f", {item.end_code}" if item.end_code else ""
     trouble = "".join(f"; it {text}" for text in item.trouble)
     return (
@@ -111,7 +111,7 @@ def _described(item: MachineFact, now: float) -> str:
     )
 
 
-def _told_standing(standing: StandingFact) -> list[str]:
+def _told_standing(standing: StandingReport) -> list[str]:
     word = "is protected" if standing.protected_since is not None else "is open"
     machines = "1 machine" if standing.failures == 1 else f"{standing.failures} machines in a row"
     first = f"pool {standing.pool} {word}: {machines} did not come up"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from slurmplugins.model import REASON_PREFIX
+from slurmplugins.model.node import REASON_PREFIX
 
 OURS: Final = REASON_PREFIX
 

@@ -10,7 +10,7 @@ from toolkit.explain.answer import span
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from slurmplugins.fact_sheet import FactSheet, JobFact, MachineFact, NodeFact
+    from slurmplugins.head.report import HeadReport, InstanceReport, JobReport, NodeReport
 
 # Words of a node's state in the order people want them; what is not here is left out.
 _FLAGS: Final = (
@@ -72,7 +72,7 @@ JOB_HEADERS: Final = (
 )  # fmt: skip
 
 
-def node_rows(sheet: FactSheet, *, everything: bool = False) -> tuple[NodeRow, ...]:
+def node_rows(sheet: HeadReport, *, everything: bool = False) -> tuple[NodeRow, ...]:
     """Nodes that are in some way up or in trouble; with `everything` those at rest too."""
     machines = _by_node(sheet.machines)
     rows = [(node, machines.get(node.name)) for node in sheet.nodes]
@@ -83,7 +83,7 @@ def node_rows(sheet: FactSheet, *, everything: bool = False) -> tuple[NodeRow, .
     )
 
 
-def job_rows(sheet: FactSheet) -> tuple[JobRow, ...]:
+def job_rows(sheet: HeadReport) -> tuple[JobRow, ...]:
     """Every job that slurmctld remembers, newest last."""
     machines = _by_node(sheet.machines)
     return tuple(
@@ -92,7 +92,7 @@ def job_rows(sheet: FactSheet) -> tuple[JobRow, ...]:
     )
 
 
-def _place(job: JobFact) -> tuple[int, bool, int]:
+def _place(job: JobReport) -> tuple[int, bool, int]:
     """By number; an array's tasks together, those that wait last."""
     return job.array or job.id, bool(job.waiting), job.id if job.task is None else job.task
 
@@ -116,16 +116,16 @@ def job_cells(rows: Iterable[JobRow]) -> list[Sequence[object]]:
     ]  # fmt: skip
 
 
-def _by_node(machines: Iterable[MachineFact]) -> dict[str, MachineFact]:
+def _by_node(machines: Iterable[InstanceReport]) -> dict[str, InstanceReport]:
     live = [item for item in machines if item.state in {"pending", "running"} and item.node]
     return {item.node: item for item in sorted(live, key=lambda item: item.launched_at)}
 
 
-def _rests(node: NodeFact) -> bool:
+def _rests(node: NodeReport) -> bool:
     return "POWERED_DOWN" in node.flags and not {"DOWN", "DRAIN"} & set(node.flags)
 
 
-def _node_row(node: NodeFact, machine: MachineFact | None, now: float) -> NodeRow:
+def _node_row(node: NodeReport, machine: InstanceReport | None, now: float) -> NodeRow:
     if machine is None:
         return NodeRow(node.name, _state(node), reason=node.reason)
     return NodeRow(
@@ -141,7 +141,7 @@ def _node_row(node: NodeFact, machine: MachineFact | None, now: float) -> NodeRo
     )
 
 
-def _job_row(job: JobFact, machines: Sequence[MachineFact], now: float) -> JobRow:
+def _job_row(job: JobReport, machines: Sequence[InstanceReport], now: float) -> JobRow:
     since = job.started_at if "RUNNING" in job.states else job.submitted_at
     return JobRow(
         job=job.id,
@@ -161,14 +161,14 @@ def _job_row(job: JobFact, machines: Sequence[MachineFact], now: float) -> JobRo
     )
 
 
-def _state(node: NodeFact) -> str:
+def _state(node: NodeReport) -> str:
     base = next((word for word in _BASES if word in node.flags), "unknown")
     return "+".join(
         [base, *(flag for flag in _FLAGS if flag in node.flags and flag != base)]
     ).lower()
 
 
-def _usd(machines: Sequence[MachineFact]) -> str:
+def _usd(machines: Sequence[InstanceReport]) -> str:
     """Their prices added up; empty where one is not known."""
     from decimal import Decimal, InvalidOperation
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmplugins.decisions import GIVEN_BACK, NOT_GIVEN_BACK
+from slurmplugins.system.decision_log import GIVEN_BACK, NOT_GIVEN_BACK
 from toolkit.explain.answer import Try
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 from moto.events.models import events_backends
 
-from slurmplugins import identity, tags
+from slurmplugins.cloud import tags
 from toolkit.local.imds_tree import iso
 from toolkit.local.layer.launch import SPOT
 from toolkit.local.layer.tables import ALIVE, Life, Notice, Tables
@@ -103,7 +103,7 @@ class Interruptions:
 
 def node_of(life: Life) -> str | None:
     """Return the Slurm node that an instance is, from the tags it was launched with."""
-    return identity.node_of(life.tags, int(life.instance.ami_launch_index), life.id)
+    return tags.node_of(life.tags, int(life.instance.ami_launch_index), life.id)
 
 
 def shown(life: Life) -> dict[str, Any]:

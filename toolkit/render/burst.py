@@ -1,12 +1,12 @@
-"""burst.json: what the hooks on the head know about the cluster (read by slurmplugins.config)."""
+"""burst.json: what the head's programs know of the cluster (see slurmplugins.config.burst)."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from slurmplugins.config import ORPHAN_GRACE, UNBACKED_GRACE, VERSION
-from slurmplugins.paths import SLURM_BIN
+from slurmplugins.config.burst import ORPHAN_GRACE, UNBACKED_GRACE, VERSION
+from slurmplugins.config.paths import SLURM_BIN
 from toolkit.config.types import seconds
 from toolkit.errors import RenderError
 

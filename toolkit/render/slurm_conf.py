@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins import names
 from slurmplugins.errors import BadName
+from slurmplugins.model.hostlist import expand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -90,7 +90,7 @@ class SlurmConf:
         if hostlist.upper() == "ALL":
             return tuple(name for line in self.nodes for name in self.expanded(line.name))
         try:
-            return names.expand(hostlist)
+            return expand(hostlist)
         except BadName:
             return (hostlist,)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from slurmplugins.mlflow import Run
+    from slurmplugins.head.mlflow import Run
 
 # Tags that make a run what it is. The others (job ids, folders, costs) differ between any two.
 CAUSES = (

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmplugins.mlflow import Run
+from slurmplugins.head.mlflow import Run
 from toolkit.errors import HeadCommandFailed
 from toolkit.runs.errors import FolderOfRoot, ReplayRefused, RunNotFound, RunsError, TrackingAway
 

@@ -10,7 +10,7 @@ from toolkit.runs.compare import CAUSES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from slurmplugins.mlflow import Run
+    from slurmplugins.head.mlflow import Run
     from toolkit.runs.reading import Found
 
 LIST = ("JOB", "NAME", "USER", "STATUS", "STARTED", "ATTEMPTS", "USD", "RUN")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, Self
 
-from slurmplugins.paths import SCRATCH
+from slurmplugins.config.paths import SCRATCH
 from toolkit.lint import script as batch_script
 from toolkit.lint.check import check as lint
 from toolkit.lint.finding import Finding, Severity

@@ -289,7 +289,7 @@ def _facts(attempt: Attempt, hosts: Sequence[Host], world_size: int) -> dict[str
     images = {str(host.instance["image_id"]) for host in hosts if "image_id" in host.instance}
     return {
         "toolkit.run_dir": str(attempt.run_dir),
-        # slurmplugins.mlflow.JOB_TAG, which no job can import: a test holds them equal.
+        # slurmplugins.head.mlflow.JOB_TAG, which no job can import: a test holds them equal.
         "toolkit.job_id": attempt.job_id,
         "toolkit.account": attempt.account,
         "toolkit.world_size": str(world_size),

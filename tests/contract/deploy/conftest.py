@@ -42,7 +42,7 @@ class HeadDriver(NoneDriver):
             return Completed(0, b"active\n" * 5, b"")
         if "show nodes" in text:
             return Completed(0, json.dumps({"nodes": [NODE]}).encode(), b"")
-        if "slurmplugins.facts pass" in text:
+        if "slurmplugins.head_report pass" in text:
             return Completed(0, b'{"at": 1}', b"")
         if text.startswith("sacctmgr"):
             words = shlex.split(stdin.decode())

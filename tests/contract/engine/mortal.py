@@ -27,15 +27,18 @@ from unittest import mock
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT))
 
-from slurmplugins import batches, bursting, reconcile
-from slurmplugins.model import EndCause
+from slurmplugins.launch import batching
+from slurmplugins.model.instance import EndCause
+from slurmplugins.power_save.resume import resume
+from slurmplugins.power_save.suspend import suspend
+from slurmplugins.reconciler.run import run_pass
 from tests.fakes.boundaries import watch
 from tests.fakes.engine import Bench
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from slurmplugins.runtime import Engine
+    from slurmplugins.execution.engine import Engine
 
 WORLD = "world.pickle"
 PLACE = "place"
@@ -49,17 +52,15 @@ def programs(bench: Bench) -> dict[str, Callable[[Engine], None]]:
     def in_parts(engine: Engine) -> None:
         """Every job of more than two nodes is larger than a call."""
         sizes = {"MAX_POOLED": 2, "MAX_WHOLE": 2}
-        with mock.patch.multiple(batches, **sizes):
-            bursting.resume(engine, slurm.asks())
+        with mock.patch.multiple(batching, **sizes):
+            resume(engine, slurm.asks())
 
     return {
-        "resume": lambda engine: bursting.resume(engine, slurm.asks()),
+        "resume": lambda engine: resume(engine, slurm.asks()),
         "resume_in_parts": in_parts,
-        "suspend": lambda engine: bursting.suspend(engine, slurm.suspended, EndCause.SUSPEND),
-        "resume_fail": lambda engine: bursting.suspend(
-            engine, slurm.resume_failed, EndCause.RESUME_FAILED
-        ),
-        "reconcile": reconcile.run,
+        "suspend": lambda engine: suspend(engine, slurm.suspended, EndCause.SUSPEND),
+        "resume_fail": lambda engine: suspend(engine, slurm.resume_failed, EndCause.RESUME_FAILED),
+        "reconcile": run_pass,
     }
 
 

@@ -40,12 +40,13 @@ PROGRAM = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from slurmplugins import detach, paths
+from slurmplugins.config import paths
+from slurmplugins.system import daemonize
 folder = Path({folder!r})
 paths.BURST, paths.STATE, paths.LOGS = folder / "burst.json", folder / "state", folder / "logs"
 paths.DECISIONS, paths.SLURM_CONF = paths.STATE / "decisions.jsonl", folder / "slurm.conf"
 paths.SLURM_BIN = str(folder / "bin")
-detach.in_background = lambda: True  # it stays with the caller, who waits for its end
+daemonize.in_background = lambda: True  # it stays with the caller, who waits for its end
 from slurmplugins import {program}
 {program}.main()
 """

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurmplugins.errors import SlurmRefused
-from slurmplugins.runner import SystemRunner
-from slurmplugins.slurm import ScontrolSlurm
+from slurmplugins.slurm.scontrol import ScontrolSlurm
+from slurmplugins.system.command import SystemRunner
 from tests.bench import launching
 from tests.bench.ask import OUR_POOL, Load
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurmplugins import names
-from slurmplugins.cloud import listing, spec
+from slurmplugins.cloud import describe_instances, ec2_messages
 from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.errors import (
     Capacity,
@@ -27,17 +26,20 @@ from slurmplugins.errors import (
     NotFound,
     StateError,
 )
-from slurmplugins.model import InstanceState, LaunchRequest, Lifecycle, Offering
+from slurmplugins.model import hostlist
+from slurmplugins.model.instance import InstanceState
+from slurmplugins.model.launch import LaunchRequest
+from slurmplugins.model.offering import Lifecycle, Offering
 from tests.fakes.clock import FakeClock
 from tests.fakes.cloud import FakeCloud
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from slurmplugins.cloud.base import Cloud
-    from slurmplugins.model import Launched
+    from slurmplugins.cloud.port import Cloud
+    from slurmplugins.model.launch import Launched
 
-NODES = names.expand("gpu-[001-003]")
+NODES = hostlist.expand("gpu-[001-003]")
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ def moto() -> Iterator[Callable[[str], Offered]]:
         for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             patch.setenv(key, "testing")
         client = boto3.client("ec2", region_name="us-east-1")
-        listing.attach(client)
+        describe_instances.attach(client)
         subnet = client.describe_subnets()["Subnets"][0]
         image = client.describe_images()["Images"][0]["ImageId"]
         launch_template(client, image)
@@ -388,14 +390,14 @@ def test_ec2_refuses_a_fleet_that_contradicts_itself(
 
 def sends(monkeypatch: pytest.MonkeyPatch, operation: str, wrong: Callable[[Sent], None]) -> None:
     """Have the adapter send what it should not."""
-    right = getattr(spec, operation)
+    right = getattr(ec2_messages, operation)
 
     def made(request: LaunchRequest) -> Sent:
         sent: Sent = right(request)
         wrong(sent)
         return sent
 
-    monkeypatch.setattr(spec, operation, made)
+    monkeypatch.setattr(ec2_messages, operation, made)
 
 
 def test_a_tag_that_is_too_long_is_refused(offered: Offered):
@@ -428,7 +430,7 @@ def test_less_than_the_least_is_nothing_at_all(offered: Offered):
 
 def test_nodes_far_apart_keep_their_order_in_the_tags(offered: Offered):
     """Their hostlist is longer than one tag."""
-    nodes = tuple(reversed(names.expand("gpu-[001-150]")))[::2]
+    nodes = tuple(reversed(hostlist.expand("gpu-[001-150]")))[::2]
     launched = offered.launch(ask(offered, nodes=nodes))
     assert [item.node for item in launched.machines] == list(nodes)
     offered.settle()
@@ -493,7 +495,7 @@ def test_a_fleet_below_its_least_is_nothing_and_says_why(offered: Offered):
 
 def test_a_machine_given_to_another_node_is_that_node(offered: Offered):
     machine = offered.launch(ask(offered)).machines[0]
-    (other,) = names.expand("gpu-009")
+    (other,) = hostlist.expand("gpu-009")
     assert offered.cloud.give({machine.id: other}, lambda _: True)
     offered.settle()
     listed = {item.id: item.node for item in offered.cloud.instances()}
@@ -501,14 +503,14 @@ def test_a_machine_given_to_another_node_is_that_node(offered: Offered):
 
 
 def test_a_machine_that_is_not_there_can_not_be_given(offered: Offered):
-    (other,) = names.expand("gpu-009")
+    (other,) = hostlist.expand("gpu-009")
     with pytest.raises(NotFound):
         offered.cloud.give({"i-0123456789abcdef0": other}, lambda _: True)
 
 
 def test_machines_are_given_only_up_to_the_first_that_may_not(offered: Offered):
     first, second, third = offered.launch(ask(offered)).machines
-    seven, eight, nine = names.expand("gpu-[007-009]")
+    seven, eight, nine = hostlist.expand("gpu-[007-009]")
     wanted = {first.id: seven, second.id: eight, third.id: nine}
     assert not offered.cloud.give(wanted, lambda key: key != second.id)
     offered.settle()

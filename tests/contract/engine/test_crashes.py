@@ -17,18 +17,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurmplugins import bursting, names, reconcile
-from slurmplugins.model import EndCause
+from slurmplugins.model import hostlist
+from slurmplugins.model.instance import EndCause
+from slurmplugins.power_save.resume import resume
+from slurmplugins.power_save.suspend import suspend
+from slurmplugins.reconciler.run import run_pass
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from slurmplugins.model import Instance
+    from slurmplugins.model.instance import Instance
 
 MORTAL = Path(__file__).with_name("mortal.py")
 WORLD = "world.pickle"
-NODES = names.expand("gpu-[001-008]")
+NODES = hostlist.expand("gpu-[001-008]")
 PASSES = 60
 FEWEST = 8
 """Boundaries of the smallest program; fewer would mean that nothing was watched."""
@@ -48,7 +51,7 @@ def two_jobs_and_a_fallback(bench: Bench) -> None:
 
 def a_job_that_can_not_be_had_whole(bench: Bench) -> None:
     bench.cloud.capacity = {SPOT_A: 3, SPOT_B: 0, ON_DEMAND: 0}
-    bench.slurm.start(1, (*NODES[:3], *names.expand("cpu-[1-2]")))
+    bench.slurm.start(1, (*NODES[:3], *hostlist.expand("cpu-[1-2]")))
     bench.cloud.refusals = {"on-demand:m7i.large:us-east-1a": "VcpuLimitExceeded"}
     bench.slurm.start(2, NODES[3:8])
 
@@ -78,7 +81,7 @@ def nodes_let_go(bench: Bench) -> None:
 
 def machines_that_never_came_up(bench: Bench) -> None:
     ask = bench.slurm.start(1, NODES[:3])
-    bursting.resume(bench.engine, [ask])
+    resume(bench.engine, [ask])
     bench.clock.advance(bench.slurm.resume_timeout + 1)
     bench.slurm.tick()
 
@@ -99,7 +102,7 @@ def a_world_in_disorder(bench: Bench) -> None:
 
 def up(bench: Bench, count: int) -> None:
     ask = bench.slurm.start(1, NODES[:count])
-    bursting.resume(bench.engine, [ask])
+    resume(bench.engine, [ask])
     bench.clock.advance(PERIOD)
     bench.boot()
 
@@ -157,7 +160,7 @@ def recovered(state: Path, place: str) -> None:
         bench.boot()
         bench.slurm.tick()
         slurm_calls(bench)
-        reconcile.run(bench.engine)
+        run_pass(bench.engine)
         no_doubles(bench, place)
         quiet = 0 if list(left_over(bench)) else quiet + 1
         if quiet == QUIET:
@@ -169,9 +172,9 @@ def slurm_calls(bench: Bench) -> None:
     """slurmctld goes on: what it let go of is suspended, what was requeued starts again."""
     let_go, bench.slurm.suspended = bench.slurm.suspended, []
     failed, bench.slurm.resume_failed = bench.slurm.resume_failed, []
-    bursting.suspend(bench.engine, let_go, EndCause.SUSPEND)
-    bursting.suspend(bench.engine, failed, EndCause.RESUME_FAILED)
-    bursting.resume(bench.engine, bench.slurm.schedule())
+    suspend(bench.engine, let_go, EndCause.SUSPEND)
+    suspend(bench.engine, failed, EndCause.RESUME_FAILED)
+    resume(bench.engine, bench.slurm.schedule())
 
 
 def journaled(bench: Bench, place: str) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from slurmplugins.cloud.client import client
 from slurmplugins.cloud.ec2 import Ec2
-from slurmplugins.cloud.session import client
 from slurmplugins.errors import CloudUnreachable, NoCredentials
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ def test_a_resume_file_that_is_gone_does_not_trouble_the_caller():
 def test_before_it_forks_resume_imports_next_to_nothing():
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); import slurmplugins.resume,"
-        " slurmplugins.detach; print(' '.join(sys.modules))"
+        " slurmplugins.system.daemonize; print(' '.join(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
@@ -61,12 +61,17 @@ def test_before_it_forks_resume_imports_next_to_nothing():
 
 def test_before_the_ask_is_understood_neither_boto3_nor_the_cloud_is_imported():
     code = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import slurmplugins.runtime,"
-        " slurmplugins.resume_file; print(' '.join(sys.modules))"
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import slurmplugins.head.assemble,"
+        " slurmplugins.slurm.resume_file; print(' '.join(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
     )
     loaded = set(done.stdout.split())
     assert not {name for name in loaded if name.startswith(("boto", "slurmplugins.cloud."))}
-    assert not loaded & {"subprocess", "logging", "slurmplugins.journal", "slurmplugins.slurm"}
+    assert not loaded & {
+        "subprocess",
+        "logging",
+        "slurmplugins.state.journal",
+        "slurmplugins.slurm.scontrol",
+    }

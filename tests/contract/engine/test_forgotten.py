@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmplugins import names, registering
+from slurmplugins.model import hostlist
+from slurmplugins.slurm import agent_requests
 from tests.contract.engine.world import World, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NODES = names.expand("gpu-[001-002]")
+NODES = hostlist.expand("gpu-[001-002]")
 
 
 def place(world: World) -> Path:
@@ -40,5 +41,5 @@ def test_the_instances_of_a_job_live_and_their_slurmds_are_asked_to_register(
     world.skip(100)
     assert world.reconcile() == 0
     assert {item.id for item in world.live()} == before
-    assert all(registering.requested(place(world), node) for node in NODES)
+    assert all(agent_requests.requested_registration(place(world), node) for node in NODES)
     assert world.slurm.queue[7].restarts == 0

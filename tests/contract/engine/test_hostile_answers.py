@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurmplugins import names
 from slurmplugins.errors import SlurmUnreachable
-from slurmplugins.model import Lifecycle
+from slurmplugins.model import hostlist
+from slurmplugins.model.offering import Lifecycle
 from tests.contract.engine.world import Reply, World, opened
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from toolkit.local.front import Call
 
-NODES = names.expand("gpu-[001-002]")
+NODES = hostlist.expand("gpu-[001-002]")
 XMLNS = b'xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"'
 THROTTLED = "RequestLimitExceeded"
 ROUND = 90.0
@@ -58,7 +58,7 @@ def with_fleets(world: World, nodes: str = "gpu-[001-008]", wait: int = 3600) ->
     world.configure(pools=pools, slurm=slurm)
 
 
-def up(world: World, job: int = 7, nodes: tuple[names.NodeName, ...] = NODES) -> None:
+def up(world: World, job: int = 7, nodes: tuple[hostlist.NodeName, ...] = NODES) -> None:
     """Have the job at work on instances of its own."""
     world.slurm.start(job, nodes)
     assert world.resume() == 0
@@ -103,11 +103,11 @@ NO_PROOF = {
 def test_a_launch_whose_answer_proves_nothing_is_asked_again_by_its_token(
     world: World, action: str
 ):
-    nodes = names.expand(f"gpu-[001-{len(NO_PROOF):03}]")
-    alone = {"nodes": names.compress(nodes)}
+    nodes = hostlist.expand(f"gpu-[001-{len(NO_PROOF):03}]")
+    alone = {"nodes": hostlist.compress(nodes)}
     world.configure(pools={"gpu": {**world._burst()["pools"]["gpu"], **alone}})
     if action == "CreateFleet":
-        with_fleets(world, names.compress(nodes))
+        with_fleets(world, hostlist.compress(nodes))
     for number, (reply, node) in enumerate(zip(NO_PROOF.values(), nodes, strict=True), start=1):
         world.ec2.lie(action, reply, times=2, done=True)
         world.slurm.start(number, (node,))
@@ -197,7 +197,7 @@ def test_an_instance_of_another_cluster_is_none_of_ours_though_ec2_lists_it(worl
 def test_each_node_of_a_fleet_of_250_is_told_its_instance(world: World):
     with_fleets(world, "gpu-[001-250]")
     world.ec2.lie("DescribeInstances", Reply.refusal("FilterLimitExceeded"), when=over_the_limit)
-    nodes = names.expand("gpu-[001-250]")
+    nodes = hostlist.expand("gpu-[001-250]")
     world.slurm.start(7, nodes)
     assert world.resume() == 0
     truth = {item.node: item.id for item in world.live()}
@@ -213,7 +213,7 @@ def test_an_instance_in_an_unknown_state_stops_no_pass_and_is_left_alone(world: 
     up(world)
     odd, fine = world.live()
     world.ec2.lie("DescribeInstances", alter=lambda body: in_state(body, odd.id, state))
-    third, fourth = names.expand("gpu-[003-004]")
+    third, fourth = hostlist.expand("gpu-[003-004]")
     up(world, 8, (third,))
     up(world, 9, (fourth,))
     world.slurm.finish(9)
@@ -233,7 +233,7 @@ def test_a_node_whose_instance_is_in_an_unknown_state_gets_no_second_one(world: 
     world.slurm.finish(7)
     world.slurm.state[NODES[0]].flags = {"IDLE", "CLOUD", "POWERED_DOWN"}
     world.slurm.start(8, NODES[:1])
-    world.slurm.start(9, names.expand("gpu-003"))
+    world.slurm.start(9, hostlist.expand("gpu-003"))
     assert world.resume() == 0
     assert world.slurm.state[NODES[0]].reason == "toolkit: instance-unclear"
     assert not world.slurm.queue[8].held
@@ -266,7 +266,7 @@ def test_an_odd_tag_is_put_aside_for_its_instance_alone(world: World):
     pool = world._burst()["pools"]["gpu"]
     pool |= {"nodes": "gpu-[001-020]", "max_spot_share": 0.9}
     world.configure(pools={"gpu": pool})
-    up(world, 6, names.expand("gpu-[003-013]"))
+    up(world, 6, hostlist.expand("gpu-[003-013]"))
     for machine, (key, value) in zip(world.live(), ODD_TAGS, strict=True):
         odd = [{"Key": key, "Value": value}]
         world.local.client("ec2").create_tags(Resources=[machine.id], Tags=odd)
@@ -321,7 +321,7 @@ def test_an_answer_that_drips_without_end_ends_a_pass(world: World):
 
 @pytest.mark.parametrize("naming", [True, False])
 def test_one_protected_instance_keeps_no_other_alive_and_is_named(world: World, *, naming: bool):
-    nodes = names.expand("gpu-[001-008]")
+    nodes = hostlist.expand("gpu-[001-008]")
     up(world, 7, nodes)
     kept = next(item for item in world.live() if item.node == nodes[4])
     text = f"The instance '{kept.id}' may not be terminated." if naming else "Not permitted."

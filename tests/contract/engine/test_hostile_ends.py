@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurmplugins import names
+from slurmplugins.model import hostlist
 from tests.contract.engine.world import Reply, World, opened
 from toolkit.local.interruption import Interruptions
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from slurmplugins.names import NodeName
+    from slurmplugins.model.hostlist import NodeName
     from toolkit.local.front import Call
 
-NODES = names.expand("gpu-[001-002]")
-CPU = names.expand("cpu-1")
+NODES = hostlist.expand("gpu-[001-002]")
+CPU = hostlist.expand("cpu-1")
 REFUSALS = {
     "UnauthorizedOperation": Reply.refusal("UnauthorizedOperation", status=403),
     "RequestLimitExceeded": Reply.refusal("RequestLimitExceeded", status=503),
@@ -40,7 +40,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def goes_on(world: World, seconds: float) -> None:
     """Time passes, slurmctld does what is due, and the programs that it or the timer starts run."""
     world.skip(seconds)
-    failed = names.compress(world.slurm.resume_failed)
+    failed = hostlist.compress(world.slurm.resume_failed)
     world.slurm.resume_failed.clear()
     if failed:
         world.run("resume_fail", failed)
@@ -80,7 +80,7 @@ def test_a_job_that_comes_back_gets_few_instances_while_none_can_be_ended(world:
     world.resume()
     for first in (3, 5, 7):
         goes_on(world, 121)
-        again(world, 7, (*names.expand(f"gpu-[{first:03}-{first + 1:03}]"), *CPU))
+        again(world, 7, (*hostlist.expand(f"gpu-[{first:03}-{first + 1:03}]"), *CPU))
     assert started(world) <= 2 * len(NODES)
     assert world.slurm.state[CPU[0]].reason == f"toolkit: not-ended ({code})"
     assert not world.slurm.queue[7].held
@@ -184,7 +184,7 @@ def test_a_job_above_the_rate_that_is_assumed_is_tried_once_and_held(tmp_path: P
     with opened(tmp_path) as world:  # at our own speed: the search has to reach EC2 in its time
         world.configure(**wide(world, count=1050, resume_timeout=40))
         world.ec2.lie("RunInstances", throttled, when=lambda _: world.ec2.count("RunInstances") > 1)
-        nodes = names.expand("gpu-[1-1050]")
+        nodes = hostlist.expand("gpu-[1-1050]")
         world.slurm.start(7, nodes)
         world.resume()
         assert 0 < started(world) < len(nodes)

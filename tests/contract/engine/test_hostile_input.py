@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from slurmplugins import names
+from slurmplugins.model import hostlist
 from tests.contract.engine.world import Reply, World, opened
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.contract.engine.forked import Program
 
-G = names.expand("gpu-[001-008]")
+G = hostlist.expand("gpu-[001-008]")
 DEEP = b"[" * 200_000
 FOREIGN = "node-099"
 
@@ -37,7 +37,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def at_work(world: World, job: int, *nodes: str) -> dict[str, str]:
     """Have a job run on these nodes, and return their instances."""
-    world.slurm.start(job, [names.parse(node) for node in nodes])
+    world.slurm.start(job, [hostlist.parse(node) for node in nodes])
     assert world.resume() == 0
     world.boot()
     found = {item.node: item.id for item in world.live() if item.node in nodes}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmplugins import names
+from slurmplugins.model import hostlist
 from tests.contract.engine.world import Reply, World, opened
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from tests.contract.engine.world import Lie
 
-G = names.expand("gpu-[001-008]")
-C = names.expand("cpu-[1-4]")
+G = hostlist.expand("gpu-[001-008]")
+C = hostlist.expand("cpu-[1-4]")
 NO_CPU = "InsufficientInstanceCapacity"
 
 

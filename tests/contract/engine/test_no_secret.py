@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmplugins import names
+from slurmplugins.model import hostlist
 from tests.contract.engine import world as worlds
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.contract.engine.world import World
 
 SECRET = "PlantedSecretValueThatNobodyMaySee0123456789"
-G = names.expand("gpu-[001-008]")
+G = hostlist.expand("gpu-[001-008]")
 EVERYWHERE = {
     "AWS_SECRET_ACCESS_KEY": SECRET,
     "AWS_SESSION_TOKEN": f"session{SECRET}",

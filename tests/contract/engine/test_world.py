@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmplugins import names
+from slurmplugins.model import hostlist
 from tests.contract.engine.world import Reply, World, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NODES = names.expand("gpu-[001-002]")
+NODES = hostlist.expand("gpu-[001-002]")
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slurmplugins import names
 from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.errors import SlurmUnreachable
+from slurmplugins.model import hostlist
 from tests.contract.engine import forked
 from tests.contract.local.localcloud import started
 from tests.fakes.engine import burst
@@ -33,7 +33,7 @@ from toolkit.local.sockets import Listeners, bind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from slurmplugins.model import Instance
+    from slurmplugins.model.instance import Instance
     from tests.contract.local.localcloud import Local
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,7 +43,8 @@ PROGRAM = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from slurmplugins import clock, detach, paths
+from slurmplugins.config import paths
+from slurmplugins.system import clock, daemonize
 folder = Path({folder!r})
 paths.BURST, paths.STATE, paths.LOGS = folder / "burst.json", folder / "state", folder / "logs"
 paths.DECISIONS, paths.SLURM_CONF = paths.STATE / "decisions.jsonl", folder / "slurm.conf"
@@ -55,7 +56,7 @@ clock.SystemClock.now = lambda self: true() + wrong
 clock.SystemClock.monotonic = lambda self: true() - began + 10_000.0
 clock.SystemClock.sleep = lambda self, seconds: wait(seconds / speed)
 clock.SystemClock.boot = lambda self: {boot!r}
-detach.in_background = lambda: True  # it stays with the caller, who waits for its end
+daemonize.in_background = lambda: True  # it stays with the caller, who waits for its end
 from slurmplugins import {program}
 {program}.main()
 """
@@ -239,7 +240,7 @@ class Controller:
         match words:
             case ["show", "nodes", *rest]:
                 given = [word for word in rest if not word.startswith("--")]
-                chosen = names.expand(given[0]) if given else None
+                chosen = hostlist.expand(given[0]) if given else None
                 return self._shown(words, {"nodes": self._nodes(chosen)})
             case ["show", "jobs" | "job", *rest]:
                 numbers = [word for word in rest if word.isdigit()]
@@ -320,7 +321,7 @@ class Controller:
             for job in [first] if place or first.whole != int(number) else named:
                 job.comment = said["admincomment"]
             return
-        nodes = names.expand(said["nodename"])
+        nodes = hostlist.expand(said["nodename"])
         for name, address in zip(nodes, said.get("nodeaddr", "").split(","), strict=False):
             if address:
                 self.slurm.state[name].address = address
@@ -369,7 +370,9 @@ class World:
         settings = {**self._burst(), **more}
         (self.folder / "burst.json").write_text(json.dumps(settings))
         for pool in settings["pools"].values():
-            known = [name for name in names.expand(pool["nodes"]) if name not in self.slurm.state]
+            known = [
+                name for name in hostlist.expand(pool["nodes"]) if name not in self.slurm.state
+            ]
             self.slurm.define(known)
         self.slurm.resume_timeout = settings["slurm"]["resume_timeout"]
 
@@ -389,18 +392,22 @@ class World:
         asks = self.slurm.asks()
         if content is None:
             jobs = [
-                {"job_id": ask.job, "nodes_resume": names.compress(ask.nodes), "partition": "spot"}
+                {
+                    "job_id": ask.job,
+                    "nodes_resume": hostlist.compress(ask.nodes),
+                    "partition": "spot",
+                }
                 for ask in asks
             ]
             content = json.dumps({"jobs": jobs}).encode()
         if nodes is None:
-            nodes = names.compress({node for ask in asks for node in ask.nodes})
+            nodes = hostlist.compress({node for ask in asks for node in ask.nodes})
         (self.folder / "resume.json").write_bytes(content)
         return self.run("resume", nodes)
 
     def suspend(self) -> int:
         """Run it for the nodes that slurmctld has powered down since."""
-        nodes = names.compress(self.slurm.suspended)
+        nodes = hostlist.compress(self.slurm.suspended)
         self.slurm.suspended.clear()
         return self.run("suspend", nodes)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmplugins.cloud import listing
+from slurmplugins.cloud import describe_instances
 from slurmplugins.cloud.ec2 import Ec2
 from tests.contract.engine import test_cloud_port as suite
 from tests.contract.local.localcloud import started
@@ -28,7 +28,7 @@ def offer(tmp_path) -> Iterator[Callable[[str], suite.Offered]]:
     # token that comes back with another request.
     with started(tmp_path) as local:
         client = local.client("ec2")
-        listing.attach(client)
+        describe_instances.attach(client)
         subnet = client.describe_subnets()["Subnets"][0]
         suite.launch_template(client, local.image)
 

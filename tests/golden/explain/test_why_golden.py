@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from slurmplugins import bursting, decisions, fact_sheet, facts, names, reconcile
-from slurmplugins.fact_sheet import AttemptFact, FactSheet, JobFact
-from slurmplugins.model import EndCause
+from slurmplugins import head_report
+from slurmplugins.head import collect, job_history, report
+from slurmplugins.head.report import AttemptReport, HeadReport, JobReport
+from slurmplugins.model import hostlist
+from slurmplugins.model.instance import EndCause
+from slurmplugins.power_save.resume import resume
+from slurmplugins.power_save.suspend import suspend
+from slurmplugins.reconciler.run import run_pass
+from slurmplugins.system import decision_log
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 from toolkit.commands import why
 from toolkit.explain import job, node, tables
@@ -24,10 +30,10 @@ from toolkit.output import table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from slurmplugins.job_name import JobName
+    from slurmplugins.model.job_id import JobName
 
 HERE = Path(__file__).parent / "expected"
-G = names.expand("gpu-[001-008]")
+G = hostlist.expand("gpu-[001-008]")
 
 
 class Jobs:
@@ -36,10 +42,10 @@ class Jobs:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
 
-    def jobs(self, _job: int | None = None) -> tuple[JobFact, ...]:
+    def jobs(self, _job: int | None = None) -> tuple[JobReport, ...]:
         now = self._bench.clock.now()
         return tuple(
-            JobFact(
+            JobReport(
                 number,
                 "train",
                 "ada",
@@ -58,11 +64,11 @@ class Jobs:
             for number, item in self._bench.slurm.queue.items()
         )
 
-    def attempts(self, name: JobName) -> tuple[AttemptFact, ...]:
+    def attempts(self, name: JobName) -> tuple[AttemptReport, ...]:
         """All over the golden cases' nodes, for as long as anything happened."""
         restarts = self._bench.slurm.queue[name.number].restarts
         now = self._bench.clock.now()
-        return (AttemptFact("NODE_FAIL", "0:0", "gpu-[001-002]", now - 3600, now),) * restarts
+        return (AttemptReport("NODE_FAIL", "0:0", "gpu-[001-002]", now - 3600, now),) * restarts
 
     def _reason(self, number: int) -> str:
         item = self._bench.slurm.queue[number]
@@ -76,15 +82,15 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-def asked(bench: Bench, *question: str) -> FactSheet:
+def asked(bench: Bench, *question: str) -> HeadReport:
     """The facts as they arrive at the person's end, through the real decision log and JSON."""
     path = bench.engine.state / "decisions.jsonl"
-    keep = decisions.recorder(path, lambda _line: None)
+    keep = decision_log.recorder(path, lambda _line: None)
     for line in bench.lines:
         keep(line)
-    jobs: facts.JobReader = Jobs(bench)  # type: ignore[assignment]
-    sheet = facts.gather(bench.engine, jobs, facts.parse(list(question)), path)
-    return fact_sheet.from_json(json.loads(json.dumps(fact_sheet.to_json(sheet))))
+    jobs: job_history.JobReader = Jobs(bench)  # type: ignore[assignment]
+    sheet = collect.gather(bench.engine, jobs, head_report.parse(list(question)), path)
+    return report.from_json(json.loads(json.dumps(report.to_json(sheet))))
 
 
 def compare(name: str, text: str) -> None:
@@ -98,14 +104,14 @@ def compare(name: str, text: str) -> None:
 def no_capacity(bench: Bench) -> None:
     """Three offerings, none with room for both nodes."""
     bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 1, ON_DEMAND: 0}
-    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    resume(bench.engine, [bench.slurm.start(7, G[:2])])
 
 
 def no_quota(bench: Bench) -> None:
     """Nowhere may the account have more; the job is held."""
     code = "VcpuLimitExceeded"
     bench.cloud.refusals = {SPOT_A: "MaxSpotInstanceCountExceeded", SPOT_B: code, ON_DEMAND: code}
-    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    resume(bench.engine, [bench.slurm.start(7, G[:2])])
 
 
 def never_registered(bench: Bench, nodes: int = 1) -> None:
@@ -115,30 +121,30 @@ def never_registered(bench: Bench, nodes: int = 1) -> None:
         "[   33.8] slurm-node-boot: BootError: can't mount /shared: Connection timed out\n"
         for number in range(1, nodes + 1)
     }
-    bursting.resume(bench.engine, [bench.slurm.start(7, G[:nodes])])
+    resume(bench.engine, [bench.slurm.start(7, G[:nodes])])
     for _ in range(16):
         bench.clock.advance(15)
         bench.slurm.tick()
         failed, bench.slurm.resume_failed = bench.slurm.resume_failed, []
         if failed:
-            bursting.suspend(bench.engine, failed, EndCause.BOOT_FAILED)
-        reconcile.run(bench.engine)
+            suspend(bench.engine, failed, EndCause.BOOT_FAILED)
+        run_pass(bench.engine)
 
 
 def five_never_registered(bench: Bench) -> None:
     """The pool is protected, and the next job hears so."""
     never_registered(bench, 5)
-    bursting.resume(bench.engine, [bench.slurm.start(8, G[5:6])])
+    resume(bench.engine, [bench.slurm.start(8, G[5:6])])
 
 
 def interrupted(bench: Bench) -> None:
     """One of a running job's two machines is taken; the other still lives."""
-    bursting.resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    resume(bench.engine, [bench.slurm.start(7, G[:2])])
     bench.clock.advance(600)
     bench.boot()
     bench.cloud.interrupt(bench.cloud.live()[0].id)
     bench.clock.advance(30)
-    reconcile.run(bench.engine)
+    run_pass(bench.engine)
 
 
 @pytest.mark.parametrize("happens", [no_capacity, no_quota, five_never_registered, interrupted])
@@ -165,7 +171,7 @@ def test_why_a_node_is_down_is_told_as_reviewed(
 def test_nodes_and_jobs_are_tables_as_reviewed(bench: Bench, capsys: pytest.CaptureFixture[str]):
     bench.cloud.capacity = {SPOT_A: 3}
     ask = [bench.slurm.start(7, G[:2]), bench.slurm.start(8, G[2:4])]
-    bursting.resume(bench.engine, ask)
+    resume(bench.engine, ask)
     bench.clock.advance(3700)
     bench.boot()
     bench.cloud.impair(bench.cloud.live()[0].id)

@@ -18,8 +18,9 @@ import pytest
 import yaml
 from botocore.validate import ParamValidator
 
-from slurmplugins import bursting, names
-from slurmplugins.model import JobAsk
+from slurmplugins.model.hostlist import expand
+from slurmplugins.model.launch import JobRequest
+from slurmplugins.power_save.resume import resume
 from tests.fakes.engine import Bench
 from tests.golden.deploy.test_stack_golden import FACTS
 from toolkit.config.model import ClusterConfig
@@ -87,10 +88,10 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, A
         offerings = [item for pool in bench.config.pools.values() for item in pool.offerings]
         bench.cloud.capacity = {item.key: 0 for item in offerings}
         bench.cloud.blocks = {item.reservation for item in offerings if item.block}
-        nodes = names.expand(hostlist)
+        nodes = expand(hostlist)
         bench.slurm.start(7, nodes)
         bench.slurm.queue[7].submitted_at = bench.clock.now() - 900
-        bursting.resume(bench.engine, [JobAsk(7, nodes, partition)])
+        resume(bench.engine, [JobRequest(7, nodes, partition)])
         found[name] = bench.cloud.sent
     return found
 

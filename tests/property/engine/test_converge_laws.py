@@ -8,22 +8,25 @@ from dataclasses import replace
 
 from hypothesis import given, settings, strategies as st
 
-from slurmplugins import config, converge, doubt, names
-from slurmplugins.actions import MarkDown, PowerUp, Register, Reopen, Terminate
-from slurmplugins.claims import Claims
-from slurmplugins.health import Health, ScheduledEvent
-from slurmplugins.model import (
+from slurmplugins.config import burst as burst_config
+from slurmplugins.model import hostlist
+from slurmplugins.model.actions import MarkDown, PowerUp, Register, ReturnToService, Terminate
+from slurmplugins.model.instance import (
     Assignment,
     EndCause,
     Instance,
+    InstanceHealth,
     InstanceState,
-    Lifecycle,
-    Node,
+    ScheduledEvent,
 )
+from slurmplugins.model.node import Node
+from slurmplugins.model.offering import Lifecycle
+from slurmplugins.reconciler import plausibility, rules, snapshot
+from slurmplugins.state.journal_view import JournalView
 from tests.fakes.engine import burst
 
-CONFIG = config.parse(burst("gpu-[001-004]"))
-NODES = (*CONFIG.pool_by_node, names.parse("onprem-1"), names.parse("gone-1"))
+CONFIG = burst_config.parse(burst("gpu-[001-004]"))
+NODES = (*CONFIG.pool_by_node, hostlist.parse("onprem-1"), hostlist.parse("gone-1"))
 IDS = tuple(f"i-{number}" for number in range(6))
 NOW = 1_795_000_000.0
 BASES = ("IDLE", "ALLOCATED", "MIXED", "DOWN")
@@ -67,7 +70,7 @@ instances = st.builds(
     end_code=codes,
 )
 health = st.builds(
-    Health,
+    InstanceHealth,
     id=st.sampled_from(IDS),
     impaired_since=st.sampled_from([None, 0.0, NOW]),
     events=st.sampled_from([(), (ScheduledEvent("system-reboot", NOW + 60),)]),
@@ -100,12 +103,12 @@ def node(draw: st.DrawFn, name: str) -> Node:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> converge.World:
-    return converge.World(
+def worlds(draw: st.DrawFn) -> snapshot.Snapshot:
+    return snapshot.Snapshot(
         config=replace(CONFIG, static=frozenset(draw(some_nodes))),
         instances=tuple(draw(lists)),
         nodes={name: node(draw, name) for name in NODES[:-1] if not draw(unlisted)},
-        claims=Claims(
+        claims=JournalView(
             busy=frozenset(draw(two_nodes)),
             launched={key: Assignment(NODES[0], key, "", "") for key in draw(subsets)},
             ended=draw(ends),
@@ -130,7 +133,7 @@ def is_end(action: object) -> bool:
     return isinstance(action, Terminate)
 
 
-def a_node_that_a_person_holds_hears_nothing_from_us(world: converge.World, plan: converge.Plan):
+def a_node_that_a_person_holds_hears_nothing_from_us(world: snapshot.Snapshot, plan: snapshot.Plan):
     """But for the request to its slurmd, which changes nothing that a person said."""
     for action in plan.actions:
         if not isinstance(action, Terminate | Register):
@@ -138,7 +141,7 @@ def a_node_that_a_person_holds_hears_nothing_from_us(world: converge.World, plan
 
 
 def nodes_of_others_and_nodes_a_run_works_on_are_never_touched(
-    world: converge.World, plan: converge.Plan
+    world: snapshot.Snapshot, plan: snapshot.Plan
 ):
     for action in plan.actions:
         if isinstance(action, Terminate):
@@ -147,7 +150,7 @@ def nodes_of_others_and_nodes_a_run_works_on_are_never_touched(
         assert action.node not in world.claims.busy
 
 
-def only_compute_machines_end_and_only_once(world: converge.World, plan: converge.Plan):
+def only_compute_machines_end_and_only_once(world: snapshot.Snapshot, plan: snapshot.Plan):
     ends = [item for item in plan.actions if isinstance(item, Terminate)]
     assert all(item.instance.role == "compute" for item in ends)
     assert not any(item.instance.state.over for item in ends)
@@ -156,7 +159,7 @@ def only_compute_machines_end_and_only_once(world: converge.World, plan: converg
 
 
 def a_machine_that_a_working_node_runs_on_is_never_ended(
-    world: converge.World, plan: converge.Plan
+    world: snapshot.Snapshot, plan: snapshot.Plan
 ):
     for action in plan.actions:
         if not isinstance(action, Terminate) or action.instance.id in world.claims.ended:
@@ -168,11 +171,11 @@ def a_machine_that_a_working_node_runs_on_is_never_ended(
 
 
 def that_slurm_let_go_of_a_machine_ends_it_under_no_job_and_no_slurmd(
-    world: converge.World, plan: converge.Plan
+    world: snapshot.Snapshot, plan: snapshot.Plan
 ):
     """Nor does it end what else is there: without that, the same or more stays."""
     known = replace(world, claims=replace(world.claims, let_go=frozenset()))
-    before = {item.instance.id for item in converge.plan(known).actions if is_end(item)}
+    before = {item.instance.id for item in rules.plan(known).actions if is_end(item)}
     for action in plan.actions:
         if not isinstance(action, Terminate) or action.instance.id in before:
             continue
@@ -184,23 +187,23 @@ def that_slurm_let_go_of_a_machine_ends_it_under_no_job_and_no_slurmd(
         assert not found.busy or any(item.state.live for item in others), action
 
 
-def a_plan_with_a_note_does_nothing(world: converge.World, plan: converge.Plan):
+def a_plan_with_a_note_does_nothing(world: snapshot.Snapshot, plan: snapshot.Plan):
     assert not (plan.note and plan.actions)
 
 
-def power_is_never_asked_down_where_it_would_stick(world: converge.World, plan: converge.Plan):
+def power_is_never_asked_down_where_it_would_stick(world: snapshot.Snapshot, plan: snapshot.Plan):
     for action in plan.actions:
-        if not isinstance(action, Terminate | Reopen | PowerUp):
+        if not isinstance(action, Terminate | ReturnToService | PowerUp):
             assert not world.nodes[action.node].off, action
 
 
-def a_plan_says_each_thing_of_a_node_once(world: converge.World, plan: converge.Plan):
+def a_plan_says_each_thing_of_a_node_once(world: snapshot.Snapshot, plan: snapshot.Plan):
     said = [(type(item), item.node) for item in plan.actions if not isinstance(item, Terminate)]
     assert len(said) == len(set(said))
 
 
 def jobs_are_sent_away_only_for_a_machine_that_is_lost_or_useless(
-    world: converge.World, plan: converge.Plan
+    world: snapshot.Snapshot, plan: snapshot.Plan
 ):
     for action in plan.actions:
         if isinstance(action, MarkDown):
@@ -216,7 +219,7 @@ def jobs_are_sent_away_only_for_a_machine_that_is_lost_or_useless(
 
 
 def no_job_is_sent_from_a_node_that_answers_without_evidence(
-    world: converge.World, plan: converge.Plan
+    world: snapshot.Snapshot, plan: snapshot.Plan
 ):
     """EC2 lists its machine as over, or slurmd itself registered as something else."""
     over = {item.id for item in world.instances if not item.state.live}
@@ -226,8 +229,8 @@ def no_job_is_sent_from_a_node_that_answers_without_evidence(
             assert not found.up or found.instance_id in over or found.invalid, action
 
 
-def the_plan_is_a_function_of_the_world(world: converge.World, plan: converge.Plan):
-    assert converge.plan(world) == plan
+def the_plan_is_a_function_of_the_world(world: snapshot.Snapshot, plan: snapshot.Plan):
+    assert rules.plan(world) == plan
 
 
 LAWS = (
@@ -247,32 +250,32 @@ LAWS = (
 
 @given(worlds())
 @settings(max_examples=500)
-def test_every_law_holds_of_the_plan_for_every_world(world: converge.World):
-    plan = converge.plan(world)
+def test_every_law_holds_of_the_plan_for_every_world(world: snapshot.Snapshot):
+    plan = rules.plan(world)
     for law in LAWS:
         law(world, plan)
 
 
 @given(worlds(), st.data())
-def test_half_of_slurm_is_no_slurm(world: converge.World, data: st.DataObject):
+def test_half_of_slurm_is_no_slurm(world: snapshot.Snapshot, data: st.DataObject):
     """Nothing is done on a list that lacks more than half of the nodes, whichever they are."""
     ours = [name for name in world.nodes if name in CONFIG.pool_by_node]
     fewest = (len(CONFIG.pool_by_node) - 1) // 2
     listed = data.draw(st.sets(st.sampled_from(ours), max_size=fewest)) if ours else set()
     others = {name for name in world.nodes if name not in CONFIG.pool_by_node}
     nodes = {name: item for name, item in world.nodes.items() if name in listed | others}
-    assert converge.plan(replace(world, nodes=nodes)).actions == ()
+    assert rules.plan(replace(world, nodes=nodes)).actions == ()
 
 
 @given(worlds(), st.data())
 def test_what_ec2_leaves_out_ends_no_machine_in_use_and_sends_no_job_away(
-    world: converge.World, data: st.DataObject
+    world: snapshot.Snapshot, data: st.DataObject
 ):
     """A node that answers runs on a machine, whatever part of EC2's list is there."""
     listed = data.draw(st.sets(st.sampled_from(IDS), max_size=len(IDS) - 1))
     part = tuple(item for item in world.instances if item.id in listed)
     over = {item.id for item in part if not item.state.live}
-    for action in converge.plan(replace(world, instances=part)).actions:
+    for action in rules.plan(replace(world, instances=part)).actions:
         if isinstance(action, Terminate):
             found = world.nodes.get(action.instance.node or "")
             in_use = found is not None and found.up and not found.invalid
@@ -286,11 +289,11 @@ def test_what_ec2_leaves_out_ends_no_machine_in_use_and_sends_no_job_away(
 
 @given(worlds(), st.data())
 def test_nothing_is_done_while_ec2_leaves_out_most_of_what_is_known_to_live(
-    world: converge.World, data: st.DataObject
+    world: snapshot.Snapshot, data: st.DataObject
 ):
     """Until it has done so for ten minutes."""
     known = frozenset(f"i-known-{number}" for number in range(7, 7 + data.draw(st.integers(7, 20))))
-    since = data.draw(st.sampled_from([None, NOW, NOW - doubt.BELIEVED_AFTER + 1]))
-    found = converge.plan(replace(world, known=world.known | known, doubted_since=since))
+    since = data.draw(st.sampled_from([None, NOW, NOW - plausibility.BELIEVED_AFTER + 1]))
+    found = rules.plan(replace(world, known=world.known | known, doubted_since=since))
     assert found.actions == ()
     assert not found.cloud_believed or "Slurm lists" in found.note

@@ -22,24 +22,32 @@ from unittest import mock
 from hypothesis import Phase, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from slurmplugins import batches, brake, bursting, names, offerings, reconcile, resume_file
-from slurmplugins.cloud import codes
+from slurmplugins.cloud import error_codes
 from slurmplugins.errors import EngineError
-from slurmplugins.health import IMPAIRED_SECONDS
-from slurmplugins.journal_file import JournalFile
-from slurmplugins.model import EndCause, Instance, InstanceState, JobAsk, Lifecycle
+from slurmplugins.launch import batching
+from slurmplugins.model import hostlist
+from slurmplugins.model.instance import IMPAIRED_SECONDS, EndCause, Instance, InstanceState
+from slurmplugins.model.launch import JobRequest
+from slurmplugins.model.offering import Lifecycle
+from slurmplugins.power_save import resume as resume_program, suspend as suspend_program
+from slurmplugins.power_save.resume import _rate
+from slurmplugins.reconciler.run import run_pass
+from slurmplugins.slurm import resume_file
+from slurmplugins.state import launch_budget, unavailable_offerings
+from slurmplugins.state.journal_file import JournalFile
 from tests.fakes.boundaries import Fuse, Killed, watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence, Set as AbstractSet
 
-    from slurmplugins.model import Launched, LaunchRequest, Node
-    from slurmplugins.names import NodeName
-    from slurmplugins.runtime import Engine
+    from slurmplugins.execution.engine import Engine
+    from slurmplugins.model.hostlist import NodeName
+    from slurmplugins.model.launch import Launched, LaunchRequest
+    from slurmplugins.model.node import Node
 
-GPU = names.expand("gpu-[001-006]")
-CPU = names.expand("cpu-[1-4]")
+GPU = hostlist.expand("gpu-[001-006]")
+CPU = hostlist.expand("cpu-[1-4]")
 NODES = (*GPU, *CPU)
 KEYS = [SPOT_A, SPOT_B, ON_DEMAND, "on-demand:m7i.large:us-east-1a"]
 STRANGER = "i-stranger"
@@ -82,14 +90,14 @@ class Trouble(RuleBasedStateMachine):
         self._files = contextlib.ExitStack()
         # Small calls, so that some jobs take several.
         for name, most in {"MAX_POOLED": 2, "MAX_WHOLE": 3}.items():
-            self._files.enter_context(mock.patch.object(batches, name, most))
+            self._files.enter_context(mock.patch.object(batching, name, most))
         # In memory where there is such a place: the journal's fsync is not what is tested here.
         fast = "/dev/shm" if Path("/dev/shm").is_dir() else None
         state = Path(self._files.enter_context(tempfile.TemporaryDirectory(dir=fast)))
         self.bench = Bench(state, nodes="gpu-[001-006]")
         self._launch, self.bench.cloud.launch = self.bench.cloud.launch, self._launched  # type: ignore[method-assign]
-        self.asks: list[JobAsk] = []
-        self.asked: list[JobAsk] = []
+        self.asks: list[JobRequest] = []
+        self.asked: list[JobRequest] = []
         self.jobs = 0
         self.whole: dict[int, int] = {}
         self.owner: dict[NodeName, int | None] = {}
@@ -133,7 +141,7 @@ class Trouble(RuleBasedStateMachine):
 
     def _comes_back(self, requests: AbstractSet[int | None]) -> None:
         """One that comes back later than a loop does has worked or waited meanwhile."""
-        loop = bursting._rate(self.bench.engine).loop_seconds - SLOW_START
+        loop = _rate(self.bench.engine).loop_seconds - SLOW_START
         late = {item for item in requests if self.began - self.last.get(item, self.began) > loop}
         started = self._started() if late else Counter()
         self.before |= {item: started[item] for item in late}
@@ -216,7 +224,7 @@ class Trouble(RuleBasedStateMachine):
             self.jobs += 1
             ask = self.bench.slurm.start(self.jobs, chosen)
             own = tuple(node for node in chosen if node not in there)
-            self.asks.append(JobAsk(ask.job, own) if late else ask)
+            self.asks.append(JobRequest(ask.job, own) if late else ask)
 
     @rule(size=st.integers(1, 2), more=st.integers(1, 2), beside=st.booleans(), fuse=FUSES)
     def submit_whole_and_resume(self, size: int, more: int, beside: bool, fuse: int | None) -> None:
@@ -271,7 +279,7 @@ class Trouble(RuleBasedStateMachine):
 
     # What the engine does
 
-    def _told(self, wanted: Sequence[JobAsk]) -> tuple[JobAsk, ...]:
+    def _told(self, wanted: Sequence[JobRequest]) -> tuple[JobRequest, ...]:
         """Read the file that slurmctld writes for one call.
 
         A job's entry has each node of its allocation that the call is to wake. Of two jobs with the
@@ -282,7 +290,7 @@ class Trouble(RuleBasedStateMachine):
         for ask in wanted:
             job = self.bench.slurm.queue.get(ask.job or 0)
             allocated = woken.intersection(job.nodes) if job else set()
-            nodes = names.compress(sorted(allocated.union(ask.nodes)))
+            nodes = hostlist.compress(sorted(allocated.union(ask.nodes)))
             jobs.append({"job_id": ask.job, "nodes_resume": nodes, "partition": ask.partition})
         return resume_file.asks(json.dumps({"jobs": jobs}).encode(), "")
 
@@ -329,7 +337,7 @@ class Trouble(RuleBasedStateMachine):
         self, size: int, silent: int, code: str, lag: float, wait: int
     ) -> None:
         """What EC2 says to a repeated call need not be about the call that it left unanswered."""
-        said = codes.error(code, "trouble")
+        said = error_codes.error(code, "trouble")
         self.bench.cloud.lag = lag
         self.bench.cloud.lose_answers = silent
         self.bench.cloud.next_errors = [*[None] * silent, *[said] * 12]
@@ -349,7 +357,7 @@ class Trouble(RuleBasedStateMachine):
         job = self.jobs
         self.bench.cloud.capacity = {}
         for _ in range(rounds):
-            self.bench.clock.advance(offerings.CAPACITY_SECONDS + 1)
+            self.bench.clock.advance(unavailable_offerings.CAPACITY_SECONDS + 1)
             self.bench.slurm.tick()
             self.suspend(None)
             self.reconcile(None)
@@ -364,7 +372,7 @@ class Trouble(RuleBasedStateMachine):
 
     @rule(size=st.integers(1, 2), rounds=st.integers(1, 6))
     def nothing_ends_and_jobs_come_back(self, size: int, rounds: int) -> None:
-        self.bench.cloud.end_error = codes.error("UnauthorizedOperation", "not yours")
+        self.bench.cloud.end_error = error_codes.error("UnauthorizedOperation", "not yours")
         self.submit_and_resume(size, 0, None)
         for _ in range(rounds):
             self.bench.clock.advance(200)
@@ -387,7 +395,7 @@ class Trouble(RuleBasedStateMachine):
                 self._resume(self.asked, None)
 
         with contextlib.suppress(EngineError):
-            bursting.resume(watch(self.bench.engine, interfere), self._told(self.asked))
+            resume_program.resume(watch(self.bench.engine, interfere), self._told(self.asked))
 
     @rule(
         scene=st.sampled_from(
@@ -409,7 +417,7 @@ class Trouble(RuleBasedStateMachine):
             self.interruption(0, 0.0)
         else:
             self._a_job_has_left(late=scene == "powered down")
-        self._interrupted(reconcile.run, what, at, seconds)
+        self._interrupted(run_pass, what, at, seconds)
 
     @rule(
         late=st.booleans(),
@@ -420,7 +428,10 @@ class Trouble(RuleBasedStateMachine):
         self._a_job_has_left(late=late)
         nodes, self.bench.slurm.suspended = self.bench.slurm.suspended, []
         self._interrupted(
-            lambda engine: bursting.suspend(engine, nodes, EndCause.SUSPEND), what, at, seconds
+            lambda engine: suspend_program.suspend(engine, nodes, EndCause.SUSPEND),
+            what,
+            at,
+            seconds,
         )
 
     def _machines_boot_badly(self) -> None:
@@ -538,7 +549,7 @@ class Trouble(RuleBasedStateMachine):
         """A slurmctld that restarts asks a second time."""
         self._resume(self.still_wanted(), fuse)
 
-    def still_wanted(self) -> list[JobAsk]:
+    def still_wanted(self) -> list[JobRequest]:
         return [
             ask
             for ask in self.asked
@@ -549,7 +560,7 @@ class Trouble(RuleBasedStateMachine):
     def suspend(self, fuse: int | None) -> None:
         nodes, self.bench.slurm.suspended = self.bench.slurm.suspended, []
         with self._engine(fuse) as engine:
-            bursting.suspend(engine, nodes, EndCause.SUSPEND)
+            suspend_program.suspend(engine, nodes, EndCause.SUSPEND)
 
     @rule()
     def suspend_is_never_called(self) -> None:
@@ -561,12 +572,12 @@ class Trouble(RuleBasedStateMachine):
     def resume_fail(self, fuse: int | None) -> None:
         nodes, self.bench.slurm.resume_failed = self.bench.slurm.resume_failed, []
         with self._engine(fuse) as engine:
-            bursting.suspend(engine, nodes, EndCause.RESUME_FAILED)
+            suspend_program.suspend(engine, nodes, EndCause.RESUME_FAILED)
 
     @rule(fuse=FUSES)
     def reconcile(self, fuse: int | None) -> None:
         with self._engine(fuse) as engine:
-            reconcile.run(engine)
+            run_pass(engine)
 
     @contextlib.contextmanager
     def _engine(self, fuse: int | None):
@@ -579,7 +590,7 @@ class Trouble(RuleBasedStateMachine):
             yield watch(self.bench.engine, Fuse(fuse))
         self.bench.restart()
 
-    def _resume(self, wanted: Sequence[JobAsk], fuse: int | None) -> None:
+    def _resume(self, wanted: Sequence[JobRequest], fuse: int | None) -> None:
         asks = self._told(wanted)
         sizes: Counter[tuple[int | None, int | None]] = Counter()
         for ask in asks:
@@ -594,7 +605,7 @@ class Trouble(RuleBasedStateMachine):
         before, seen = set(self.bench.cloud.machines), self.bench.cloud.seen_live()
         wanted, settled = self._wanted(), set(self.launched_for)
         with self._engine(fuse) as engine:
-            bursting.resume(engine, asks)
+            resume_program.resume(engine, asks)
         if fuse is None and not self.bench.cloud.unreadable:
             self._no_job_is_half_launched(asks, before, seen)
             self._no_instance_is_for_nobody(before, wanted, settled)
@@ -623,7 +634,7 @@ class Trouble(RuleBasedStateMachine):
         assert fresh & wanted <= self._wanted(), sorted(fresh & wanted - self._wanted())
 
     def _no_job_is_half_launched(
-        self, asks: Sequence[JobAsk], before: set[str], seen: Mapping[str, str | None]
+        self, asks: Sequence[JobRequest], before: set[str], seen: Mapping[str, str | None]
     ) -> None:
         """What a finished run started for a job that keeps its nodes is all there.
 
@@ -667,13 +678,13 @@ class Trouble(RuleBasedStateMachine):
 
     @rule(code=st.sampled_from(["RequestLimitExceeded", "Unreachable", "UnauthorizedOperation"]))
     def one_error(self, code: str) -> None:
-        self.bench.cloud.next_errors.append(codes.error(code, "trouble"))
+        self.bench.cloud.next_errors.append(error_codes.error(code, "trouble"))
 
     @rule(
         code=st.sampled_from(["", "UnauthorizedOperation", "RequestLimitExceeded", "InternalError"])
     )
     def ends_are_refused(self, code: str) -> None:
-        self.bench.cloud.end_error = codes.error(code, "trouble") if code else None
+        self.bench.cloud.end_error = error_codes.error(code, "trouble") if code else None
 
     @rule(on=st.booleans())
     def request_rates(self, on: bool) -> None:
@@ -768,7 +779,9 @@ class Trouble(RuleBasedStateMachine):
         for request, started in (self._started() - self.before).items():
             if request is not None:
                 asked = self.asked_by[request].values()
-                budget = sum(max(brake.LEAST, brake.MULTIPLE * size) for size in asked)
+                budget = sum(
+                    max(launch_budget.LEAST, launch_budget.MULTIPLE * size) for size in asked
+                )
                 assert started <= budget + sum(asked), (request, started, asked)
 
     @invariant()

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 from hypothesis import given, strategies as st
 
-from slurmplugins import fates, names
-from slurmplugins.fates import Fates
-from slurmplugins.wanted import JobAsk
+from slurmplugins.launch import all_or_nothing
+from slurmplugins.launch.all_or_nothing import Fates
+from slurmplugins.model import hostlist
+from slurmplugins.model.launch import JobRequest
 
 if TYPE_CHECKING:
-    from slurmplugins.names import NodeName
+    from slurmplugins.model.hostlist import NodeName
 
-NODES = names.expand("gpu-[1-6]")
+NODES = hostlist.expand("gpu-[1-6]")
 SOME = st.lists(st.sampled_from(NODES), min_size=1, max_size=4, unique=True)
 JOBS = st.lists(st.tuples(SOME, st.none() | st.integers(1, 3)), min_size=1, max_size=6)
 """Of each job its nodes, and which het job it is of."""
@@ -21,7 +22,7 @@ JOBS = st.lists(st.tuples(SOME, st.none() | st.integers(1, 3)), min_size=1, max_
 Jobs = list[tuple[list["NodeName"], int | None]]
 
 
-def asked(jobs: Jobs) -> tuple[JobAsk, ...]:
+def asked(jobs: Jobs) -> tuple[JobRequest, ...]:
     """As the resume file's reader has them: a node is brought by the first that lists it."""
     asks = []
     brought: set[NodeName] = set()
@@ -29,14 +30,14 @@ def asked(jobs: Jobs) -> tuple[JobAsk, ...]:
         mine = tuple(node for node in nodes if node not in brought)
         shared = tuple(node for node in nodes if node in brought)
         brought.update(nodes)
-        asks.append(JobAsk(number, mine, shared=shared, whole=whole))
+        asks.append(JobRequest(number, mine, shared=shared, whole=whole))
     return tuple(asks)
 
 
-def wanted(asks: tuple[JobAsk, ...]) -> dict[fates.Request, set[NodeName]]:
-    found: dict[fates.Request, set[NodeName]] = {}
+def wanted(asks: tuple[JobRequest, ...]) -> dict[all_or_nothing.Request, set[NodeName]]:
+    found: dict[all_or_nothing.Request, set[NodeName]] = {}
     for ask in asks:
-        found.setdefault(fates.request_of(ask), set()).update(ask.wanted)
+        found.setdefault(all_or_nothing.request_of(ask), set()).update(ask.wanted)
     return found
 
 
@@ -77,7 +78,7 @@ def test_what_is_left_without_some_requests_brings_each_node_once_and_to_all_tha
 ):
     asks = asked(jobs)
     failed = data.draw(st.sets(st.sampled_from(sorted(wanted(asks)))))
-    left = fates.without(asks, failed)
+    left = all_or_nothing.without(asks, failed)
     expected = {key: nodes for key, nodes in wanted(asks).items() if key not in failed}
     assert wanted(left) == expected
     brought = [node for ask in left for node in ask.nodes]
@@ -92,10 +93,10 @@ def test_what_is_left_without_some_requests_brings_each_node_once_and_to_all_tha
 def test_slurmctld_is_asked_about_jobs_that_may_be_components_of_one(
     numbers: list[int], further: int
 ):
-    asks = [JobAsk(number, NODES[:1]) for number in {*numbers, numbers[0] + further}]
+    asks = [JobRequest(number, NODES[:1]) for number in {*numbers, numbers[0] + further}]
     near = any(
-        0 < second.job - first.job < fates.MOST_COMPONENTS  # type: ignore[operator]
+        0 < second.job - first.job < all_or_nothing.MOST_COMPONENTS  # type: ignore[operator]
         for first in asks
         for second in asks
     )
-    assert fates.suspects(asks) == near
+    assert all_or_nothing.suspects(asks) == near

@@ -10,24 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, strategies as st
 
-from slurmplugins import ledger, names, protection, resume_file, safe_json
-from slurmplugins.comeback import Loss, due
 from slurmplugins.errors import EngineError
-from slurmplugins.job_facts import JobReader
-from slurmplugins.journal import Journal
-from slurmplugins.memory import LastPass, Memory
-from slurmplugins.offerings import OfferingMemory
-from slurmplugins.planner import JobLaunch
-from slurmplugins.runner import Completed
-from slurmplugins.slurm import ScontrolSlurm, known
-from slurmplugins.steady import Steady
-from slurmplugins.waits import Waits
+from slurmplugins.head.job_history import JobReader
+from slurmplugins.model import hostlist, json_input
+from slurmplugins.model.launch import JobLaunch
+from slurmplugins.power_save import circuit_breaker
+from slurmplugins.reconciler import instance_ledger
+from slurmplugins.reconciler.pass_state import LastPass, Memory
+from slurmplugins.reconciler.requeue import Loss, due
+from slurmplugins.slurm import resume_file
+from slurmplugins.slurm.node_queries import known
+from slurmplugins.slurm.scontrol import ScontrolSlurm
+from slurmplugins.state.journal import Journal
+from slurmplugins.state.persistent_clock import Steady
+from slurmplugins.state.queue_time import Waits
+from slurmplugins.state.unavailable_offerings import OfferingMemory
+from slurmplugins.system.command import Completed
 from tests.fakes.clock import START, FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-G = names.expand("gpu-[001-003]")
+G = hostlist.expand("gpu-[001-003]")
 MACHINE = "i-0123456789abcdef0"
 ODD = st.recursive(
     st.none()
@@ -154,7 +158,7 @@ def test_odd_lines_of_a_journal_raise_nothing_and_hide_no_other(lines: list[tupl
             journal.claim(run, lambda _: G[1:2])
             seen = Journal(folder, FakeClock()).claims()
             assert G[1] in seen.busy
-            names.compress(seen.busy | seen.doubtful)
+            hostlist.compress(seen.busy | seen.doubtful)
         journal.condemn([MACHINE], "unknown")  # type: ignore[arg-type]
         assert MACHINE in Journal(folder, FakeClock()).claims().ended
 
@@ -165,7 +169,7 @@ def test_odd_state_files_raise_nothing(one: object, setback: object, two: object
         folder, clock = Path(name), FakeClock()
         standing = {"failures": one, "since": two, "retry_at": three, "probes": one, "last": []}
         failure = dict.fromkeys(("instance_id", "node", "pool", "why", "at", "launched_at"), two)
-        entry = dict.fromkeys((item for item in ledger.LedgerEntry.__slots__), three)
+        entry = dict.fromkeys((item for item in instance_ledger.LedgerEntry.__slots__), three)
         for file, value in {
             "time.json": {"boot": one, "offset": two, "last": three},
             "offerings.json": {"spot:x:y": setback},
@@ -184,13 +188,13 @@ def test_odd_state_files_raise_nothing(one: object, setback: object, two: object
         steady = Steady(folder, clock)
         assert abs(steady.now()) < 1e12
         OfferingMemory(folder / "offerings.json", clock).setbacks()
-        protection.gate(folder, [JobLaunch(7, (), G)], steady, 180.0)
-        record = protection.load(folder)
+        circuit_breaker.gate(folder, [JobLaunch(7, (), G)], steady, 180.0)
+        record = circuit_breaker.load(folder)
         for pool in record.pools.values():
             assert pool.shut_until(steady.now(), 180.0) <= steady.now() + 3600.0
         memory = Memory.load(folder)
-        ledger.update(memory.ledger, (), {}, START)
-        ledger.worth_keeping(memory.ledger, START)
+        instance_ledger.update(memory.ledger, (), {}, START)
+        instance_ledger.worth_keeping(memory.ledger, START)
         memory.save(folder)
         LastPass.load(folder)
         waited = Waits(folder / "waits.json", clock).of([7], {})
@@ -229,9 +233,9 @@ def test_time_never_goes_back_and_never_runs_ahead_within_a_boot(steps: list[tup
 
 def test_json_is_read_in_one_place():
     """Elsewhere a file that is nested too deeply would end a program."""
-    root = Path(safe_json.__file__).parent
+    root = Path(json_input.__file__).parents[1]
     for path in root.rglob("*.py"):
-        if path.name == "safe_json.py":
+        if path.name == "json_input.py":
             continue
         for item in ast.walk(ast.parse(path.read_text())):
             if isinstance(item, ast.Attribute) and item.attr in {"loads", "load"}:

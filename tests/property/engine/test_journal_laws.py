@@ -11,18 +11,21 @@ from unittest import mock
 
 from hypothesis import given, strategies as st
 
-from slurmplugins import journal, names
-from slurmplugins.cloud import codes
-from slurmplugins.journal import Journal
-from slurmplugins.model import Assignment, EndCause, LaunchRequest, Lifecycle, Offering
+from slurmplugins.cloud import error_codes
+from slurmplugins.model import hostlist
+from slurmplugins.model.instance import Assignment, EndCause
+from slurmplugins.model.launch import LaunchRequest
+from slurmplugins.model.offering import Lifecycle, Offering
+from slurmplugins.state import journal
+from slurmplugins.state.journal import Journal
 from tests.fakes.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from slurmplugins.claims import Claims
+    from slurmplugins.state.journal_view import JournalView
 
-G = names.expand("gpu-[001-006]")
+G = hostlist.expand("gpu-[001-006]")
 OFFERING = Offering("g5.xlarge", Lifecycle.SPOT, "us-east-1a", "0.4")
 
 some_nodes = st.lists(st.sampled_from(G), min_size=1, max_size=4, unique=True)
@@ -56,26 +59,26 @@ class Writer:
     def anew(self) -> Journal:
         return Journal(self.path, self.clock)
 
-    def claim(self, run: str, nodes: list[names.NodeName], settling: bool) -> None:
+    def claim(self, run: str, nodes: list[hostlist.NodeName], settling: bool) -> None:
         self.journal.claim(self.runs[run], lambda _: nodes, settling=settling)
 
-    def release(self, run: str, nodes: list[names.NodeName]) -> None:
+    def release(self, run: str, nodes: list[hostlist.NodeName]) -> None:
         self.journal.release(self.runs[run], nodes)
 
-    def intend(self, run: str, attempt: str, nodes: list[names.NodeName]) -> None:
+    def intend(self, run: str, attempt: str, nodes: list[hostlist.NodeName]) -> None:
         request = LaunchRequest(
             attempt, "demo", "gpu", "spot", "demo-gpu", "subnet-a", OFFERING, tuple(nodes)
         )
         self.journal.intend(request, self.runs[run], [7])
 
     def failed(self, attempt: str, code: str) -> None:
-        self.journal.failed(attempt, codes.error(code, "no"))
+        self.journal.failed(attempt, error_codes.error(code, "no"))
 
-    def launched(self, attempt: str, nodes: list[names.NodeName], ids: list[str]) -> None:
+    def launched(self, attempt: str, nodes: list[hostlist.NodeName], ids: list[str]) -> None:
         machines = zip(nodes, ids, strict=False)
         self.journal.launched(attempt, [Assignment(n, i, "10.0.0.1", "g5") for n, i in machines])
 
-    def let_go(self, nodes: list[names.NodeName], ago: float) -> None:
+    def let_go(self, nodes: list[hostlist.NodeName], ago: float) -> None:
         self.journal.let_go(nodes, self.clock.monotonic() - ago)
 
     def condemn(self, ids: list[str]) -> None:
@@ -103,7 +106,7 @@ def writer() -> Iterator[Writer]:
         yield Writer(Path(place), stack)
 
 
-def of_what_lives(claims: Claims) -> Claims:
+def of_what_lives(claims: JournalView) -> JournalView:
     return dataclasses.replace(claims, let_go=claims.let_go - claims.ended.keys())
 
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 from hypothesis import given, strategies as st
 
-from slurmplugins import names, policy
-from slurmplugins.cloud import spec
-from slurmplugins.model import LaunchRequest
-from slurmplugins.policy import Policy, Preference
-from slurmplugins.wanted import Lifecycle, Offering, Pool
+from slurmplugins.cloud import ec2_messages
+from slurmplugins.launch.fallback import ladder
+from slurmplugins.model import hostlist
+from slurmplugins.model.launch import LaunchRequest
+from slurmplugins.model.offering import Lifecycle, Offering, Policy, Pool, Preference
 from tests.fakes import launch_call
 
 ZONES = ("us-east-1a", "us-east-1b")
-NODES = names.expand("gpu-[001-003]")
+NODES = hostlist.expand("gpu-[001-003]")
 
 
 @st.composite
@@ -49,14 +49,14 @@ waits = st.sampled_from([0.0, 600.0])
 def test_a_rung_is_of_one_lifecycle_in_one_zone_and_a_reservation_is_alone(
     pool: Pool, given_policy: Policy, waited: float
 ):
-    for rung in policy.ladder(pool, given_policy, waited):
+    for rung in ladder(pool, given_policy, waited):
         assert len({(item.lifecycle, item.zone) for item in rung}) == 1
         assert len(rung) == 1 or not any(item.reservation for item in rung)
 
 
 @given(pools, policies, waits)
 def test_no_offering_is_tried_twice_or_made_up(pool: Pool, given_policy: Policy, waited: float):
-    tried = [item for rung in policy.ladder(pool, given_policy, waited) for item in rung]
+    tried = [item for rung in ladder(pool, given_policy, waited) for item in rung]
     assert len({item.key for item in tried}) == len(tried)
     assert set(tried) <= set(pool.offerings)
 
@@ -65,7 +65,7 @@ def test_no_offering_is_tried_twice_or_made_up(pool: Pool, given_policy: Policy,
 def test_reservations_are_left_out_by_spot_only_and_by_no_other_policy(
     pool: Pool, given_policy: Policy, waited: float
 ):
-    tried = {item.key for rung in policy.ladder(pool, given_policy, waited) for item in rung}
+    tried = {item.key for rung in ladder(pool, given_policy, waited) for item in rung}
     reserved = {item.key for item in pool.offerings if item.reservation}
     if given_policy.preference is not Preference.SPOT_ONLY:
         assert reserved <= tried
@@ -76,14 +76,14 @@ def test_ec2_refuses_no_call_that_a_ladder_comes_to(
     pool: Pool, given_policy: Policy, waited: float, subnet: str, least: int
 ):
     """What is asked for is what arrives: the types, the market, the count, the reservation."""
-    for rung in policy.ladder(pool, given_policy, waited):
+    for rung in ladder(pool, given_policy, waited):
         request = LaunchRequest(
             "a1", "demo", "gpu", "spot", "demo-gpu", subnet, rung[0], NODES, rung[1:], least
         )
         if request.others:
-            call = launch_call.create_fleet(spec.create_fleet(request))
+            call = launch_call.create_fleet(ec2_messages.create_fleet(request))
         else:
-            call = launch_call.run_instances(spec.run_instances(request), {"cr-0b"})
+            call = launch_call.run_instances(ec2_messages.run_instances(request), {"cr-0b"})
         assert [item.type for item in call.choices] == [item.type for item in rung]
         assert {item.subnet for item in call.choices} == {subnet}
         assert (call.market, call.reservation) == (rung[0].lifecycle, rung[0].reservation)
@@ -96,7 +96,8 @@ def test_ec2_refuses_no_call_that_a_ladder_comes_to(
 def test_tokens_are_the_same_for_one_attempt_alone(offering: Offering, one: str, other: str):
     first = LaunchRequest("", "demo", "gpu", "spot", "demo-gpu", "s", offering, NODES)
     sent = [
-        spec.run_instances(replace(first, attempt=item))["ClientToken"] for item in (one, other)
+        ec2_messages.run_instances(replace(first, attempt=item))["ClientToken"]
+        for item in (one, other)
     ]
     assert (sent[0] == sent[1]) is (one == other)
     assert all(len(item) <= launch_call.TOKEN_LENGTH for item in sent)

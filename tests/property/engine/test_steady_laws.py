@@ -10,10 +10,12 @@ from unittest import mock
 
 from hypothesis import example, given, strategies as st
 
-from slurmplugins import names
-from slurmplugins.journal import SETTLE_SECONDS, Journal
-from slurmplugins.model import Assignment, LaunchRequest, Lifecycle, Offering
-from slurmplugins.steady import KEEP_EVERY, Steady
+from slurmplugins.model import hostlist
+from slurmplugins.model.instance import Assignment
+from slurmplugins.model.launch import LaunchRequest
+from slurmplugins.model.offering import Lifecycle, Offering
+from slurmplugins.state.journal import SETTLE_SECONDS, Journal
+from slurmplugins.state.persistent_clock import KEEP_EVERY, Steady
 from tests.fakes.clock import START, FakeClock
 
 if TYPE_CHECKING:
@@ -70,12 +72,12 @@ class Head:
     def write(self) -> None:
         """Write a launch whose answer is lost, and one whose instance is known."""
         number = len(self.lines)
-        node = names.parse(f"gpu-{number}")
+        node = hostlist.parse(f"gpu-{number}")
         request = LaunchRequest(
             f"lost{number}", "demo", "gpu", "spot", "demo-gpu", "subnet-a", OFFERING, (node,)
         )
         self.journal.intend(request, "c0ffee", [7])
-        known = Assignment(names.parse(f"cpu-{number}"), f"i-{number}", "10.0.0.1", "g5.xlarge")
+        known = Assignment(hostlist.parse(f"cpu-{number}"), f"i-{number}", "10.0.0.1", "g5.xlarge")
         self.journal.launched(f"known{number}", [known])
         self.lines[f"{number}"] = self.truth, self.boots, self.clock.monotonic()
 

@@ -174,7 +174,7 @@ def test_a_price_that_is_no_number_is_no_price():
 
 
 def test_what_the_engine_writes_is_what_is_read_here():
-    from slurmplugins.ledger import LedgerEntry, to_json
+    from slurmplugins.reconciler.instance_ledger import LedgerEntry, to_json
 
     entry = LedgerEntry(**RECORD)
     assert ledger.parse(json.dumps(to_json(entry)), "k") == an_instance(ended=T0 + 100)

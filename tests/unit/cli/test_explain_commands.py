@@ -5,25 +5,25 @@ from pathlib import Path
 
 import pytest
 
-from slurmplugins import fact_sheet
-from slurmplugins.fact_sheet import FactSheet, JobFact, MachineFact, NodeFact
+from slurmplugins.head import report
+from slurmplugins.head.report import HeadReport, InstanceReport, JobReport, NodeReport
 from toolkit import cli
 from toolkit.deploy.head import Head
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "local.yaml"
 NOW = 1_795_000_000.0
-SHEET = FactSheet(
+SHEET = HeadReport(
     at=NOW,
     cluster="demo",
     nodes=(
-        NodeFact("gpu-001", ("IDLE",), "", "gpu", "i-1"),
-        NodeFact("gpu-002", ("IDLE", "POWERED_DOWN"), pool="gpu"),
+        NodeReport("gpu-001", ("IDLE",), "", "gpu", "i-1"),
+        NodeReport("gpu-002", ("IDLE", "POWERED_DOWN"), pool="gpu"),
     ),
     machines=(
-        MachineFact("i-1", "gpu-001", "gpu", "compute", "running", "g5.xlarge", "us-east-1a",
+        InstanceReport("i-1", "gpu-001", "gpu", "compute", "running", "g5.xlarge", "us-east-1a",
                     "spot", "0.4", launched_at=NOW - 90),
     ),
-    jobs=(JobFact(7, "evil\x1b[31m", "ada", states=("PENDING",), reason="Priority",
+    jobs=(JobReport(7, "evil\x1b[31m", "ada", states=("PENDING",), reason="Priority",
                   submitted_at=NOW - 90),),
 )  # fmt: skip
 PLAN = {
@@ -52,7 +52,7 @@ def asked(tmp_path, monkeypatch):
         del timeout
         sent.append(list(argv))
         plan = argv[-1] == "--plan"
-        return json.dumps(PLAN if plan else fact_sheet.to_json(SHEET))
+        return json.dumps(PLAN if plan else report.to_json(SHEET))
 
     monkeypatch.setattr(Head, "run", run)
     return sent

@@ -11,9 +11,10 @@ import pytest
 import yaml
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 
-from slurmplugins import names
-from slurmplugins.cloud import spec
-from slurmplugins.model import LaunchRequest, Lifecycle, Offering
+from slurmplugins.cloud import ec2_messages
+from slurmplugins.model import hostlist
+from slurmplugins.model.launch import LaunchRequest
+from slurmplugins.model.offering import Lifecycle, Offering
 from tests.fakes.iam import Request, allowed
 from tests.unit.deploy.samples import ACCOUNT, FACTS, example
 from toolkit.deploy.stack import images_template, template
@@ -187,7 +188,7 @@ def launch_request(cluster, lifecycle):
     first, second = (
         Offering(kind, lifecycle, "us-east-1a", "1.0") for kind in ("g5.xlarge", "g6.xlarge")
     )
-    nodes = names.expand("gpu-[001-002]")
+    nodes = hostlist.expand("gpu-[001-002]")
     template = f"{cluster}-gpu"
     return LaunchRequest(
         "a1", cluster, "gpu", "spot", template, "subnet-a", first, nodes, others=(second,)
@@ -200,7 +201,7 @@ def test_what_resume_asks_for_is_allowed_for_this_cluster_and_refused_for_anothe
     roles, call, lifecycle
 ):
     """The role suffices for the very request that is sent, and for no other cluster's."""
-    build = spec.run_instances if call == "RunInstances" else spec.create_fleet
+    build = ec2_messages.run_instances if call == "RunInstances" else ec2_messages.create_fleet
 
     def refused(cluster):
         arguments = build(launch_request(cluster=cluster, lifecycle=lifecycle))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from slurmplugins.fact_sheet import FactSheet, PassFact, StandingFact
+from slurmplugins.head.report import HeadReport, PassReport, StandingReport
 from tests.fakes.sacctmgr import FakeSacctmgr
 from tests.unit.deploy.samples import Report, example
 from toolkit.deploy.people import apply_accounts
@@ -63,21 +63,21 @@ def test_each_trouble_is_a_reason(change, reason):
 
 def test_an_engine_that_holds_back_or_protects_a_pool_is_trouble():
     """What the engine says of itself reaches the person who asks for the status."""
-    assert engine_trouble(FactSheet(at=100, last_pass=PassFact(90))) == []
-    held = FactSheet(at=100, last_pass=PassFact(90, "EC2 lists none of 4: not believed"))
+    assert engine_trouble(HeadReport(at=100, last_pass=PassReport(90))) == []
+    held = HeadReport(at=100, last_pass=PassReport(90, "EC2 lists none of 4: not believed"))
     assert engine_trouble(held) == ["reconcile holds back: EC2 lists none of 4: not believed"]
-    remarked = FactSheet(at=100, last_pass=PassFact(90, remarks=("i-1 is not ended: no",)))
+    remarked = HeadReport(at=100, last_pass=PassReport(90, remarks=("i-1 is not ended: no",)))
     assert engine_trouble(remarked) == ["reconcile remarks: i-1 is not ended: no"]
-    many = FactSheet(at=100, last_pass=PassFact(90, remarks=tuple("abcdefg")))
+    many = HeadReport(at=100, last_pass=PassReport(90, remarks=tuple("abcdefg")))
     assert [line.split(":")[0] for line in engine_trouble(many)] == [
         *["reconcile remarks"] * 5, "reconcile remarks 2 more",
     ]  # fmt: skip
-    stale = FactSheet(at=1000, last_pass=PassFact(90))
+    stale = HeadReport(at=1000, last_pass=PassReport(90))
     assert engine_trouble(stale) == ["reconcile has not looked for 910 s"]
-    shut = FactSheet(at=100, standings=(StandingFact("gpu", 5, 50), StandingFact("cpu", 2)))
+    shut = HeadReport(at=100, standings=(StandingReport("gpu", 5, 50), StandingReport("cpu", 2)))
     (line,) = engine_trouble(shut)
     assert line.startswith("pool gpu is protected: 5 machines in a row")
-    assert engine_trouble(FactSheet(at=100, unended="EC2 has ended nothing")) == [
+    assert engine_trouble(HeadReport(at=100, unended="EC2 has ended nothing")) == [
         "EC2 has ended nothing"
     ]
 

@@ -6,23 +6,25 @@ from typing import Any
 
 import pytest
 
-from slurmplugins import errors, planner, protection
-from slurmplugins.fact_sheet import (
-    AttemptFact,
-    FactSheet,
-    JobFact,
-    MachineFact,
-    NodeFact,
-    SetbackFact,
-    StandingFact,
+from slurmplugins import errors
+from slurmplugins.head.report import (
+    AttemptReport,
+    HeadReport,
+    InstanceReport,
+    JobReport,
+    NodeReport,
+    SetbackReport,
+    StandingReport,
 )
+from slurmplugins.model.launch import IN_DOUBT
+from slurmplugins.power_save import circuit_breaker, planner
 from toolkit.explain import job, node, reasons, tables
 from toolkit.explain.answer import span
 
 NOW = 1_795_000_000.0
 ICE = "InsufficientInstanceCapacity"
 SPOT = "spot:g5.xlarge:us-east-1a"
-MACHINE = MachineFact(
+MACHINE = InstanceReport(
     "i-1", "gpu-001", "gpu", "compute", "running", "g5.xlarge", "us-east-1a", "spot", "0.4024",
     "10.0.0.1", NOW - 3700,
 )  # fmt: skip
@@ -44,17 +46,17 @@ BACK = {
 }
 
 
-def pending(reason: str = "Resources", **more: Any) -> JobFact:
-    return JobFact(7, "train", "ada", states=("PENDING",), reason=reason,
+def pending(reason: str = "Resources", **more: Any) -> JobReport:
+    return JobReport(7, "train", "ada", states=("PENDING",), reason=reason,
                    submitted_at=NOW - 300, **more)  # fmt: skip
 
 
-def sheet(*jobs: JobFact, **more: Any) -> FactSheet:
-    return FactSheet(at=NOW, jobs=jobs, **more)
+def sheet(*jobs: JobReport, **more: Any) -> HeadReport:
+    return HeadReport(at=NOW, jobs=jobs, **more)
 
 
-def up(flags: str, reason: str = "", **more: Any) -> NodeFact:
-    return NodeFact("gpu-001", tuple(flags.split("+")), reason, "gpu", "i-1", **more)
+def up(flags: str, reason: str = "", **more: Any) -> NodeReport:
+    return NodeReport("gpu-001", tuple(flags.split("+")), reason, "gpu", "i-1", **more)
 
 
 def test_a_job_without_capacity_says_what_was_tried_what_ec2_said_and_when_it_is_tried_again():
@@ -62,7 +64,7 @@ def test_a_job_without_capacity_says_what_was_tried_what_ec2_said_and_when_it_is
         sheet(
             pending("BeginTime"),
             decisions=(FAILED, BACK),
-            setbacks=(SetbackFact(SPOT, ICE, NOW + 90),),
+            setbacks=(SetbackReport(SPOT, ICE, NOW + 90),),
         ),
         7,
     )
@@ -124,7 +126,7 @@ def test_a_held_job_says_what_it_noted_itself():
     noted = "mine | toolkit: held: 3 attempts began at step 40; to go on: scontrol release 7"
     found = job.explain(sheet(pending("JobHeldUser", comment=noted)), 7)
     assert f"comment: {noted}" in found.because
-    over = JobFact(7, states=("FAILED",), comment="toolkit: error (exception: KeyError)")
+    over = JobReport(7, states=("FAILED",), comment="toolkit: error (exception: KeyError)")
     found = job.explain(sheet(over), 7)
     assert "comment: toolkit: error (exception: KeyError)" in found.because
 
@@ -145,9 +147,17 @@ def test_a_job_is_held_also_while_slurm_still_ends_its_last_try():
     assert found.next == "nothing until somebody runs: scontrol release 7"
 
 
-def task(number: int, at: int | None, state: str = "PENDING", waiting: str = "") -> JobFact:
-    return JobFact(number, "sweep", "ada", states=(state,), reason="JobHeldUser", array=7, task=at,
-                   waiting=waiting)  # fmt: skip
+def task(number: int, at: int | None, state: str = "PENDING", waiting: str = "") -> JobReport:
+    return JobReport(
+        number,
+        "sweep",
+        "ada",
+        states=(state,),
+        reason="JobHeldUser",
+        array=7,
+        task=at,
+        waiting=waiting,
+    )
 
 
 def test_an_arrays_last_task_is_released_alone_although_its_number_is_the_arrays():
@@ -189,15 +199,20 @@ def test_the_number_of_an_array_tells_of_its_tasks_within_bounds():
 
 
 def test_an_arrays_tasks_stand_together_under_squeues_names():
-    jobs = (JobFact(9), task(8, 3, "RUNNING"), task(7, None, waiting="4-6"), task(10, 2, "RUNNING"))
-    rows = tables.job_rows(FactSheet(at=NOW, jobs=jobs))
+    jobs = (
+        JobReport(9),
+        task(8, 3, "RUNNING"),
+        task(7, None, waiting="4-6"),
+        task(10, 2, "RUNNING"),
+    )
+    rows = tables.job_rows(HeadReport(at=NOW, jobs=jobs))
     assert [row.label for row in rows] == ["7_2", "7_3", "7_[4-6]", "9"]
     assert tables.job_cells(rows)[0][0] == "7_2"
 
 
 def test_a_job_of_a_protected_pool_says_when_a_probe_is_let_through():
     refused = {**BACK, "slug": "pool-protected", "code": ""}
-    shut = StandingFact("gpu", 5, NOW - 60, NOW + 540)
+    shut = StandingReport("gpu", 5, NOW - 60, NOW + 540)
     found = job.explain(sheet(pending(), decisions=(refused,), standings=(shut,)), 7)
     assert "in 9 m: pool gpu lets a probe through" in found.next
 
@@ -205,8 +220,8 @@ def test_a_job_of_a_protected_pool_says_when_a_probe_is_let_through():
 def test_a_job_is_told_of_the_probe_of_the_pool_that_refused_it_and_of_no_other():
     refused = {**BACK, "slug": "pool-protected", "code": "", "nodes": "gpu-[001-002]"}
     standings = (
-        StandingFact("gpu", 5, NOW - 60, NOW + 60),
-        StandingFact("cpu", 5, NOW - 60, NOW + 3000),
+        StandingReport("gpu", 5, NOW - 60, NOW + 60),
+        StandingReport("cpu", 5, NOW - 60, NOW + 3000),
     )
     found = job.explain(sheet(pending(), decisions=(refused,), standings=standings), 7)
     assert "in 1 m: pool gpu lets a probe through" in found.next
@@ -226,8 +241,8 @@ def test_an_unknown_reason_is_passed_on():
 
 
 def test_a_starting_job_counts_its_nodes():
-    running = JobFact(7, states=("RUNNING",), nodes=("gpu-001", "gpu-002"))
-    nodes = (up("ALLOCATED"), NodeFact("gpu-002", ("ALLOCATED", "POWERING_UP")))
+    running = JobReport(7, states=("RUNNING",), nodes=("gpu-001", "gpu-002"))
+    nodes = (up("ALLOCATED"), NodeReport("gpu-002", ("ALLOCATED", "POWERING_UP")))
     found = job.explain(sheet(running, nodes=nodes, machines=(MACHINE,)), 7)
     assert found.verdict == "starting: 1 of 2 nodes are up"
     assert found.because[0] == ("gpu-001: i-1, g5.xlarge spot in us-east-1a, running, 1 h 1 m old")
@@ -244,14 +259,14 @@ def test_a_starting_job_counts_its_nodes():
     ],
 )
 def test_a_job_of_the_past_is_told_from_its_attempts(state: str, code: str, expected: str):
-    attempt = AttemptFact(state, code, "gpu-001", NOW - 900, NOW - 300)
+    attempt = AttemptReport(state, code, "gpu-001", NOW - 900, NOW - 300)
     found = job.explain(sheet(attempts=(attempt,)), 7)
     assert found.verdict == expected
     assert "on gpu-001, ran 10 m" in found.because[0]
 
 
 def test_our_own_exit_code_is_explained():
-    attempt = AttemptFact("REQUEUED", "85:0", "gpu-001", NOW - 900, NOW - 300)
+    attempt = AttemptReport("REQUEUED", "85:0", "gpu-001", NOW - 900, NOW - 300)
     found = job.explain(sheet(attempts=(attempt,)), 7)
     assert found.because[0].endswith("REQUEUED, exit code 85 (saved, to be brought back)")
 
@@ -282,22 +297,22 @@ def test_a_job_nobody_knows_and_a_slurm_nobody_reaches_are_told_apart():
     ],
 )  # fmt: skip
 def test_each_state_of_a_node_has_its_sentence(
-    found: NodeFact, machines: tuple[MachineFact, ...], verdict: str
+    found: NodeReport, machines: tuple[InstanceReport, ...], verdict: str
 ):
-    answer = node.explain(FactSheet(at=NOW, nodes=(found,), machines=machines), "gpu-001")
+    answer = node.explain(HeadReport(at=NOW, nodes=(found,), machines=machines), "gpu-001")
     assert answer.verdict == verdict
 
 
 def test_a_node_of_somebody_else_is_left_alone():
-    other = NodeFact("onprem-1", ("DOWN",), "flood")
-    answer = node.explain(FactSheet(at=NOW, nodes=(other,)), "onprem-1")
+    other = NodeReport("onprem-1", ("DOWN",), "flood")
+    answer = node.explain(HeadReport(at=NOW, nodes=(other,)), "onprem-1")
     assert answer.verdict.startswith("not the toolkit's")
 
 
 def test_a_node_of_a_protected_pool_shows_the_failed_machines_last_words():
-    shut = StandingFact("gpu", 5, NOW - 60, NOW + 540, ("i-9 (gpu-001): it did not come up",))
+    shut = StandingReport("gpu", 5, NOW - 60, NOW + 540, ("i-9 (gpu-001): it did not come up",))
     answer = node.explain(
-        FactSheet(
+        HeadReport(
             at=NOW,
             nodes=(up("IDLE+POWERED_DOWN", "toolkit: pool-protected"),),
             standings=(shut,),
@@ -312,7 +327,7 @@ def test_a_node_of_a_protected_pool_shows_the_failed_machines_last_words():
 
 def test_our_reasons_are_put_in_words():
     answer = node.explain(
-        FactSheet(at=NOW, nodes=(up("DOWN", f"toolkit: no-capacity ({ICE})"),)), "gpu-001"
+        HeadReport(at=NOW, nodes=(up("DOWN", f"toolkit: no-capacity ({ICE})"),)), "gpu-001"
     )
     assert any("EC2 had no capacity in any of its offerings" in line for line in answer.because)
 
@@ -322,8 +337,8 @@ def test_every_reason_that_resume_gives_a_node_has_its_words():
     kinds = [
         errors.ConfigError, errors.StateError, errors.SlurmError, errors.CloudError, errors.Late
     ]  # fmt: skip
-    slugs = {planner.UNKNOWN_NODE, planner.IN_DOUBT, planner.NO_OFFERING, planner.NOT_AWAITED}
-    slugs |= {protection.SLUG, planner.UNCLEAR}
+    slugs = {planner.UNKNOWN_NODE, IN_DOUBT, planner.NO_OFFERING, planner.NOT_AWAITED}
+    slugs |= {circuit_breaker.SLUG, planner.UNCLEAR}
     while kinds:
         kind = kinds.pop()
         kinds += kind.__subclasses__()
@@ -334,10 +349,10 @@ def test_every_reason_that_resume_gives_a_node_has_its_words():
 def test_nodes_at_rest_are_left_out_unless_asked_for():
     nodes = (
         up("IDLE"),
-        NodeFact("gpu-002", ("IDLE", "POWERED_DOWN"), pool="gpu"),
-        NodeFact("gpu-003", ("DOWN", "POWERED_DOWN"), "flood", "gpu"),
+        NodeReport("gpu-002", ("IDLE", "POWERED_DOWN"), pool="gpu"),
+        NodeReport("gpu-003", ("DOWN", "POWERED_DOWN"), "flood", "gpu"),
     )
-    found = FactSheet(at=NOW, nodes=nodes, machines=(MACHINE,))
+    found = HeadReport(at=NOW, nodes=nodes, machines=(MACHINE,))
     rows = tables.node_rows(found)
     assert [row.node for row in rows] == ["gpu-001", "gpu-003"]
     assert len(tables.node_rows(found, everything=True)) == 3
@@ -347,19 +362,19 @@ def test_nodes_at_rest_are_left_out_unless_asked_for():
 
 
 def test_a_jobs_price_is_the_sum_of_its_machines():
-    second = MachineFact("i-2", "gpu-002", state="running", type="g5.xlarge", price="1.006",
+    second = InstanceReport("i-2", "gpu-002", state="running", type="g5.xlarge", price="1.006",
                          lifecycle="on-demand", zone="us-east-1b", launched_at=NOW)  # fmt: skip
-    running = JobFact(7, "t", "ada", "vision", "spot", ("RUNNING",), "None",
+    running = JobReport(7, "t", "ada", "vision", "spot", ("RUNNING",), "None",
                       ("gpu-001", "gpu-002"), 2, started_at=NOW - 45)  # fmt: skip
-    (row,) = tables.job_rows(FactSheet(at=NOW, jobs=(running,), machines=(MACHINE, second)))
+    (row,) = tables.job_rows(HeadReport(at=NOW, jobs=(running,), machines=(MACHINE, second)))
     assert (row.usd_per_hour, row.lifecycle) == ("1.4084", "spot,on-demand")
     assert (row.types, row.zones) == (("g5.xlarge",), ("us-east-1a", "us-east-1b"))
     assert row.age_seconds == 45
 
 
 def test_a_price_nobody_knows_is_not_zero():
-    unknown = MachineFact("i-1", "gpu-001", state="running", price="")
-    (row,) = tables.node_rows(FactSheet(at=NOW, nodes=(up("IDLE"),), machines=(unknown,)))
+    unknown = InstanceReport("i-1", "gpu-001", state="running", price="")
+    (row,) = tables.node_rows(HeadReport(at=NOW, nodes=(up("IDLE"),), machines=(unknown,)))
     assert row.usd_per_hour == ""
 
 

@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from slurmplugins import config as burst
-from slurmplugins.policy import Policy, Preference
+from slurmplugins.config import burst
+from slurmplugins.model.offering import Policy, Preference
 from tests.unit.render.render_samples import FACTS, GPU_POOL, PRICES, a_config
 from toolkit.errors import RenderError
 from toolkit.render.burst import burst_json

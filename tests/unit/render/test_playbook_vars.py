@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmplugins import users
+from slurmplugins.node import users
 from tests.unit.render.render_samples import CPU_POOL, FACTS, GPU_POOL, PRICES, a_config
 from toolkit import training
 from toolkit.render import image_vars
@@ -69,7 +69,7 @@ def test_the_mount_source_is_what_the_lustre_client_takes():
 
 
 def test_compute_nodes_take_the_users_as_they_are_written():
-    """The role writes toolkit_users to users.json, which slurmplugins.users reads."""
+    """The role writes toolkit_users to users.json, which slurmplugins.node.users reads."""
     listed = json.loads(site_vars(a_config(), FACTS))["toolkit_users"]
     (ada,) = users.parse(json.dumps(listed))
     assert (ada.name, ada.uid, ada.gid, ada.home) == ("ada", 2001, 2001, "/shared/home/ada")

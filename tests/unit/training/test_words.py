@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from slurmplugins import job_name, mlflow
+from slurmplugins.head import mlflow
+from slurmplugins.slurm import json_parser
 from toolkit.training import attempt, faults, ledger, provenance, record as run_record, verdict
 from toolkit.training.attempt import current
 from toolkit.training.files import encode, read_json, read_lines, write_atomic, write_first
@@ -259,4 +260,4 @@ def test_the_head_finds_a_jobs_runs_by_the_tag_that_the_job_writes(attempt_of):
 def test_the_head_and_the_job_name_an_arrays_task_alike(job):
     environment = {"SLURM_JOB_ID": "40", "SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": "0"}
     of_task = {"array_job_id": 40, "array_task_id": 0} if job == "40" else {}
-    assert str(job_name.of({"job_id": int(job), **of_task})) == task_name(job, environment)
+    assert str(json_parser.job_id({"job_id": int(job), **of_task})) == task_name(job, environment)

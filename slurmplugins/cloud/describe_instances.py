@@ -1,0 +1,173 @@
+"""Reads DescribeInstances' answer itself: of what EC2 says of a machine, the engine needs a tenth.
+
+botocore builds every field of every machine, which at 10,000 machines takes ten seconds of CPU,
+four times a minute. This takes a tenth of that. The result has botocore's shape, and where the XML
+is not as expected botocore reads it after all.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+from xml.etree import ElementTree as ET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    _Tags = list[dict[str, str]]
+
+EVENT: Final = "before-parse.ec2.DescribeInstances"
+
+_OK: Final = 200
+_ROOT: Final = b"DescribeInstancesResponse"
+_NOTHING: Final = b"<%b/>" % _ROOT
+"""What botocore is left to parse."""
+
+_BULKY: Final = (b"networkInterfaceSet", b"blockDeviceMapping", b"metadataOptions", b"groupSet")
+"""Half of the answer, and nothing of it is read. None has another of its name in it."""
+
+_TAGS: Final = b"tagSet"
+"""A third of it. All machines of one launch have the same, so each is parsed once."""
+
+READ: Final = frozenset(
+    {
+        "AmiLaunchIndex",
+        "InstanceId",
+        "InstanceLifecycle",
+        "InstanceType",
+        "LaunchTime",
+        "Placement",
+        "PrivateIpAddress",
+        "State",
+        "StateReason",
+        "StateTransitionReason",
+        "Tags",
+    }
+)
+"""The fields of an instance that are there; `ec2_messages.instance` may use no other."""
+
+
+def attach(client: Any) -> None:
+    """Have this EC2 client read its listings so. Doing it twice is doing it once."""
+    client.meta.events.register(EVENT, _instead, unique_id="toolkit-listing")
+
+
+def _instead(
+    response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
+) -> None:
+    if response_dict.get("status_code") != _OK:
+        return
+    try:
+        found = read(response_dict["body"])
+    except (ET.ParseError, ValueError, TypeError, KeyError, IndexError):
+        return
+    customized_response_dict.update(found)
+    response_dict["body"] = _NOTHING
+
+
+def read(body: bytes) -> dict[str, Any]:
+    """The answer, as botocore would shape it, with the fields of READ alone."""
+    if b"<![CDATA[" in body or b"<!--" in body:  # in those, a value could look like an element
+        raise ValueError("not as EC2 writes it")
+    for bulky in _BULKY:
+        body = _without(body, bulky)
+    body, tag_sets = _apart(body, _TAGS)
+    tags = [_tags(item) for item in tag_sets]
+    # Without its namespace an element's name is its tag, at no price for each of a million.
+    body = body.replace(b"<%b xmlns=" % _ROOT, b"<%b ns=" % _ROOT, 1)
+    root = ET.fromstring(body)  # noqa: S314 - EC2's own answer, over TLS; expat bounds entities
+    if root.tag != _ROOT.decode():
+        raise ValueError(root.tag)
+    answer: dict[str, Any] = {"Reservations": []}
+    for child in root:
+        if child.tag == "nextToken" and child.text:
+            answer["NextToken"] = child.text
+        elif child.tag == "reservationSet":
+            answer["Reservations"] = [_reservation(item, tags) for item in child]
+    return answer
+
+
+def _without(body: bytes, name: bytes) -> bytes:
+    """The text less these elements. A value can't look like one: its < is an entity."""
+    first, *rest = body.split(b"<%b>" % name)
+    return b"".join([first, *(part.partition(b"</%b>" % name)[2] for part in rest)])
+
+
+def _apart(body: bytes, name: bytes) -> tuple[bytes, list[bytes]]:
+    """The text with a number in each of these elements, and what had stood there, by number."""
+    first, *rest = body.split(b"<%b>" % name)
+    numbers: dict[bytes, int] = {}
+    parts = [first]
+    for part in rest:
+        inner, _, after = part.partition(b"</%b>" % name)
+        number = numbers.setdefault(inner, len(numbers))
+        parts.append(b"<%b>%d</%b>%b" % (name, number, name, after))
+    return b"".join(parts), list(numbers)
+
+
+def _reservation(element: ET.Element, tags: Sequence[_Tags]) -> dict[str, Any]:
+    found = element.find("instancesSet")
+    return {"Instances": [] if found is None else [_instance(item, tags) for item in found]}
+
+
+def _instance(element: ET.Element, tags: Sequence[_Tags]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for child in element:
+        if (field := _FIELDS.get(child.tag)) is not None:
+            name, reader = field
+            if (value := reader(child)) is not None:
+                found[name] = value
+    if "Tags" in found:
+        found["Tags"] = tags[found["Tags"]]
+    return found
+
+
+def _text(element: ET.Element) -> str | None:
+    return element.text
+
+
+def _number(element: ET.Element) -> int:
+    return int(element.text or 0)
+
+
+def _time(element: ET.Element) -> datetime:
+    return datetime.fromisoformat(element.text or "")
+
+
+def _tags(inner: bytes) -> _Tags:
+    element = ET.fromstring(b"<tagSet>%b</tagSet>" % inner)  # noqa: S314 - a part of EC2's own answer
+    return [
+        {"Key": item.findtext("key", ""), "Value": item.findtext("value", "")} for item in element
+    ]
+
+
+def _number_of_tags(element: ET.Element) -> int | None:
+    """What `_apart` left. Tags that it did not take out are not as EC2 writes them."""
+    if len(element):
+        raise ValueError("tags that were not taken out")
+    return int(element.text) if element.text else None
+
+
+def _inner(name: str, key: str) -> Callable[[ET.Element], dict[str, str]]:
+    """One child of a structure, under botocore's name for it."""
+
+    def reader(element: ET.Element) -> dict[str, str]:
+        text = element.findtext(name)
+        return {} if text is None else {key: text}
+
+    return reader
+
+
+_FIELDS: Final[dict[str, tuple[str, Callable[[ET.Element], Any]]]] = {
+    "amiLaunchIndex": ("AmiLaunchIndex", _number),
+    "instanceId": ("InstanceId", _text),
+    "instanceLifecycle": ("InstanceLifecycle", _text),
+    "instanceState": ("State", _inner("name", "Name")),
+    "instanceType": ("InstanceType", _text),
+    "launchTime": ("LaunchTime", _time),
+    "placement": ("Placement", _inner("availabilityZone", "AvailabilityZone")),
+    "privateIpAddress": ("PrivateIpAddress", _text),
+    "reason": ("StateTransitionReason", _text),
+    "stateReason": ("StateReason", _inner("code", "Code")),
+    "tagSet": ("Tags", _number_of_tags),
+}

@@ -1,0 +1,271 @@
+"""burst.json, which `toolkit` renders from cluster.yaml. Collects every problem before raising."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmplugins.config import paths
+from slurmplugins.errors import BadName, ConfigError
+from slurmplugins.model import json_input
+from slurmplugins.model.hostlist import expand
+from slurmplugins.model.offering import Lifecycle, Offering, Policy, Pool, Preference
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from slurmplugins.model.hostlist import NodeName
+
+VERSION: Final = 1
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""No honest burst.json comes near; a larger one is not read."""
+
+ORPHAN_GRACE: Final = 90
+"""Seconds a machine may live that no node asked for: longer than a launch takes to be written back.
+"""
+
+UNBACKED_GRACE: Final = 30
+"""Seconds a node that does not answer may be wanted without a machine: longer than EC2's lists lag
+behind what the journal does not know of.
+"""
+
+_PRICE: Final = re.compile(r"\d{1,6}(\.\d{1,8})?", re.ASCII)
+_WORD: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,127}", re.ASCII)
+_CLUSTER: Final = re.compile(r"[a-z][a-z0-9-]{0,30}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class BurstConfig:
+    """What the runtime knows about the cluster. Times are seconds. `static` nodes always have a
+    machine: the first of their pool, as many as the pool says.
+    """
+
+    cluster: str
+    region: str
+    endpoint_url: str | None
+    bucket: str
+    slurm_bin: str
+    resume_timeout: float
+    suspend_timeout: float
+    orphan_grace: float
+    unbacked_grace: float
+    pools: Mapping[str, Pool]
+    pool_by_node: Mapping[NodeName, str]
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+    instance_rate: tuple[float, float] | None = None
+    static: frozenset[NodeName] = frozenset()
+
+    def policy_of(self, partition: str) -> Policy:
+        """The partition's; offerings as listed for one that states none."""
+        return self.policies.get(partition, Policy())
+
+    def pool_of(self, node: NodeName) -> Pool | None:
+        """The pool a node belongs to, or None for a node that is not ours."""
+        name = self.pool_by_node.get(node)
+        return None if name is None else self.pools[name]
+
+
+def load(path: Path) -> BurstConfig:
+    """Read and check; ConfigError names every problem."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError((f"{path}: can't be read: {error}",)) from error
+    if len(text) > MAX_BYTES:
+        raise ConfigError((f"{path}: larger than {MAX_BYTES} bytes",))
+    try:
+        data = json_input.loads(text)
+    except ValueError as error:
+        raise ConfigError((f"{path}: not JSON: {error}",)) from error
+    return parse(data)
+
+
+def parse(data: object) -> BurstConfig:
+    """Turn decoded JSON into a BurstConfig; unknown keys are left alone."""
+    reader = _Reader()
+    top = reader.table(data, "burst.json")
+    if top.get("version") != VERSION:
+        reader.problem(f"version: expected {VERSION}, found {top.get('version')!r}")
+    cluster = reader.text(top, "cluster")
+    if cluster and not _CLUSTER.fullmatch(cluster):
+        reader.problem(f"cluster: not a cluster name: {cluster!r}")
+    slurm = reader.table(top.get("slurm", {}), "slurm")
+    grace = reader.table(top.get("grace_seconds", {}), "grace_seconds")
+    endpoint = top.get("endpoint_url")
+    if endpoint is not None and not isinstance(endpoint, str):
+        reader.problem("endpoint_url: expected a URL or null")
+        endpoint = None
+    pools = {
+        name: reader.pool(reader.word(name, "pools"), value)
+        for name, value in reader.table(top.get("pools"), "pools").items()
+    }
+    owner = reader.owners(pools)
+    config = BurstConfig(
+        cluster=cluster,
+        region=reader.text(top, "region"),
+        endpoint_url=endpoint,
+        bucket=reader.text(top, "bucket"),
+        slurm_bin=reader.text(slurm, "bin", default=paths.SLURM_BIN),
+        resume_timeout=reader.seconds(slurm, "resume_timeout", 600),
+        suspend_timeout=reader.seconds(slurm, "suspend_timeout", 60),
+        orphan_grace=reader.seconds(grace, "orphan", ORPHAN_GRACE),
+        unbacked_grace=reader.seconds(grace, "unbacked", UNBACKED_GRACE),
+        pools=pools,
+        pool_by_node=owner,
+        policies={
+            name: reader.policy(name, value)
+            for name, value in reader.table(top.get("partitions", {}), "partitions").items()
+        },
+        instance_rate=reader.rate(top.get("instance_rate")),
+        static=frozenset(reader.static),
+    )
+    if reader.problems:
+        raise ConfigError(tuple(reader.problems))
+    return config
+
+
+class _Reader:
+    """Reads fields, remembers what is wrong and goes on."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.static: list[NodeName] = []
+
+    def problem(self, text: str) -> None:
+        self.problems.append(text)
+
+    def table(self, value: object, where: str) -> dict[str, Any]:
+        if isinstance(value, dict):
+            return value
+        self.problem(f"{where}: expected an object, found {type(value).__name__}")
+        return {}
+
+    def text(self, table: dict[str, Any], key: str, *, default: str = "", where: str = "") -> str:
+        value = table.get(key, default)
+        if isinstance(value, str) and value:
+            return value
+        self.problem(f"{where}{key}: expected text, found {value!r}")
+        return default
+
+    def seconds(self, table: dict[str, Any], key: str, default: float) -> float:
+        value = table.get(key, default)
+        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+            return float(value)
+        self.problem(f"{key}: expected seconds, found {value!r}")
+        return default
+
+    def pool(self, name: str, value: object) -> Pool:
+        where = f"pools.{name}."
+        table = self.table(value, f"pools.{name}")
+        subnets = self.table(table.get("subnets", {}), where + "subnets")
+        offerings = table.get("offerings", [])
+        if not isinstance(offerings, list) or not offerings:
+            self.problem(f"{where}offerings: expected at least one")
+            offerings = []
+        pool = Pool(
+            name=name,
+            nodes=self.nodes(self.text(table, "nodes", where=where), where + "nodes"),
+            partition=self.word(self.text(table, "partition", where=where), where),
+            launch_template=self.word(self.text(table, "launch_template", where=where), where),
+            subnets={
+                zone: self.word(subnet, where + "subnets") for zone, subnet in subnets.items()
+            },
+            offerings=tuple(
+                self.offering(item, f"{where}offerings[{index}].")
+                for index, item in enumerate(offerings)
+            ),
+            one_by_one=table.get("one_by_one") is True,
+            zone_templates={
+                zone: self.word(template, where + "zone_templates")
+                for zone, template in self.table(
+                    table.get("zone_templates", {}), where + "zone_templates"
+                ).items()
+            },
+            max_spot_share=self.share(table, where),
+        )
+        self.static += pool.nodes[: self.static_count(table, where, most=len(pool.nodes))]
+        for offering in pool.offerings:
+            if offering.zone not in pool.subnets:
+                self.problem(f"{where}subnets: no subnet in {offering.zone!r}")
+        return pool
+
+    def static_count(self, table: dict[str, Any], where: str, *, most: int) -> int:
+        value = table.get("static", 0)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most:
+            return value
+        self.problem(f"{where}static: expected 0 to {most} nodes, found {value!r}")
+        return 0
+
+    def nodes(self, hostlist: str, where: str) -> tuple[NodeName, ...]:
+        try:
+            return expand(hostlist)
+        except BadName as error:
+            self.problem(f"{where}: {error.message}")
+            return ()
+
+    def offering(self, value: object, where: str) -> Offering:
+        table = self.table(value, where)
+        capacity = self.text(table, "capacity", where=where)
+        if capacity not in {item.value for item in Lifecycle}:
+            self.problem(f"{where}capacity: expected spot or on-demand, found {capacity!r}")
+            capacity = Lifecycle.ON_DEMAND.value
+        reservation = table.get("reservation", "")
+        if reservation:
+            reservation = self.word(reservation, where + "reservation")
+        price = self.text(table, "price", default="0", where=where)
+        if not _PRICE.fullmatch(price):
+            self.problem(f"{where}price: expected USD an hour, found {price!r}")
+            price = "0"
+        return Offering(
+            type=self.word(self.text(table, "type", where=where), where + "type"),
+            lifecycle=Lifecycle(capacity),
+            zone=self.word(self.text(table, "zone", where=where), where + "zone"),
+            price=price,
+            reservation=reservation,
+            block=table.get("block") is True,
+        )
+
+    def word(self, value: object, where: str) -> str:
+        """Text that may stand in a tag, a request and a log line as it is."""
+        if isinstance(value, str) and _WORD.fullmatch(value):
+            return value
+        if value != "":  # which `text` has reported
+            self.problem(f"{where}: not a name: {str(value)[:80]!r}")
+        return ""
+
+    def share(self, table: dict[str, Any], where: str) -> float:
+        value = table.get("max_spot_share", 1.0)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
+            return float(value)
+        self.problem(f"{where}max_spot_share: expected 0 to 1, found {value!r}")
+        return 1.0
+
+    def policy(self, name: str, value: object) -> Policy:
+        table = self.table(value, f"partitions.{name}")
+        wanted = table.get("policy", Preference.AS_LISTED.value)
+        if wanted not in {item.value for item in Preference}:
+            self.problem(f"partitions.{name}.policy: unknown: {wanted!r}")
+            wanted = Preference.AS_LISTED.value
+        return Policy(Preference(wanted), self.seconds(table, "after", 0))
+
+    def rate(self, value: object) -> tuple[float, float] | None:
+        """The account's own rate of starting instances: how many at once, how many a second."""
+        if value is None:
+            return None
+        table = self.table(value, "instance_rate")
+        burst, refill = self.seconds(table, "burst", 0), self.seconds(table, "per_second", 0)
+        if burst and refill:
+            return burst, refill
+        self.problem("instance_rate: expected burst and per_second above 0")
+        return None
+
+    def owners(self, pools: Mapping[str, Pool]) -> dict[NodeName, str]:
+        owner: dict[NodeName, str] = {}
+        for pool in pools.values():
+            for node in pool.nodes:
+                if node in owner:
+                    self.problem(f"pools.{pool.name}.nodes: {node} is in {owner[node]} too")
+                owner[node] = pool.name
+        return owner

@@ -1,0 +1,87 @@
+"""node.json, which user data leaves on a compute node, and instance.json, what the node learned."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from slurmplugins.config import paths
+from slurmplugins.errors import ConfigError
+from slurmplugins.model import json_input
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    dns: str
+    mount_name: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """No secret is in it: `secret_id` only names one."""
+
+    cluster: str
+    region: str
+    endpoint_url: str | None
+    head_address: str
+    head_name: str
+    secret_id: str
+    shared: Shared
+    bucket: str
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceFacts:
+    """What this machine is; world-readable at paths.INSTANCE, its field names are the file's."""
+
+    instance_id: str
+    instance_type: str
+    zone: str
+    lifecycle: str
+    node: str
+    pool: str
+    price: str
+    image_id: str
+    region: str
+    cluster: str
+    address: str
+    launched_at: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def load(path: Path = paths.NODE) -> NodeConfig:
+    """Read node.json; ConfigError names every missing field."""
+    try:
+        data = json_input.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError((f"{path}: can't be read: {error}",)) from error
+    if not isinstance(data, dict):
+        raise ConfigError((f"{path}: expected an object",))
+    flat = dict(data)
+    if isinstance(shared := data.get("shared"), dict):
+        flat |= {f"shared.{key}": value for key, value in shared.items()}
+    needed = (
+        "cluster", "region", "head_address", "secret_id", "bucket",
+        "shared.dns", "shared.mount_name", "shared.path",
+    )  # fmt: skip
+    problems = [
+        f"{path}: {key}: expected text, found {flat.get(key)!r}"
+        for key in needed
+        if not isinstance(flat.get(key), str) or not flat[key]
+    ]
+    if problems:
+        raise ConfigError(tuple(problems))
+    return NodeConfig(
+        cluster=flat["cluster"],
+        region=flat["region"],
+        endpoint_url=flat.get("endpoint_url") or None,
+        head_address=flat["head_address"],
+        head_name=str(flat.get("head_name") or "head"),
+        secret_id=flat["secret_id"],
+        shared=Shared(flat["shared.dns"], flat["shared.mount_name"], Path(flat["shared.path"])),
+        bucket=flat["bucket"],
+    )

@@ -1,0 +1,65 @@
+"""The parts that a program of the head node works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from slurmplugins.system.workers import Crew
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from slurmplugins.cloud.port import Cloud, ObjectStore
+    from slurmplugins.config.burst import BurstConfig
+    from slurmplugins.execution.executor import Executor
+    from slurmplugins.slurm.port import Slurm
+    from slurmplugins.state.journal import Journal
+    from slurmplugins.state.launch_budget_file import Brake
+    from slurmplugins.state.persistent_clock import Steady
+    from slurmplugins.state.unavailable_offerings import OfferingMemory
+    from slurmplugins.system.clock import Clock
+    from slurmplugins.system.logger import Log
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """The parts a program of the head node works with."""
+
+    config: BurstConfig
+    cloud: Cloud
+    store: ObjectStore
+    slurm: Slurm
+    journal: Journal
+    memory: OfferingMemory
+    clock: Clock
+    log: Log
+    state: Path
+    stop_requests: Path
+    crew: Crew = field(default_factory=Crew)
+
+    @property
+    def brake(self) -> Brake:
+        from slurmplugins.state.launch_budget_file import Brake
+
+        return Brake(self.state, self.clock)
+
+    @property
+    def steady(self) -> Steady:
+        from slurmplugins.state.persistent_clock import Steady
+
+        return Steady(self.state, self.clock)
+
+    @property
+    def executor(self) -> Executor:
+        from slurmplugins.execution.executor import Executor
+
+        return Executor(
+            cloud=self.cloud,
+            slurm=self.slurm,
+            journal=self.journal,
+            clock=self.clock,
+            log=self.log,
+            stop_requests=self.stop_requests,
+            brake=self.brake,
+        )

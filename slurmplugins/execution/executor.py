@@ -1,0 +1,265 @@
+"""Runs actions against the cloud and Slurm. One that fails never stops the others."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from slurmplugins.errors import EngineError, SlurmError, SlurmRefused, StateError
+from slurmplugins.execution.job_notices import Teller
+from slurmplugins.execution.termination import Ends
+from slurmplugins.model import hostlist
+from slurmplugins.model.actions import (
+    Drain,
+    MarkDown,
+    Outcome,
+    PowerDown,
+    PowerUp,
+    Register,
+    RequestStop,
+    ReturnToService,
+    Terminate,
+)
+from slurmplugins.model.interruption import NOTICE_SECONDS, Kind, Notice
+from slurmplugins.model.node import REASON_PREFIX
+from slurmplugins.slurm import agent_requests, node_queries
+from slurmplugins.system import decision_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence, Set as AbstractSet
+    from pathlib import Path
+
+    from slurmplugins.cloud.port import Cloud
+    from slurmplugins.model.actions import Action
+    from slurmplugins.model.hostlist import NodeName
+    from slurmplugins.model.launch import Failure
+    from slurmplugins.slurm.port import Slurm
+    from slurmplugins.state.journal import Journal
+    from slurmplugins.state.launch_budget_file import Brake
+    from slurmplugins.system.clock import Clock
+    from slurmplugins.system.logger import Log
+
+HEARD_AFTER: Final = 30.0
+"""Seconds of a notice that are gone when the head, which sees it a pass late, asks for the node."""
+
+_OnNode = MarkDown | Drain | RequestStop | Register | PowerDown | ReturnToService | PowerUp
+_Reasoned = TypeVar("_Reasoned", MarkDown, Drain, RequestStop)
+
+
+def _all(nodes: Sequence[NodeName]) -> AbstractSet[NodeName]:
+    return frozenset(nodes)
+
+
+class Executor:
+    def __init__(
+        self,
+        *,
+        cloud: Cloud,
+        slurm: Slurm,
+        journal: Journal,
+        clock: Clock,
+        log: Log,
+        stop_requests: Path,
+        brake: Brake,
+    ) -> None:
+        self._ends = Ends(cloud, journal, clock, log, brake)
+        self._teller = Teller(slurm, log)
+        self._slurm = slurm
+        self._journal = journal
+        self._clock = clock
+        self._log = log
+        self._stop_requests = stop_requests
+        self._brake = brake
+
+    def run(
+        self,
+        actions: Sequence[Action],
+        fit: Callable[[Sequence[NodeName]], AbstractSet[NodeName]] = _all,
+    ) -> tuple[Outcome, ...]:
+        """Do them all, grouped into few calls: nodes down, power down, reopen; then end machines.
+
+        That order lets a job leave its node before the node is powered down, and a node be
+        reopened only after everything else about it was said. Machines come last, since EC2 may
+        keep us waiting for minutes, in which what is true of nodes changes. `fit`, asked before
+        each call to Slurm, says of which nodes the actions still hold; the others are left alone.
+        """
+        outcomes: list[Outcome] = []
+        comments: dict[int, Callable[[], None]] = {}
+
+        def tell(group: Sequence[_OnNode], call: Callable[[Sequence[NodeName]], None]) -> None:
+            outcomes.extend(self._slurm_call(group, call, fit))
+
+        for reason, group in _by_reason(actions, MarkDown).items():
+            tell(group, partial(self._slurm.down, reason=reason))
+        for reason, drains in _by_reason(actions, Drain).items():
+            tell(drains, partial(self._slurm.drain, reason=reason))
+        for reason, asks in _by_reason(actions, RequestStop).items():
+            tell(asks, partial(self._ask_jobs, comments, reason=reason))
+        tell([item for item in actions if isinstance(item, Register)], self._ask_registrations)
+        tell([item for item in actions if isinstance(item, PowerDown)], self._slurm.power_down)
+        tell([item for item in actions if isinstance(item, ReturnToService)], self._slurm.resume)
+        tell([item for item in actions if isinstance(item, PowerUp)], self._slurm.power_up)
+        self._teller.all(comments)
+        ends = [item for item in actions if isinstance(item, Terminate)]
+        ended = self._ends.run(ends)
+        for outcome in ended:
+            if outcome.error:
+                self._log.problem("action failed", error=outcome.error, **_whose(outcome.action))
+        return (*outcomes, *ended)
+
+    def give_back(self, failures: Sequence[Failure], run: str = "") -> Sequence[Failure]:
+        """Return nodes that can't be had to Slurm at once. What came up meanwhile on a machine that
+        stays, or is at work for a run other than `run`, is nobody's failure; the others are
+        returned: their jobs are to be told. A job whose nodes are all kept for others, or given
+        back with another's, goes back with the nodes of the rest of its request.
+        """
+        if not failures:
+            return ()
+        ended = {node for failure in failures for node in failure.ended}
+        nodes = [node for failure in failures for node in failure.nodes]
+        waiting = node_queries.read(self._slurm, self._clock, self._log, nodes, ended)
+        unread = waiting is None
+        waiting = (waiting or frozenset()) - self._others(run)
+        reasons: dict[NodeName, str] = {}
+        told: list[Failure] = []
+        for failure in failures:
+            nodes = [node for node in failure.nodes if node in waiting]
+            for node in nodes:
+                reasons.setdefault(node, failure.reason)
+            told += [failure] if nodes or unread or not failure.nodes else []
+            left = decision_log.NOT_GIVEN_BACK if unread else "no longer waited for"
+            self._log.warning(
+                decision_log.GIVEN_BACK if nodes or not failure.nodes else left,
+                job=failure.job,
+                nodes=hostlist.compress(nodes or failure.nodes),
+                slug=failure.slug,
+                code=failure.code,
+                message=failure.message,
+                hold=failure.hold,
+            )
+        downs = [MarkDown(node, reason) for node, reason in reasons.items()]
+        self.run([*downs, *(PowerDown(node, reason) for node, reason in reasons.items())])
+        return told
+
+    def _others(self, run: str) -> frozenset[NodeName]:
+        try:
+            return self._journal.claims(but=run).busy
+        except StateError as error:
+            self._log.problem("journal", message=error.message)
+            return frozenset()
+
+    def tell(self, failures: Sequence[Failure]) -> None:
+        """Tell jobs whose nodes were given back why, and hold those that would only fail again. It
+        takes long, a job at a time, and ends with the first call that slurmctld does not answer.
+        """
+        self._brake.held(self._teller.failures(failures))
+
+    def _ask_jobs(
+        self, comments: dict[int, Callable[[], None]], nodes: Sequence[NodeName], reason: str
+    ) -> None:
+        """As the nodes' agents would: by a file, which harms no job that doesn't look for it. The
+        nodes' reason changes only when all files are there, so that the rest is tried again. Adds
+        to `comments` what then remains to be said to the jobs.
+        """
+        now = self._clock.now()
+        notice = Notice(Kind.SPOT, "terminate", now + NOTICE_SECONDS - HEARD_AFTER)
+        asked: dict[int, Callable[[], None]] = {}
+        for job in self._slurm.jobs(nodes):
+            going = (
+                set(nodes).intersection(hostlist.expand(job.nodes, odd=[])) if job.running else ()
+            )
+            if going:
+                self._request_stop((job.id, job.restarts), notice, hostlist.order(going)[0], now)
+                text = f"{REASON_PREFIX} asked to save and stop: {hostlist.compress(going)} goes"
+                asked[job.id] = partial(self._teller.comment, job.id, text)
+        self._slurm.drain(nodes, reason)
+        comments.update(asked)
+
+    def _ask_registrations(self, nodes: Sequence[NodeName]) -> None:
+        """Leave a request for each node's agent, which has slurmd register."""
+        place, now = self._stop_requests, self._clock.now()
+        try:
+            for node in nodes:
+                agent_requests.request_registration(place, node, now)
+        except OSError as error:
+            raise SlurmError(f"no request in {place}: {error.strerror}") from error
+
+    def _request_stop(
+        self, attempt: agent_requests.JobAttempt, notice: Notice, node: NodeName, now: float
+    ) -> None:
+        place = self._stop_requests
+        try:
+            agent_requests.request_stop(place, attempt, notice, node=node, instance_id="", now=now)
+        except OSError as error:
+            raise SlurmError(f"no stop request in {place}: {error.strerror}") from error
+
+    def _slurm_call(
+        self,
+        actions: Sequence[_OnNode],
+        call: Callable[[Sequence[NodeName]], None],
+        fit: Callable[[Sequence[NodeName]], AbstractSet[NodeName]],
+    ) -> list[Outcome]:
+        """All nodes in one call. A line of the log for many: of thousands, each its own would leave
+        the decision log no past.
+        """
+        told = _fitting(actions, fit)
+        whys: dict[str, list[NodeName]] = defaultdict(list)
+        for action in told:
+            whys[_why(action)].append(action.node)
+        for why, nodes in whys.items():
+            kind = type(told[0]).__name__
+            self._log.info("node", action=kind, nodes=hostlist.compress(nodes), why=why)
+        return self._by_halves(told, call, fit)
+
+    def _by_halves(
+        self,
+        told: Sequence[_OnNode],
+        call: Callable[[Sequence[NodeName]], None],
+        fit: Callable[[Sequence[NodeName]], AbstractSet[NodeName]],
+    ) -> list[Outcome]:
+        """By halves where it is refused, so that one node can't spoil it. Where it gets no answer,
+        neither would they, each after as long.
+        """
+        if not told:
+            return []
+        nodes = [item.node for item in told]
+        try:
+            call(nodes)
+        except EngineError as error:
+            if isinstance(error, SlurmRefused) and len(told) > 1:
+                middle = len(told) // 2
+                halves = [_fitting(half, fit) for half in (told[:middle], told[middle:])]
+                return [item for half in halves for item in self._by_halves(half, call, fit)]
+            kind = type(told[0]).__name__
+            said = error.message
+            self._log.problem(
+                "action failed", action=kind, nodes=hostlist.compress(nodes), error=said
+            )
+            return [Outcome(item, said) for item in told]
+        return [Outcome(item) for item in told]
+
+
+def _fitting(
+    actions: Sequence[_OnNode], fit: Callable[[Sequence[NodeName]], AbstractSet[NodeName]]
+) -> list[_OnNode]:
+    fitting = fit([item.node for item in actions]) if actions else frozenset()
+    return [item for item in actions if item.node in fitting]
+
+
+def _by_reason(actions: Sequence[Action], kind: type[_Reasoned]) -> dict[str, list[_Reasoned]]:
+    grouped: dict[str, list[_Reasoned]] = defaultdict(list)
+    for action in actions:
+        if isinstance(action, kind):
+            grouped[action.reason].append(action)
+    return grouped
+
+
+def _whose(action: Action) -> dict[str, str | None]:
+    instance = action.instance if isinstance(action, Terminate) else None
+    node, key = (instance.node, instance.id) if instance else (None, None)
+    return {"action": type(action).__name__, "instance": key, "node": node}
+
+
+def _why(action: _OnNode) -> str:
+    return action.reason if isinstance(action, MarkDown | Drain | RequestStop) else action.why

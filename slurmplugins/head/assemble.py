@@ -1,0 +1,70 @@
+"""Puts the real parts together. The only place that knows which implementation is behind a port."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.config import burst, paths
+from slurmplugins.errors import ConfigError
+from slurmplugins.execution.engine import Engine
+from slurmplugins.system.clock import SystemClock
+from slurmplugins.system.workers import Crew
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from slurmplugins.system.logger import Log
+
+
+WORKERS: Final = 8
+"""Calls under way at once: more than EC2's rates let through in the seconds a call takes."""
+
+
+def assemble(logger: Log) -> Engine:
+    """The real engine of this head node; ConfigError when burst.json can't be used."""
+    settings = burst.load(paths.BURST)
+    check_cluster(settings.cluster, paths.SLURM_CONF)
+    # Only now: what is refused above is refused before any of it is loaded.
+    from slurmplugins.cloud.client import client
+    from slurmplugins.cloud.ec2 import Ec2
+    from slurmplugins.cloud.rate_limit import Rate, RateLimitedCloud
+    from slurmplugins.cloud.stores import S3Store
+    from slurmplugins.slurm.scontrol import ScontrolSlurm
+    from slurmplugins.state.journal import Journal
+    from slurmplugins.state.unavailable_offerings import OfferingMemory
+    from slurmplugins.system.command import SystemRunner
+
+    clock = SystemClock()
+    region, endpoint = settings.region, settings.endpoint_url
+    return Engine(
+        config=settings,
+        cloud=RateLimitedCloud(
+            Ec2(settings.cluster, lambda: client("ec2", region, endpoint), clock),
+            clock,
+            patience=settings.resume_timeout / 4,
+            instances=Rate(*settings.instance_rate) if settings.instance_rate else None,
+        ),
+        store=S3Store(settings.bucket, lambda: client("s3", region, endpoint)),
+        slurm=ScontrolSlurm(SystemRunner(), settings.slurm_bin, log=logger),
+        journal=Journal(paths.STATE, clock),
+        memory=OfferingMemory(paths.STATE / "offerings.json", clock),
+        clock=clock,
+        log=logger,
+        state=paths.STATE,
+        stop_requests=paths.stop_requests(paths.SHARED),
+        crew=Crew(WORKERS),
+    )
+
+
+def check_cluster(cluster: str, slurm_conf: Path) -> None:
+    """ConfigError when slurm.conf is of another cluster than burst.json: its nodes may have the
+    same names, and its machines would be launched and ended for the wrong one.
+    """
+    try:
+        text = slurm_conf.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return  # slurmctld may keep it elsewhere
+    named = re.search(r"^\s*ClusterName\s*=\s*([^\s#]+)", text, re.IGNORECASE | re.MULTILINE)
+    if named and named[1].lower() != cluster.lower():
+        raise ConfigError((f"burst.json is of cluster {cluster}, slurm.conf of {named[1][:80]}",))

@@ -1,0 +1,123 @@
+"""Jobs as squeue and sacct tell of them, to explain; the engine needs less of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.errors import BadName, SlurmRefused
+from slurmplugins.head.report import AttemptReport, JobReport
+from slurmplugins.model.hostlist import expand
+from slurmplugins.slurm import json_parser
+from slurmplugins.slurm.json_parser import NO_SUCH_JOB, count, failure, records, stated, text
+
+if TYPE_CHECKING:
+    from slurmplugins.model.job_id import JobName
+    from slurmplugins.system.command import Runner
+
+TIMEOUT: Final = 30.0
+
+_SACCT: Final = ("JobID", "JobIDRaw", "State", "ExitCode", "NodeList", "Start", "End")
+
+
+class JobReader:
+    """Raises SlurmError. A job nobody knows is no error: there are then no facts."""
+
+    def __init__(self, runner: Runner, bin_dir: str) -> None:
+        self._runner = runner
+        self._bin = bin_dir
+
+    def jobs(self, job: int | None = None) -> tuple[JobReport, ...]:
+        """Jobs that slurmctld knows: pending, running, and those that ended minutes ago.
+
+        Of a number: that job, or every task of that array.
+        """
+        argv = [f"{self._bin}/squeue", "--json"]
+        if job is not None:
+            argv = [f"{self._bin}/scontrol", "show", "job", str(job), "--json"]
+        try:
+            found = records(argv, self._runner.run(argv, timeout=TIMEOUT), "jobs")
+        except SlurmRefused as refused:
+            if job is not None and NO_SUCH_JOB in refused.message:
+                return ()
+            raise
+        return tuple(fact for item in found if (fact := _job(item)) is not None)
+
+    def attempts(self, name: JobName) -> tuple[AttemptReport, ...]:
+        """Every run of the job, oldest first, requeued ones too."""
+        argv = [
+            "/usr/bin/env",
+            "SLURM_TIME_FORMAT=%s",
+            f"{self._bin}/sacct",
+            *("--duplicates", "--allocations", "--noheader", "--parsable2"),
+            f"--jobs={name}",
+            f"--format={','.join(_SACCT)}",
+        ]
+        done = self._runner.run(argv, timeout=TIMEOUT)
+        if done.returncode:
+            raise failure(argv, done)
+        lines = done.stdout.splitlines()
+        rows = [row for line in lines if len(row := line.split("|")) == len(_SACCT)]
+        # Of an array's number, which is its last task's too, sacct tells of every task.
+        column = 1 if name.task is None else 0
+        return tuple(_attempt(row) for row in rows if row[column] == str(name))
+
+
+def _attempt(row: list[str]) -> AttemptReport:
+    _, job, state, exit_code, nodes, start, end = row
+    return AttemptReport(
+        state=state,
+        exit_code=exit_code,
+        nodes="" if nodes == "None assigned" else nodes,
+        started_at=float(start) if start.isdecimal() else None,
+        ended_at=float(end) if end.isdecimal() else None,
+        job=int(job) if job.isdecimal() else 0,
+    )
+
+
+def _job(item: object) -> JobReport | None:
+    """None for a record that is odd: people see the others."""
+    if not isinstance(item, dict):
+        return None
+    try:
+        return JobReport(
+            id=count(item.get("job_id")),
+            name=text(item.get("name")),
+            user=text(item.get("user_name")),
+            account=text(item.get("account")),
+            partition=text(item.get("partition")),
+            states=_states(item.get("job_state")),
+            reason=text(item.get("state_reason")),
+            held=item.get("hold") is True,
+            nodes=_expanded(text(item.get("nodes"))),
+            node_count=count(item.get("node_count")),
+            most_nodes=count(item.get("max_nodes")),
+            restarts=count(item.get("restart_cnt")),
+            submitted_at=_time(item.get("submit_time")),
+            eligible_at=_time(item.get("eligible_time")),
+            started_at=_time(item.get("start_time")),
+            admin_comment=text(item.get("admin_comment")),
+            comment=text(item.get("comment")),
+            array=json_parser.array_job_id(item),
+            task=json_parser.job_id(item).task,
+            waiting=json_parser.waiting_tasks(item),
+        )
+    except ValueError:
+        return None
+
+
+def _states(value: object) -> tuple[str, ...]:
+    """In the order in which Slurm has them."""
+    return tuple(map(text, value if isinstance(value, list) else text(value).split(",")))
+
+
+def _expanded(hostlist: str) -> tuple[str, ...]:
+    """Node names, or the hostlist as it is where the nodes are not of our kind."""
+    try:
+        return expand(hostlist)
+    except BadName:
+        return (hostlist,)
+
+
+def _time(value: object) -> float | None:
+    """0 is Slurm's word for no time."""
+    return stated(value) or None

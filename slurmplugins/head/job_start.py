@@ -1,0 +1,74 @@
+"""Wait until a job's nodes are up, and ask slurmctld no more than it can bear."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.errors import SlurmError
+from slurmplugins.model.hostlist import expand
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from slurmplugins.config.burst import BurstConfig
+    from slurmplugins.model.hostlist import NodeName
+    from slurmplugins.slurm.port import Slurm
+    from slurmplugins.system.clock import Clock
+
+
+PLACES: Final = 32
+FIRST_PERIOD: Final = 1.0
+PERIOD_PER_PLACE: Final = 0.25
+PERIOD_PER_NODE: Final = 0.01
+"""What slurmctld says of a thousand nodes is a megabyte."""
+
+
+def cloud_nodes(hostlist: str, settings: BurstConfig) -> tuple[NodeName, ...]:
+    """The job's nodes that are machines of ours; none for a job elsewhere."""
+    return tuple(node for node in expand(hostlist) if settings.pool_of(node) is not None)
+
+
+def take_place(directory: Path) -> int | None:
+    """The number of a free place, held until this process ends however it ends; None when all
+    are taken.
+    """
+    directory.mkdir(mode=0o750, exist_ok=True)
+    for place in range(PLACES):
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(directory / f"{place:02d}", flags, 0o640)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+        else:
+            return place
+    return None
+
+
+def period(place: int, nodes: int) -> float:
+    """Seconds between two questions."""
+    return FIRST_PERIOD + place * PERIOD_PER_PLACE + nodes * PERIOD_PER_NODE
+
+
+def wait(
+    slurm: Slurm, clock: Clock, nodes: Sequence[NodeName], seconds: float, patience: float
+) -> bool:
+    """Ask every so many seconds until every node is up: True. False as soon as one is not the job's
+    any more, or after `patience` seconds.
+    """
+    deadline = clock.monotonic() + patience
+    while clock.monotonic() < deadline:
+        try:
+            found = slurm.nodes(nodes)
+        except SlurmError:
+            pass  # a busy or restarting slurmctld is asked again
+        else:
+            if any(node.down or not node.busy for node in found):
+                return False
+            if not any(node.off or node.powering_up for node in found):
+                return True
+        clock.sleep(seconds)
+    return False

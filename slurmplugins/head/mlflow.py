@@ -1,0 +1,201 @@
+"""The MLflow port: what this head node reads from and tells the tracking server beside it.
+
+The standard library speaks its REST interface; MLflow's own client takes seconds to import. The
+server listens on the head, without a password, so the programs that talk to it run there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.error import URLError
+
+from slurmplugins.errors import TrackingError
+from slurmplugins.model import json_input
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+URL: Final = "http://127.0.0.1:5000"
+TIMEOUT: Final = 20.0
+PAGE: Final = 200
+EXPERIMENTS_IN_QUERY: Final = 100
+
+JOB_TAG: Final = "toolkit.job_id"
+"""What toolkit.training writes on every run that is a job's; a job has nothing of this package."""
+
+FOUND: Final = 20
+
+_RUN_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_PLAIN = re.compile(r"[\w .:/+@=-]{1,200}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One MLflow run. Times are seconds since the epoch; metrics are the last value of each."""
+
+    run_id: str
+    name: str
+    status: str
+    started: float | None
+    ended: float | None
+    tags: Mapping[str, str]
+    params: Mapping[str, str]
+    metrics: Mapping[str, float]
+
+    @property
+    def job(self) -> int | None:
+        """The Slurm job it is of: the last one, where several went on with one run."""
+        text = self.tags.get(JOB_TAG, "")
+        return int(text) if text.isascii() and text.isdigit() else None
+
+
+class Mlflow(Protocol):
+    """Every method raises TrackingError."""
+
+    def search(self, query: str, *, limit: int | None = None) -> Iterator[Run]:
+        """Runs of all experiments that match, the newest first (within 100 experiments)."""
+        ...
+
+    def get(self, run_id: str) -> Run | None:
+        """One run; None when there is none of that id."""
+        ...
+
+    def end(self, run_id: str, status: str, ended: float | None) -> None:
+        """Set how and when a run ended."""
+        ...
+
+    def tag(self, run_id: str, key: str, value: str) -> None: ...
+
+
+class MlflowRest:
+    """`Mlflow` over HTTP."""
+
+    def __init__(self, url: str = URL) -> None:
+        self._url = f"{url}/api/2.0/mlflow"
+        self._experiments: list[str] | None = None
+
+    def search(self, query: str, *, limit: int | None = None) -> Iterator[Run]:
+        if self._experiments is None:  # the same for all that one program asks
+            found = self._pages("experiments/search", {"max_results": 1000}, "experiments")
+            self._experiments = [str(one["experiment_id"]) for one in found]
+        ids = self._experiments
+        left = limit
+        for start in range(0, len(ids), EXPERIMENTS_IN_QUERY):
+            body = {
+                "experiment_ids": ids[start : start + EXPERIMENTS_IN_QUERY],
+                "filter": query,
+                "max_results": PAGE if left is None else min(left, PAGE),
+                "order_by": ["attributes.start_time DESC"],
+            }
+            for item in self._pages("runs/search", body, "runs"):
+                yield parse(item)
+                left = None if left is None else left - 1
+                if left == 0:
+                    return
+
+    def get(self, run_id: str) -> Run | None:
+        try:
+            return parse(self._call(f"runs/get?run_id={run_id}", None)["run"])
+        except TrackingError as error:
+            if "404" in error.message:
+                return None
+            raise
+
+    def end(self, run_id: str, status: str, ended: float | None) -> None:
+        at = {} if ended is None else {"end_time": int(ended * 1000)}
+        self._call("runs/update", {"run_id": run_id, "status": status, **at})
+
+    def tag(self, run_id: str, key: str, value: str) -> None:
+        self._call("runs/set-tag", {"run_id": run_id, "key": key, "value": value})
+
+    def _pages(self, path: str, body: Mapping[str, Any], key: str) -> Iterator[dict[str, Any]]:
+        token = ""
+        while True:
+            answer = self._call(path, {**body, "page_token": token} if token else body)
+            yield from answer.get(key, [])
+            token = answer.get("next_page_token") or ""
+            if not token:
+                return
+
+    def _call(self, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+        import urllib.request
+
+        request = urllib.request.Request(  # noqa: S310  # the address is this machine's own
+            f"{self._url}/{path}",
+            None if body is None else json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310  # the same
+                found = json_input.loads(answer.read())
+        except (URLError, OSError, ValueError) as error:
+            raise TrackingError(f"MLflow, {path}: {error}") from error
+        if not isinstance(found, dict):
+            raise TrackingError(f"MLflow, {path}: the answer is no object")
+        return found
+
+
+def parse(item: Mapping[str, Any]) -> Run:
+    """A run of MLflow's REST interface."""
+    info, data = item["info"], item.get("data", {})
+    return Run(
+        run_id=str(info["run_id"]),
+        name=str(info.get("run_name", "")),
+        status=str(info.get("status", "")),
+        started=_seconds(info.get("start_time")),
+        ended=_seconds(info.get("end_time")),
+        tags={str(one["key"]): str(one.get("value", "")) for one in data.get("tags", [])},
+        params={str(one["key"]): str(one.get("value", "")) for one in data.get("params", [])},
+        metrics={str(one["key"]): float(one["value"]) for one in data.get("metrics", [])},
+    )
+
+
+def _seconds(milliseconds: object) -> float | None:
+    """MLflow leaves a time out, or gives 0, where there is none."""
+    return int(str(milliseconds)) / 1000 if milliseconds else None
+
+
+def find(mlflow: Mlflow, reference: str) -> list[Run]:
+    """The runs that a person may mean, the newest first; none for what can't be a reference."""
+    if _RUN_ID.fullmatch(reference):
+        run = mlflow.get(reference)
+        return [run] if run else []
+    if not _PLAIN.fullmatch(reference):
+        return []
+    if reference.isdigit():
+        query = _of_job(int(reference))
+    elif reference.startswith("/"):
+        query = f"tags.`toolkit.run_dir` = '{reference.rstrip('/')}'"
+    else:
+        query = f"attributes.run_name = '{reference}'"
+    return list(mlflow.search(query, limit=FOUND))
+
+
+def tag(mlflow: Mlflow, jobs: Mapping[int, Mapping[str, str]]) -> list[dict[str, Any]]:
+    """Set the tags of each job on its runs; which runs these were."""
+    done: list[dict[str, Any]] = []
+    for job, tags in jobs.items():
+        for run in list(mlflow.search(_of_job(job))):
+            for key, value in tags.items():
+                mlflow.tag(run.run_id, key, value)
+            done.append({"job": job, "run_id": run.run_id})
+    return done
+
+
+def _of_job(job: int) -> str:
+    return f"tags.`{JOB_TAG}` = '{job}'"
+
+
+def tags_by_job(text: str) -> Mapping[int, Mapping[str, str]]:
+    """Raises ValueError for anything else."""
+    try:
+        return {
+            int(job): {str(key): str(value) for key, value in tags.items()}
+            for job, tags in json_input.loads(text).items()
+        }
+    except AttributeError as error:
+        raise ValueError(text) from error

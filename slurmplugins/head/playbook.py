@@ -1,0 +1,194 @@
+"""How far a playbook is, from what ansible-playbook prints."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmplugins.config import paths
+from slurmplugins.errors import CloudError
+from slurmplugins.model import json_input
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Sequence
+
+    from slurmplugins.cloud.stores import S3Store
+    from slurmplugins.system.clock import Clock
+    from slurmplugins.system.logger import Log
+
+
+TAIL: Final = 30
+LONGEST: Final = 500
+
+_TASK: Final = re.compile(r"^(?:TASK|RUNNING HANDLER) \[(?:([^\]:]+) : )?(.+?)\] \*")
+_PLAY: Final = re.compile(r"^PLAY \[(.*?)\] \*")
+_FAILED: Final = re.compile(r"^(?:fatal|failed): \[[^\]]*\](?:: \w+!)?.*? => (.*)$")
+_LISTED: Final = re.compile(r"^ {6}\S.*TAGS: \[", re.MULTILINE)
+
+INTERVAL: Final = 1.0
+
+ANSIBLE: Final = "/usr/bin/ansible-playbook"
+
+_ENVIRONMENT: Final = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LC_ALL": "C.UTF-8",
+    "ANSIBLE_NOCOLOR": "1",
+    "ANSIBLE_FORCE_COLOR": "0",
+    "ANSIBLE_RETRY_FILES_ENABLED": "0",
+    "ANSIBLE_LOCALHOST_WARNING": "0",
+    "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
+    "ANSIBLE_PIPELINING": "1",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+class Progress:
+    """Fed line by line. `error` is what the first failed task said that was not rescued."""
+
+    def __init__(self) -> None:
+        self.state = "running"
+        self.phase = ""
+        self.task = ""
+        self.done = 0
+        self.total = 0
+        self.error = ""
+        self._tail: deque[str] = deque(maxlen=TAIL)
+        self._started = False
+        self._outline = ""
+
+    def expect(self, listing: str) -> None:
+        """The number of tasks, from ansible-playbook --list-tasks; includes are not counted."""
+        self.total = len(_LISTED.findall(listing))
+
+    def feed(self, line: str) -> None:
+        text = line.rstrip("\n")
+        if text.strip():
+            self._tail.append(text[:LONGEST])
+        if play := _PLAY.match(text):
+            self.phase = play.group(1)
+        elif task := _TASK.match(text):
+            self.done += self._started
+            self._started = True
+            self.phase = task.group(1) or self.phase
+            self.task = task.group(2)
+            self.total = max(self.total, self.done + 1)
+        elif text.startswith("...ignoring"):
+            self.error = self._outline = ""
+        elif failed := _FAILED.match(text):
+            self.error = self.error or f"{self.task}: {_message(failed.group(1))}"[:2000]
+        elif text.startswith(("ERROR!", "[ERROR]")):
+            # Since 2.19 a failed task prints this before its result, which says more.
+            self._outline = self._outline or text[:2000]
+
+    def finish(self, status: int) -> None:
+        """The playbook ended with this exit code."""
+        self.state = "failed" if status else "ok"
+        if not status:
+            self.done = self.total
+            self.error = ""
+        elif not self.error:
+            self.error = self._outline or f"ansible-playbook ended with {status}; see log_tail"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "state": self.state,
+            "phase": self.phase,
+            "task": self.task,
+            "done": self.done,
+            "total": self.total,
+            "error": self.error,
+            "log_tail": "\n".join(self._tail),
+        }
+
+
+def _message(result: str) -> str:
+    """What a person needs of a failed task's result."""
+    try:
+        value = json_input.loads(result)
+    except ValueError:
+        return result
+    if not isinstance(value, dict):
+        return result
+    parts = [str(value[key]).strip() for key in ("msg", "stderr", "reason") if value.get(key)]
+    return "; ".join(dict.fromkeys(parts)) or result
+
+
+class Reporter:
+    """Writes the status object, not too often; what can't be written is written next time."""
+
+    def __init__(self, store: S3Store, key: str, bundle: str, clock: Clock, log: Log) -> None:
+        self._store = store
+        self._key = key
+        self._bundle = bundle
+        self._clock = clock
+        self._log = log
+        self._last = float("-inf")
+
+    def show(self, progress: Progress, *, force: bool = False) -> None:
+        if not force and self._clock.monotonic() - self._last < INTERVAL:
+            return
+        self._last = self._clock.monotonic()
+        now = self._clock.now()
+        try:
+            self._store.put(self._key, {**progress.to_json(), "at": now, "bundle": self._bundle})
+        except CloudError as error:
+            self._log.warning("status", code=error.code, message=error.message)
+
+    def keep_log(self, text: str) -> None:
+        try:
+            self._store.put_text(self._key.removesuffix(".json") + ".log", text)
+        except CloudError as error:
+            self._log.warning("log", code=error.code, message=error.message)
+
+
+def follow(lines: Iterable[str], progress: Progress, reporter: Reporter) -> str:
+    """Feed the playbook's output to the progress, report, and return all of it."""
+    kept: list[str] = []
+    for line in lines:
+        kept.append(line)
+        sys.stdout.write(line)
+        sys.stdout.flush()
+        progress.feed(line)
+        reporter.show(progress)
+    return "".join(kept)
+
+
+def command(playbook: Path, extra_vars: Sequence[str], *more: str) -> list[str]:
+    argv = [ANSIBLE, "--inventory", "localhost,", "--connection", "local"]
+    for item in extra_vars:
+        argv += ["--extra-vars", item]
+    return [*argv, *more, str(playbook)]
+
+
+def run(options: argparse.Namespace, reporter: Reporter) -> int:
+    """The playbook's exit code, after the last word about it was written."""
+    playbook = options.playbook if options.playbook.exists() else Path("ansible") / options.playbook
+    environment = {**os.environ, **_ENVIRONMENT}
+    progress = Progress()
+    reporter.show(progress, force=True)
+    listing = subprocess.run(
+        command(playbook, options.extra_vars, "--list-tasks"),
+        env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    progress.expect(listing.stdout)
+    with subprocess.Popen(
+        command(playbook, options.extra_vars),
+        env=environment, stdin=subprocess.DEVNULL, text=True, errors="replace",
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as process:  # fmt: skip
+        text = follow(process.stdout or (), progress, reporter)
+        status = process.wait()
+    paths.LOGS.mkdir(parents=True, exist_ok=True)
+    (paths.LOGS / f"{playbook.stem}.log").write_text(text, encoding="utf-8")
+    progress.finish(status)
+    if status:
+        reporter.keep_log(text)
+    reporter.show(progress, force=True)
+    return status

@@ -1,0 +1,60 @@
+"""The program that tells people's commands what the head knows, as one JSON object.
+
+python3 -m slurmplugins.head_report              everything that is true now
+python3 -m slurmplugins.head_report job 4711     and what was decided about a job, or a task: 4711_3
+python3 -m slurmplugins.head_report node gpu-001
+python3 -m slurmplugins.head_report pass         reconcile's last pass and the pools' standing alone
+
+It changes nothing and asks each of Slurm and EC2 once. What can't be read is in `unread`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from slurmplugins.config import paths
+from slurmplugins.errors import BadName
+from slurmplugins.head.assemble import assemble
+from slurmplugins.head.collect import Subject, gather
+from slurmplugins.head.job_history import JobReader
+from slurmplugins.head.report import to_json
+from slurmplugins.model import hostlist, job_id
+from slurmplugins.system import program
+from slurmplugins.system.command import SystemRunner
+from slurmplugins.system.logger import Log, to_stderr
+
+
+def main() -> None:
+    from slurmplugins.system.clock import SystemClock
+
+    # Only standard error: a question must not leave a mark in the logs it reads.
+    log = Log(to_stderr, SystemClock(), {"program": "facts"})
+
+    def work() -> None:
+        subject = parse(sys.argv[1:])
+        engine = assemble(log)
+        jobs = JobReader(SystemRunner(), engine.config.slurm_bin)
+        sheet = gather(engine, jobs, subject, paths.DECISIONS)
+        sys.stdout.write(json.dumps(to_json(sheet)) + "\n")
+
+    sys.exit(program.guarded(log, work))
+
+
+def parse(words: list[str]) -> Subject:
+    """Raises BadName for anything but what this module's docstring shows."""
+    match words:
+        case []:
+            return Subject()
+        case ["pass"]:
+            return Subject(state_only=True)
+        case ["job", name]:
+            job = job_id.parse(name)
+            return Subject(job=job.number, task=job.task)
+        case ["node", name]:
+            return Subject(node=hostlist.parse(name))
+    raise BadName(f"not a question: {' '.join(words)[:80]!r}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Which of EC2's quotas instances count against, and whose instances fill them. Pure.
+
+A quota that other instances of ours fill comes free as they end. Only one that a job exceeds alone
+needs a person.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.model.instance import ROLE_COMPUTE, EndCause, InstanceState
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from slurmplugins.errors import CloudError
+    from slurmplugins.model.hostlist import NodeName
+    from slurmplugins.model.instance import Instance
+    from slurmplugins.model.offering import Offering
+
+_FAMILY: Final = re.compile(r"[a-z]+")
+
+_STANDARD: Final = frozenset(("a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"))
+
+_OF_A_FAMILY: Final = frozenset(
+    ("InstanceLimitExceeded", "MaxSpotInstanceCountExceeded", "VcpuLimitExceeded")
+)
+"""What these say is about the instances of some families, bought in one way."""
+
+
+def scope(instance_type: str, lifecycle: str) -> str:
+    """Name the quota: EC2 has one for some families together, for spot and on demand each."""
+    found = _FAMILY.match(instance_type)
+    family = found[0] if found else instance_type
+    if family in _STANDARD:
+        family = "standard"
+    return f"{lifecycle}:{'g' if family == 'vt' else family}"
+
+
+def fillers(
+    listed: Iterable[Instance], ended: Mapping[str, EndCause], static: Collection[str]
+) -> dict[str, frozenset[NodeName]]:
+    """List the nodes of each quota whose instances will end one day, or are about to.
+
+    Static nodes keep theirs. Instances that a launch of ours could not keep are no job's: a job
+    that exceeds a quota alone would find those of its last try.
+    """
+    found: dict[str, set[NodeName]] = {}
+    for item in listed:
+        if item.role != ROLE_COMPUTE or item.node is None or item.node in static:
+            continue
+        gone = item.state is InstanceState.TERMINATED
+        if not gone and ended.get(item.id) is not EndCause.RESUME_FAILED:
+            found.setdefault(scope(item.type, item.lifecycle), set()).add(item.node)
+    return {name: frozenset(nodes) for name, nodes in found.items()}
+
+
+class Quotas:
+    """What fills the quotas in a run: what was there, and what the run itself launches."""
+
+    def __init__(self, known: Mapping[str, Collection[NodeName]]) -> None:
+        self._nodes = {name: set(nodes) for name, nodes in known.items()}
+        self._lock = threading.Lock()
+
+    def add(self, launched: Iterable[Instance]) -> None:
+        """Count instances that the run launched, also those that it ends later."""
+        with self._lock:
+            for item in launched:
+                if item.node is not None:
+                    self._nodes.setdefault(scope(item.type, item.lifecycle), set()).add(item.node)
+
+    def filled_by_others(
+        self, offering: Offering, error: CloudError, own: Collection[NodeName]
+    ) -> bool:
+        """Tell whether instances of other nodes than a request's own count against the quota."""
+        name = scope(offering.type, offering.lifecycle)
+        with self._lock:
+            if error.code in _OF_A_FAMILY:
+                return not self._nodes.get(name, set()).issubset(own)
+            return any(not nodes.issubset(own) for nodes in self._nodes.values())

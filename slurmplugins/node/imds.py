@@ -1,0 +1,100 @@
+"""The instance metadata service, version 2 only: a token first, kept until shortly before it ends.
+
+The address is the link-local one unless AWS_EC2_METADATA_SERVICE_ENDPOINT says otherwise, which is
+how the AWS SDKs are told, too.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import urlsplit
+
+from slurmplugins.errors import MetadataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurmplugins.system.clock import Clock
+
+DEFAULT_ENDPOINT: Final = "http://169.254.169.254"
+TOKEN_SECONDS: Final = 6 * 3600
+TIMEOUT: Final = 2.0
+"""The service is on this machine's own link: a slow answer is no answer."""
+
+NOT_FOUND: Final = 404
+UNAUTHORIZED: Final = 401
+OK: Final = 200
+_LARGEST: Final = 1024 * 1024
+
+
+class Metadata(Protocol):
+    def get(self, path: str) -> str | None:
+        """The text at latest/meta-data/PATH, or at PATH when it starts with a slash; None where
+        there is none. Raises MetadataError.
+        """
+        ...
+
+
+class Transport(Protocol):
+    def request(self, method: str, path: str, headers: Mapping[str, str]) -> tuple[int, str]:
+        """Status and body. Raises OSError or http.client.HTTPException."""
+        ...
+
+
+class Imds:
+    def __init__(self, transport: Transport, clock: Clock) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._token = ""
+        self._expires = 0.0
+
+    def get(self, path: str) -> str | None:
+        where = path if path.startswith("/") else f"/latest/meta-data/{path}"
+        for again in (False, True):
+            if again or self._clock.monotonic() >= self._expires:
+                self._renew()
+            header = {"X-aws-ec2-metadata-token": self._token}
+            status, body = self._ask("GET", where, header)
+            if status == OK:
+                return body
+            if status == NOT_FOUND:
+                return None
+            if status != UNAUTHORIZED:
+                break
+        raise MetadataError(f"instance metadata {path}: HTTP {status}")
+
+    def _renew(self) -> None:
+        header = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_SECONDS)}
+        status, body = self._ask("PUT", "/latest/api/token", header)
+        if status != OK:
+            raise MetadataError(f"instance metadata token: HTTP {status}")
+        self._token = body.strip()
+        self._expires = self._clock.monotonic() + TOKEN_SECONDS * 0.9
+
+    def _ask(self, method: str, path: str, headers: Mapping[str, str]) -> tuple[int, str]:
+        try:
+            return self._transport.request(method, path, headers)
+        except (OSError, http.client.HTTPException) as error:
+            raise MetadataError(f"instance metadata {path}: {error}") from error
+
+
+class HttpTransport:
+    """One connection a request: the service is local and asked every two seconds at most."""
+
+    def __init__(self, endpoint: str | None = None) -> None:
+        given = endpoint or os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or DEFAULT_ENDPOINT
+        parts = urlsplit(given)
+        self._host = parts.hostname or "169.254.169.254"
+        self._port = parts.port or 80
+        self._prefix = parts.path.rstrip("/")
+
+    def request(self, method: str, path: str, headers: Mapping[str, str]) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT)
+        try:
+            connection.request(method, self._prefix + path, headers=dict(headers))
+            answer = connection.getresponse()
+            return answer.status, answer.read(_LARGEST).decode("utf-8", errors="replace")
+        finally:
+            connection.close()

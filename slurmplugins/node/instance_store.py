@@ -1,0 +1,68 @@
+"""Instance storage: a machine that has some gets it as /scratch, for what may be lost with it.
+
+Only a disk that says it is EC2's own, and holds nothing or this very filesystem, is touched. Of
+several the first is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.config import paths
+from slurmplugins.errors import BootError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from slurmplugins.system.command import Runner
+
+MODEL: Final = "Amazon EC2 NVMe Instance Storage"
+LABEL: Final = "toolkit-scratch"
+NOTHING_FOUND: Final = 2
+"""blkid's exit code for a disk without anything it knows."""
+
+
+def mount(root: Path, runner: Runner) -> str:
+    """Make the filesystem if need be and mount it; the disk, or empty where there is none.
+
+    Raises BootError.
+    """
+    target = paths.SCRATCH
+    disk = next(_disks(root), "")
+    if (
+        not disk
+        or runner.run(["/usr/bin/mountpoint", "-q", str(target)], timeout=10).returncode == 0
+    ):
+        return disk
+    found = runner.run(["/usr/sbin/blkid", "-p", "-s", "LABEL", "-o", "value", disk], timeout=30)
+    if found.returncode == NOTHING_FOUND:
+        # nodiscard: trimming terabytes takes longer than a boot may.
+        options = "nodiscard,lazy_itable_init=1,lazy_journal_init=1"
+        argv = ["/usr/sbin/mkfs.ext4", "-q", "-m", "0", "-L", LABEL, "-E", options, disk]
+        _run(runner, argv)
+    elif found.stdout.strip() != LABEL:
+        raise BootError(f"{disk} holds something that is not ours: {found.stdout.strip()[:40]!r}")
+    (root / target.relative_to("/")).mkdir(exist_ok=True)
+    _run(runner, ["/usr/bin/mount", "-o", "noatime,nosuid,nodev", disk, str(target)])
+    _run(runner, ["/usr/bin/chmod", "1777", str(target)])
+    return disk
+
+
+def _disks(root: Path) -> Iterator[str]:
+    for block in sorted((root / "sys/block").glob("nvme*")):
+        model = block / "device/model"
+        partitions = any(block.glob(f"{block.name}p*"))
+        if (
+            model.is_file()
+            and model.read_text(encoding="utf-8", errors="replace").strip() == MODEL
+            and not partitions
+            and (root / "dev" / block.name).exists()
+        ):
+            yield f"/dev/{block.name}"
+
+
+def _run(runner: Runner, argv: list[str]) -> None:
+    done = runner.run(argv, timeout=60)
+    if done.returncode:
+        raise BootError(f"{' '.join(argv)[:200]}: {(done.stderr or done.stdout).strip()[-200:]}")

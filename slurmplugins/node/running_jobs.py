@@ -1,0 +1,77 @@
+"""Which jobs are on a node, and how to ask them to stop, even when slurmctld is silent."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.errors import SlurmError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from slurmplugins.slurm.agent_requests import JobAttempt
+    from slurmplugins.slurm.port import Slurm
+    from slurmplugins.system.command import Runner
+
+
+LOCAL_TIMEOUT: Final = 5.0
+
+_RESTARTS: Final = re.compile(rb"(?:^|\0)SLURM_RESTART_COUNT=(\d{1,6})(?:\0|$)")
+
+
+def attempts(
+    slurm: Slurm, runner: Runner, bin_dir: str, node: str, proc: Path
+) -> frozenset[JobAttempt]:
+    """Attempts running on this node: from slurmctld, else from slurmd and the processes here.
+    From all of them where slurmctld has a record that is odd: that job may be here.
+
+    Raises SlurmError when neither knows.
+    """
+    try:
+        jobs = slurm.jobs([node])
+    except SlurmError:
+        return _local(runner, bin_dir, proc)
+    known = frozenset((job.id, job.restarts) for job in jobs if job.running)
+    if all(job.readable for job in jobs):
+        return known
+    with contextlib.suppress(SlurmError):
+        numbers = {job for job, _ in known}
+        known |= {one for one in _local(runner, bin_dir, proc) if one[0] not in numbers}
+    return known
+
+
+def _local(runner: Runner, bin_dir: str, proc: Path) -> frozenset[JobAttempt]:
+    """From slurmd, which knows whose processes are whose, so that no user can name another's job.
+
+    The restart count is in the processes' environment, absent for a first attempt; the highest
+    wins, since a step's own environment may have dropped it. But 0 is what a batch script says that
+    has found it to be of the job which it was submitted from (jobscripts/lib/attempt.sh).
+    """
+    done = runner.run([f"{bin_dir}/scontrol", "listpids"], timeout=LOCAL_TIMEOUT)
+    if done.returncode and "No job steps" not in done.stdout + done.stderr:
+        raise SlurmError(f"slurmd does not say which jobs run here: {done.stderr.strip()[-200:]}")
+    said: dict[int, set[int]] = {}
+    for pid, job in _pids(done.stdout):
+        said.setdefault(job, set()).update(_restart_count(proc / str(pid) / "environ"))
+    return frozenset(
+        (job, 0 if 0 in found else max(found, default=0)) for job, found in said.items()
+    )
+
+
+def _pids(listing: str) -> Iterable[JobAttempt]:
+    """Lines are PID JOBID STEPID LOCALID GLOBALID, under a header."""
+    for line in listing.splitlines():
+        words = line.split()
+        if len(words) > 1 and words[0].isdecimal() and words[1].isdecimal():
+            yield int(words[0]), int(words[1])
+
+
+def _restart_count(environ: Path) -> Iterable[int]:
+    try:
+        found = _RESTARTS.search(environ.read_bytes())
+    except OSError:
+        return ()  # ended since
+    return (int(found.group(1)),) if found else ()

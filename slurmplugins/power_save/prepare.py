@@ -1,0 +1,228 @@
+"""How a run of resume comes to its plan: claim, settle doubts, read the cloud and Slurm, plan.
+
+What is needed only once the cloud has been read is imported then, so that it is read sooner.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.errors import CloudError, SlurmError, SlurmUnreachable, StateError
+from slurmplugins.launch import all_or_nothing
+from slurmplugins.model.launch import Failure
+from slurmplugins.model.offering import Preference
+from slurmplugins.slurm import node_queries
+from slurmplugins.slurm.node_queries import known
+from slurmplugins.state.journal import SETTLE_SECONDS
+from slurmplugins.state.queue_time import Waits
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from slurmplugins.execution.engine import Engine
+    from slurmplugins.model.hostlist import NodeName
+    from slurmplugins.model.instance import Instance
+    from slurmplugins.model.launch import JobRequest, ResumePlan
+    from slurmplugins.model.node import Node
+    from slurmplugins.state.journal_view import JournalView
+
+
+LIST_TRIES: Final = 4
+
+SETTLING_WAIT: Final = 60.0
+"""How long a run waits for nodes that another holds only to ask about an earlier launch."""
+
+SETTLING_PAUSE: Final = 1.0
+
+LIST_CALL_TRIES: Final = 4
+
+FRESH_SECONDS: Final = SETTLE_SECONDS / 2
+"""A list older than this, when its turn to plan has come, is read anew: machines launched since
+would be neither in it nor among the journal's recent ones.
+"""
+
+
+def claim(engine: Engine, run: str, asks: Sequence[JobRequest]) -> frozenset[NodeName]:
+    """Claim the nodes that are asked for, but those another run is at; and wait, but not for ever,
+    for those that it does not want itself.
+    """
+    wanted = [node for ask in asks for node in ask.nodes]
+    until = engine.clock.monotonic() + SETTLING_WAIT
+    settling: set[NodeName] = set()
+
+    def choose(claims: JournalView) -> Iterable[NodeName]:
+        settling.clear()
+        settling.update(claims.settling.intersection(wanted))
+        return [node for node in wanted if node not in claims.busy]
+
+    while True:
+        mine = engine.journal.claim(run, choose)
+        if not settling or engine.clock.monotonic() >= until:
+            return frozenset(mine)
+        engine.clock.sleep(SETTLING_PAUSE)
+
+
+def release(engine: Engine, run: str, nodes: Collection[NodeName]) -> None:
+    """Safe to miss: claims end with their run."""
+    try:
+        if nodes:
+            engine.journal.release(run, nodes)
+    except StateError as error:
+        engine.log.problem("journal", message=error.message)
+
+
+def make(
+    engine: Engine, run: str, asks: Sequence[JobRequest], mine: frozenset[NodeName], deadline: float
+) -> ResumePlan:
+    """What to do for the nodes that Slurm waits for, all of them claimed. Of a request of which one
+    part gets nothing, no part gets anything.
+    """
+    waited = _waited(engine, asks)
+    _settle_doubts(engine, run, mine, deadline)
+    from slurmplugins.power_save import planner
+
+    plan, asks = _first(engine, run, asks, waited)
+    seen: dict[NodeName, Node] = {}
+    failures: list[Failure] = []
+    gone: list[JobRequest] = []
+    silent = False
+    while True:
+        silent = silent or not _looked(engine, plan, seen)
+        found, lost = _sparing(asks, plan) if silent else planner.awaited(asks, plan, seen)
+        refused = all_or_nothing.entangled(asks, plan.failures)
+        failed = all_or_nothing.of_failures(asks, [*lost, *refused])
+        left = all_or_nothing.without(found, failed)
+        if left == tuple(asks):
+            break
+        out = [ask for ask in asks if all_or_nothing.request_of(ask) in failed]
+        kept = {node for ask in (*left, *out) for node in ask.nodes}
+        release(engine, run, [node for ask in asks for node in ask.nodes if node not in kept])
+        asks, gone, failures = left, [*gone, *out], [*failures, *lost, *refused]
+        plan = _planned(engine, run, asks, waited)
+    return replace(plan, failures=(*failures, *plan.failures), asks=(*asks, *gone))
+
+
+def _first(
+    engine: Engine, run: str, asks: Sequence[JobRequest], waited: Mapping[int, float]
+) -> tuple[ResumePlan, Sequence[JobRequest]]:
+    """Plan once, and beside it ask slurmctld which of the jobs are components of one het job."""
+    het_jobs: dict[int, int] = {}
+    with engine.crew.aside(urgent=True) as beside:
+        if all_or_nothing.suspects(asks):
+            beside(lambda: het_jobs.update(_het_jobs(engine)))
+        plan = _planned(engine, run, asks, waited)
+    return plan, all_or_nothing.linked(asks, het_jobs)
+
+
+def _het_jobs(engine: Engine) -> Mapping[int, int]:
+    """Where slurmctld does not answer, each component counts as a job of its own."""
+    try:
+        return engine.slurm.het_jobs()
+    except SlurmError as error:
+        engine.log.warning("het jobs unread", message=error.message)
+        return {}
+
+
+def _planned(
+    engine: Engine, run: str, asks: Sequence[JobRequest], waited: Mapping[int, float]
+) -> ResumePlan:
+    for _ in range(LIST_TRIES):
+        if (plan := _tried(engine, run, asks, waited)) is not None:
+            return plan
+    raise StateError("the cloud's list was out of date each time it could be used")
+
+
+def _tried(
+    engine: Engine, run: str, asks: Sequence[JobRequest], waited: Mapping[int, float]
+) -> ResumePlan | None:
+    """Read the cloud, then plan and claim while no other run can claim; None where that took so
+    long that the list is old.
+    """
+    listed, at = list_instances(engine)
+    from slurmplugins.power_save import planner
+
+    plans: list[ResumePlan] = []
+
+    def choose(claims: JournalView) -> Iterable[NodeName]:
+        if engine.clock.monotonic() - at > FRESH_SECONDS:
+            return ()
+        now = engine.clock.now()
+        plans.append(planner.resume(asks, listed, claims, engine.config, now, waited=waited))
+        return plans[-1].claimed
+
+    engine.journal.claim(run, choose)
+    return plans[-1] if plans else None
+
+
+def _looked(engine: Engine, plan: ResumePlan, seen: dict[NodeName, Node]) -> bool:
+    """Read into `seen` what Slurm has the plan's nodes as. False where it can't be asked and is
+    believed: it asked for them a moment ago, and a slurmctld that restarts waits for them still.
+
+    That is not enough to end a machine for: where one is to be replaced, it is asked again.
+    """
+    new = [node for node in plan.named if node not in seen]
+    tries = node_queries.READ_TRIES if plan.replace else 1
+    found = node_queries.patiently(
+        engine.clock, engine.log, lambda: known(engine.slurm, new), tries
+    )
+    seen |= found or {}
+    return found is not None
+
+
+def _sparing(
+    asks: Sequence[JobRequest], plan: ResumePlan
+) -> tuple[list[JobRequest], list[Failure]]:
+    """The asks for which no machine is to be replaced; the others get nothing."""
+    stale = {item.node for item in plan.replace}
+    left: list[JobRequest] = []
+    lost: list[Failure] = []
+    for ask in asks:
+        if (old := next((node for node in ask.nodes if node in stale), None)) is None:
+            left.append(ask)
+        else:
+            text = f"{old} has a machine from before, and Slurm does not say if that is at work"
+            lost.append(Failure(ask.job, ask.nodes, SlurmUnreachable.slug, message=text))
+    return left, lost
+
+
+def _settle_doubts(engine: Engine, run: str, mine: frozenset[NodeName], deadline: float) -> None:
+    if engine.journal.claims().doubtful.isdisjoint(mine):
+        return
+    from slurmplugins.launch import unresolved
+
+    unresolved.settle(engine, run, mine, deadline)
+
+
+def _waited(engine: Engine, asks: Sequence[JobRequest]) -> Mapping[int, float]:
+    """How long the jobs have waited, where a policy wants to know."""
+    policies = engine.config.policies.values()
+    if not any(item.preference is Preference.ON_DEMAND_AFTER for item in policies):
+        return {}
+    return queue_times(engine, [ask.job for ask in asks if ask.job is not None])
+
+
+def list_instances(engine: Engine) -> tuple[tuple[Instance, ...], float]:
+    """The machines, and the moment before which they were as listed."""
+    for again in range(LIST_CALL_TRIES):
+        at = engine.clock.monotonic()
+        try:
+            return engine.cloud.instances(), at
+        except CloudError as error:
+            engine.log.warning("listing failed", code=error.code, message=error.message)
+            if not error.retryable or again == LIST_CALL_TRIES - 1:
+                raise
+            from random import random
+
+            engine.clock.sleep(2.0**again * (0.5 + random()))  # noqa: S311 - no secret
+    raise AssertionError("unreachable")
+
+
+def queue_times(engine: Engine, jobs: Sequence[int]) -> Mapping[int, float]:
+    """How long these jobs have waited, by Slurm where it answers."""
+    try:
+        submitted = {job.id: job.submitted_at for job in engine.slurm.jobs()}
+    except SlurmError as error:
+        engine.log.warning("jobs unread", message=error.message)
+        submitted = {}
+    return Waits(engine.state / "waits.json", engine.clock).of(jobs, submitted)

@@ -1,0 +1,247 @@
+"""What resume, suspend and resume_fail do, given the engine's parts: read, plan, execute.
+
+What is needed only once the cloud has been read is imported then, so that it is read sooner.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.errors import CloudError, EngineError, NotEnded, SlurmError
+from slurmplugins.model import hostlist
+from slurmplugins.model.instance import EndCause
+from slurmplugins.model.launch import Failure
+from slurmplugins.power_save import prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from slurmplugins.execution.engine import Engine
+    from slurmplugins.launch.ec2_quotas import Quotas
+    from slurmplugins.launch.launcher import Launcher
+    from slurmplugins.launch.request_tracker import Board
+    from slurmplugins.model.actions import Outcome
+    from slurmplugins.model.hostlist import NodeName
+    from slurmplugins.model.instance import Assignment
+    from slurmplugins.model.launch import JobLaunch, JobRequest, Results, ResumePlan
+    from slurmplugins.state.launch_budget import Rate
+    from slurmplugins.state.launch_budget_file import Brake
+
+
+BUDGET_SHARE: Final = 0.5
+"""Share of ResumeTimeout spent on finding capacity; the rest is for booting. What was under way by
+then may go on, but after ResumeTimeout Slurm has given up on the nodes: nothing is launched.
+"""
+
+BUG: Final = "bug"
+"""Why nodes are given back when it is our own code that failed."""
+
+
+def resume(engine: Engine, asks: Sequence[JobRequest]) -> None:
+    """Give every node a machine, or give the node back to Slurm. Safe to repeat and to overlap.
+
+    What is no EngineError is raised again, once the nodes it left undecided are given back.
+    """
+    decided: set[NodeName] = set()
+    deadline = engine.clock.monotonic() + engine.config.resume_timeout * BUDGET_SHARE
+    try:
+        with engine.journal.run() as run:
+            # First of all: reconcile gives nodes back that nobody has claimed for a while.
+            mine = prepare.claim(engine, run, asks)
+            plan = prepare.make(engine, run, asks, mine, deadline)
+            brake = engine.brake
+            plan = _screened(engine, brake, plan)
+            engine.log.info(
+                "planned",
+                run=run,
+                jobs=len(asks),
+                adopt=len(plan.adopt),
+                launch=sum(len(ask.nodes) for job in plan.launches for ask in job.asks),
+                replace=len(plan.replace),
+                busy=hostlist.compress(plan.busy),
+            )
+            _carry_out(engine, brake, run, plan, decided=decided, deadline=deadline)
+            engine.log.info("done", run=run)
+    except EngineError as error:  # before anything was launched: what comes later has its own
+        code = error.code if isinstance(error, CloudError) else ""
+        hold = isinstance(error, CloudError) and error.holds
+        _give_back_all(engine, asks, Failure(None, (), error.slug, code, error.message, hold))
+    except Exception as error:
+        # Machines that were started for these nodes end with them, by suspend.
+        text = f"{type(error).__name__}: {error}"
+        _give_back_all(engine, asks, Failure(None, (), BUG, message=text), decided)
+        raise
+
+
+def _screened(engine: Engine, brake: Brake, plan: ResumePlan) -> ResumePlan:
+    """The plan less the launches that would only be ended again: of such a job, nothing."""
+    from slurmplugins.launch import all_or_nothing
+    from slurmplugins.power_save import circuit_breaker
+
+    patience = engine.config.resume_timeout
+    pools = circuit_breaker.load(engine.state).pools
+    protected = frozenset(name for name, pool in pools.items() if pool.protected)
+    braked = brake.gate(plan.launches, _rate(engine), protected, plan.asks)
+    found = circuit_breaker.gate(engine.state, braked.let, engine.steady, patience)
+    return all_or_nothing.screened(plan, found.let, (*braked.refused, *found.refused))
+
+
+def _rate(engine: Engine) -> Rate:
+    """What EC2 starts within the time for finding capacity."""
+    from slurmplugins.cloud.rate_limit import INSTANCES
+    from slurmplugins.state.launch_budget import Rate
+
+    config = engine.config
+    burst, per_second = config.instance_rate or (INSTANCES.burst, INSTANCES.per_second)
+    seconds = config.resume_timeout * BUDGET_SHARE
+    return Rate(burst, per_second, seconds, told=config.instance_rate is not None)
+
+
+def _carry_out(
+    engine: Engine,
+    brake: Brake,
+    run: str,
+    plan: ResumePlan,
+    *,
+    decided: set[NodeName],
+    deadline: float,
+) -> None:
+    """`decided` gets the nodes that have a machine, are another run's or were given back. Nothing
+    that is launched waits for what Slurm is told of other jobs.
+
+    Slurm hears each address as it comes. A large job's would all come last; if the job fails after
+    all, its nodes are given back, and slurmctld forgets their addresses as it powers them down.
+    """
+    crew = engine.crew
+    addressed: set[Assignment] = set()
+    with crew.aside(urgent=False) as of_jobs, crew.aside(urgent=True) as of_nodes:
+
+        def assign(pending: Sequence[Assignment]) -> None:
+            news = [item for item in pending if item not in addressed]
+            addressed.update(_assign(engine, news))
+
+        def tell_slurm(results: Results) -> None:
+            failures = brake.settled(results, launcher.started, _rate(engine))
+            decided.update(results.served)
+            assign(results.assignments)
+            told = engine.executor.give_back(failures, run)
+            given_back = [node for failure in failures for node in failure.nodes]
+            decided.update(given_back)
+            prepare.release(engine, run, [*results.served, *given_back])
+            of_jobs(lambda: engine.executor.tell(told))
+
+        from slurmplugins.launch.ec2_quotas import Quotas
+        from slurmplugins.launch.request_tracker import Board
+
+        decided.update(plan.busy)
+        quotas = Quotas(plan.filling)
+        launcher = _launcher(engine, run, deadline, quotas)
+        board = Board(
+            plan,
+            quotas,
+            lambda ids: launcher.end(ids, run),
+            lambda found: of_nodes(lambda: tell_slurm(found)),
+            named=lambda pending: of_nodes(lambda: assign(pending)),
+        )
+        board.open()
+        _launch(engine, run, plan, launcher, board)
+
+
+def _launch(engine: Engine, run: str, plan: ResumePlan, launcher: Launcher, board: Board) -> None:
+    """The plan's launches, each behind the machines that its requests' nodes replace and behind no
+    others. Where one of these can't be ended, nothing is started beside it, nor for what can't
+    begin without its node.
+    """
+    from slurmplugins.model.actions import Terminate
+
+    first = [Terminate(item, EndCause.ORPHAN, "left over from before") for item in plan.replace]
+    first += [
+        Terminate(item, EndCause.ORPHAN, "its end was decided before") for item in plan.unended
+    ]
+    stale = {item.instance.node for item in first if item.instance.node is not None}
+    waiting = board.requests(stale)
+    free: list[JobLaunch] = []
+    held_up: list[JobLaunch] = []
+    for job in plan.launches:
+        alone = stale.isdisjoint(job.nodes) and waiting.isdisjoint(board.requests(job.nodes))
+        (free if alone else held_up).append(job)
+
+    def ahead() -> None:
+        launcher.launch(free, run, board)
+
+    def behind() -> None:
+        kept = _kept(engine.executor.run(first))
+        launcher.launch(held_up, run, board, kept)
+
+    engine.crew.map(lambda work: work(), [ahead, behind] if stale else [ahead])
+
+
+def _kept(outcomes: Iterable[Outcome]) -> dict[NodeName, NotEnded]:
+    """By node, EC2's word on why its instance, which should end, lives."""
+    from slurmplugins.model.actions import Terminate
+
+    found: dict[NodeName, NotEnded] = {}
+    for item in outcomes:
+        if item.error and isinstance(item.action, Terminate) and item.action.instance.node:
+            instance = item.action.instance
+            code, colon, _ = item.error.partition(":")
+            text = f"{instance.id} of {instance.node} should end and lives: {item.error}"
+            found[item.action.instance.node] = NotEnded(text, code=code if colon else "")
+    return found
+
+
+def _launcher(engine: Engine, run: str, deadline: float, quotas: Quotas) -> Launcher:
+    from random import random
+
+    from slurmplugins.launch.launcher import Launcher
+
+    return Launcher(
+        cluster=engine.config.cluster,
+        cloud=engine.cloud,
+        journal=engine.journal,
+        memory=engine.memory,
+        clock=engine.clock,
+        log=engine.log.bind(run=run),
+        attempt=lambda: os.urandom(12).hex(),
+        jitter=random,
+        deadline=deadline,
+        latest=deadline + engine.config.resume_timeout * (1 - BUDGET_SHARE),
+        crew=engine.crew,
+        quotas=quotas,
+        brake=engine.brake,
+        burst=_rate(engine).burst,
+    )
+
+
+def _assign(engine: Engine, pending: Sequence[Assignment]) -> Sequence[Assignment]:
+    """Tell Slurm addresses and ids, and return those that it has now.
+
+    It is a courtesy: a node brings both when it registers.
+    """
+    known = [item for item in pending if item.address and item.type]
+    if not known:
+        return ()
+    try:
+        engine.slurm.assign(known)
+    except SlurmError as error:
+        engine.log.warning("assign failed", message=error.message)
+        return ()
+    return known
+
+
+def _give_back_all(
+    engine: Engine,
+    asks: Sequence[JobRequest],
+    failure: Failure,
+    decided: Collection[NodeName] = frozenset(),
+) -> None:
+    """When nothing can be launched at all, jobs learn it now and not at ResumeTimeout."""
+    left = [
+        (ask, tuple(node for node in ask.wanted if node not in decided))
+        for ask in asks
+        if not all(node in decided for node in ask.wanted)
+    ]
+    failures = [replace(failure, job=ask.job, nodes=nodes) for ask, nodes in left]
+    engine.executor.tell(engine.executor.give_back(failures))

@@ -1,0 +1,51 @@
+"""The consoles of machines that never came up, kept for as long as someone may ask. Bounded."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.system.files import write_atomically
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MOST_BYTES: Final = 64 * 1024
+"""What EC2 keeps of a console, too."""
+
+MOST_FILES: Final = 20
+
+TAIL_LINES: Final = 30
+
+_ID: Final = re.compile(r"i-[0-9a-f]{1,17}", re.ASCII)
+
+
+def keep(state: Path, instance_id: str, text: str) -> None:
+    """Keep the end of a console, and let go of the oldest. Raises OSError."""
+    directory = state / "consoles"
+    directory.mkdir(mode=0o750, exist_ok=True)
+    content = text.encode("utf-8", errors="replace")[-MOST_BYTES:]
+    write_atomically(_path(state, instance_id), content, mode=0o640)
+    kept = sorted(directory.glob("i-*.log"), key=lambda path: path.stat().st_mtime)
+    for path in kept[:-MOST_FILES]:
+        path.unlink(missing_ok=True)
+
+
+def kept(state: Path, instance_id: str) -> bool:
+    return _path(state, instance_id).exists()
+
+
+def tail(state: Path, instance_id: str) -> tuple[str, ...]:
+    """The last lines, what is not printable left out; empty where none is kept."""
+    try:
+        text = _path(state, instance_id).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ()
+    lines = ("".join(char for char in line if char.isprintable()) for line in text.splitlines())
+    return tuple(line[:500] for line in lines if line.strip())[-TAIL_LINES:]
+
+
+def _path(state: Path, instance_id: str) -> Path:
+    if not _ID.fullmatch(instance_id):
+        raise FileNotFoundError(instance_id)
+    return state / "consoles" / f"{instance_id}.log"

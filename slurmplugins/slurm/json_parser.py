@@ -1,0 +1,219 @@
+"""What Slurm's data parsers write, whatever their version. Pure.
+
+Each record is read by itself. One with a field that can't be what it should be is kept as
+unreadable, by its name or number where that can be read, so that nothing is decided on it.
+
+A list that Slurm gave is told from its refusal and its silence: `scontrol show job --json` of
+24.11.5 exits 0 where slurmctld can't be reached. It lists no job, and only standard error says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmplugins.errors import SlurmError, SlurmRefused, SlurmUnreachable
+from slurmplugins.model import json_input
+from slurmplugins.model.job_id import JobName
+from slurmplugins.model.json_input import finite
+from slurmplugins.model.node import UNREADABLE, EndedJob, Job, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from slurmplugins.system.command import Completed
+
+
+_DIGITS: Final = 20
+"""Of a number written as text; Slurm's largest have as many."""
+
+_INFINITE: Final = (float("inf"), float("-inf"))
+
+NO_SUCH_JOB: Final = "nvalid job id"
+"""Part of slurmctld's words for a job that it does not know."""
+
+_UNREACHABLE: Final = (
+    "unable to contact", "connect failure", "connection refused", "timed out", "timeout",
+    "not responding", "longer than", "socket", "zero bytes",
+)  # fmt: skip
+"""Words, in lower case, of a scontrol that got no answer."""
+
+_UNLOADED: Final = "slurm_load_"
+"""Begins the name of the call that failed, which scontrol and squeue put before the error."""
+
+_WAITING: Final = re.compile(r"[0-9][0-9,:%.-]{0,199}", re.ASCII)
+
+
+def number(value: object) -> float | None:
+    """A number, plain or as newer data parsers write it: {set, infinite, number}. None: unset, or
+    no number.
+    """
+    with contextlib.suppress(ValueError):
+        return stated(value)
+    return None
+
+
+def stated(value: object) -> float | None:
+    """Read a number. None where it is unset or infinite; ValueError where it is odd."""
+    if isinstance(value, dict):
+        known = value.get("set", True) and not value.get("infinite")
+        value = value.get("number") if known else None
+    if isinstance(value, str):
+        return float(digits(value))
+    return None if value is None or value in _INFINITE else finite(value)
+
+
+def count(value: object) -> int:
+    """Read a whole number of zero and more, zero where it is unset. ValueError where it is odd."""
+    found = stated(value) or 0.0
+    if found < 0 or found != int(found):
+        raise ValueError("not a count")
+    return int(found)
+
+
+def digits(text: str) -> int:
+    """Read a number that is written as text. ValueError for any other text."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):
+        raise ValueError("text in place of a number")
+    return int(text)
+
+
+def text(value: object) -> str:
+    """Read a text, empty where it is unset. ValueError for what is none."""
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"a {type(value).__name__} in place of text")
+    return value or ""
+
+
+def flags(value: object) -> frozenset[str]:
+    """States are a list in the JSON of 23.02 and later; as text they are joined by `+`, and a star
+    after one says that the node does not answer. ValueError for what is neither.
+    """
+    words = value if isinstance(value, list) else None
+    if words is None:
+        words = text(value).replace("*", "+NOT_RESPONDING").replace(",", "+").split("+")
+    return frozenset(text(word).upper() for word in words if word)
+
+
+def node(item: object) -> Node:
+    """Read a node; an unreadable one where a field is odd, without a name where that is."""
+    record: Mapping[str, Any] = item if isinstance(item, dict) else {}
+    name = record.get("name")
+    name = name if isinstance(name, str) else ""
+    odd = frozenset({UNREADABLE})
+    try:
+        return Node(
+            name=name,
+            flags=(flags(record.get("state")) if name else odd) or odd,
+            reason=text(record.get("reason")),
+            instance_id=text(record.get("instance_id")),
+            address=text(record.get("address")),
+        )
+    except ValueError:
+        return Node(name, odd)
+
+
+def job(item: object) -> Job:
+    """Read a job; an unreadable one where a field is odd, numbered 0 where its number is."""
+    record: Mapping[str, Any] = item if isinstance(item, dict) else {}
+    try:
+        return Job(
+            id=count(record.get("job_id")),
+            flags=flags(record.get("job_state")),
+            nodes=text(record.get("nodes")),
+            restarts=count(record.get("restart_cnt")),
+            admin_comment=text(record.get("admin_comment")),
+            submitted_at=stated(record.get("submit_time")) or 0.0,
+        )
+    except ValueError:
+        found = number(record.get("job_id")) or 0.0
+        return Job(int(found), frozenset({UNREADABLE}))
+
+
+def records(argv: Sequence[str], done: Completed, key: str) -> list[Any]:
+    """Read the records under `key`. Raises SlurmUnreachable or SlurmRefused."""
+    if done.returncode:
+        raise failure(argv, done)
+    try:
+        data = json_input.loads(done.stdout)
+    except ValueError as error:
+        raise SlurmUnreachable(f"{argv[0]}: answer is not JSON: {error}") from error
+    if not isinstance(data, dict) or data.get("errors"):
+        raise SlurmUnreachable(f"{argv[0]}: {str(data)[:400]}")
+    value = data.get(key)
+    if not isinstance(value, list):
+        raise SlurmUnreachable(f"no {key!r} in Slurm's answer")
+    if not value and _UNLOADED in done.stderr:
+        raise failure(argv, done)
+    return value
+
+
+def failure(argv: Sequence[str], done: Completed) -> SlurmError:
+    """Tell by its words whether Slurm refused or was not reached."""
+    said = done.stderr or done.stdout
+    message = f"{' '.join(argv[:3])[:120]}: {said.strip()[-400:]}"
+    unreachable = any(words in said.lower() for words in _UNREACHABLE)
+    return (SlurmUnreachable if unreachable else SlurmRefused)(message)
+
+
+def job_id(record: Mapping[str, Any]) -> JobName:
+    """What scontrol takes for the job of this record: tasks that wait go by the array's number."""
+    array, task = array_job_id(record), _number(record.get("array_task_id"))
+    if array and task is not None:
+        return JobName(array, task)
+    return JobName(_number(record.get("job_id")) or 0)
+
+
+def job_id_alone(record: Mapping[str, Any]) -> str:
+    """What `scontrol update` takes for this job alone: by the number of a het job's first component
+    it would change all of them. `hold` and `requeue` take no such name, and are of all of them.
+    """
+    number = _number(record.get("job_id"))
+    if number and _number(record.get("het_job_id")) == number:
+        return f"{number}+0"
+    return str(job_id(record))
+
+
+def array_job_id(record: Mapping[str, Any]) -> int:
+    """The number of the array it is of; 0 where it is of none."""
+    return _number(record.get("array_job_id")) or 0
+
+
+def waiting_tasks(record: Mapping[str, Any]) -> str:
+    """The tasks that wait in this one record, as squeue writes them: `0-3,7%2`."""
+    text = record.get("array_task_string")
+    mine = array_job_id(record) and job_id(record).task is None and isinstance(text, str)
+    return str(text) if mine and _WAITING.fullmatch(str(text)) else ""
+
+
+def _number(value: object) -> int | None:
+    found = number(value)
+    return None if found is None else int(found)
+
+
+def ended_job(item: object) -> EndedJob | None:
+    """A job of `scontrol show jobs --json`; None for one that is no batch job. ValueError for one
+    with an odd field: nothing can be said of its end.
+    """
+    if not isinstance(item, dict):
+        raise ValueError("not a job")  # noqa: TRY004 - one error for all that is odd
+    if not item.get("batch_flag"):
+        return None
+    code = item.get("exit_code")
+    code = code if isinstance(code, dict) else {}
+    exited = not {"SUCCESS", "SIGNALED"} & _words(code.get("status"))
+    return EndedJob(
+        id=count(item.get("job_id")),
+        flags=flags(item.get("job_state")),
+        nodes=text(item.get("nodes")),
+        ended_at=stated(item.get("end_time")) or 0.0,
+        code=count(code.get("return_code")) if exited else None,
+        requeue=bool(item.get("requeue")),
+        admin_comment=text(item.get("admin_comment")),
+        started_at=stated(item.get("start_time")) or 0.0,
+    )
+
+
+def _words(value: object) -> frozenset[str]:
+    return flags(value) if value else frozenset()

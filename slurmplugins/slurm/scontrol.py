@@ -1,0 +1,230 @@
+"""The Slurm port: what the runtime reads from and tells slurmctld. argv only, JSON in, flags out.
+
+Facts about 24.11 that shape it, seen on a real controller: `nodeaddr` takes a list that pairs with
+`nodename`, `instanceid` does not (every node would get the whole list), hence one scontrol process
+fed many commands; power_down on a node that is powered down already leaves a POWER_DOWN flag that
+sticks, and power_down alone on a node that is powering up waits for ResumeTimeout, so such a node
+is set down first.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from slurmplugins.errors import SlurmRefused
+from slurmplugins.model.hostlist import expand
+from slurmplugins.model.node import REASON_PREFIX
+from slurmplugins.slurm import json_parser
+from slurmplugins.slurm.json_parser import failure, records
+from slurmplugins.slurm.port import NODES_IN_CALL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from slurmplugins.model.instance import Assignment
+    from slurmplugins.model.node import EndedJob, Job, Node
+    from slurmplugins.system.command import Runner
+    from slurmplugins.system.logger import Log
+
+
+_Item = TypeVar("_Item")
+
+READ_TIMEOUT: Final = 30.0
+"""A busy controller may take its MessageTimeout (10 s by default) and one repeat."""
+
+WRITE_TIMEOUT: Final = 60.0
+
+HET_TIMEOUT: Final = 10.0
+"""Launches wait for this answer, and can do without it."""
+
+_COMPONENT: Final = re.compile(r"\s*([0-9]{1,11})\s+([0-9]{1,11})\+[0-9]{1,5}\s*", re.ASCII)
+"""A component's own number, and its name: the het job's number and its place in that."""
+
+_TOKEN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,79}", re.ASCII)
+
+COMMENT_LENGTH: Final = 1000
+"""Of an AdminComment, what is ours is no longer; it is stored with every job record."""
+
+_BETWEEN: Final = " | "
+
+
+class ScontrolSlurm:
+    """`Slurm` through scontrol and squeue."""
+
+    def __init__(
+        self, runner: Runner, bin_dir: str, *, timeout: float | None = None, log: Log | None = None
+    ) -> None:
+        self._runner = runner
+        self._log = log
+        self._odd: set[str] = set()
+        self._scontrol = f"{bin_dir}/scontrol"
+        self._squeue = f"{bin_dir}/squeue"
+        self._read_timeout = timeout or READ_TIMEOUT
+        self._write_timeout = timeout or WRITE_TIMEOUT
+
+    def nodes(self, names: Sequence[str] | None = None) -> tuple[Node, ...]:
+        found: list[Node] = []
+        for part in [None] if names is None else _parts(names):
+            argv = [self._scontrol, "show", "nodes", *([",".join(part)] if part else []), "--json"]
+            found += [json_parser.node(item) for item in self._read(argv, "nodes")]
+        self._put_aside("node", [node.name for node in found if not node.readable])
+        return tuple(found)
+
+    def jobs(self, nodes: Sequence[str] | None = None) -> tuple[Job, ...]:
+        argv = [self._squeue, "--json"]
+        if nodes is not None and len(nodes) <= NODES_IN_CALL:
+            argv.append("--nodelist=" + ",".join(nodes))
+        found = tuple(json_parser.job(item) for item in self._read(argv, "jobs"))
+        self._put_aside("job", [str(job.id) for job in found if not job.readable])
+        if nodes is None:
+            return found
+        # Before 24.05.1 squeue's JSON is of the whole queue, whichever nodes are asked for.
+        asked = set(nodes)
+        return tuple(
+            job
+            for job in found
+            if not job.readable or not asked.isdisjoint(expand(job.nodes, odd=[]))
+        )
+
+    def het_jobs(self) -> Mapping[int, int]:
+        # As text: the same answer as JSON takes squeue seconds for thousands of jobs.
+        argv = [self._squeue, "--noheader", "--format=%A %i"]
+        done = self._runner.run(argv, timeout=min(self._read_timeout, HET_TIMEOUT))
+        if done.returncode:
+            raise failure(argv, done)
+        found = (_COMPONENT.fullmatch(line) for line in done.stdout.splitlines())
+        return {int(match[1]): int(match[2]) for match in found if match}
+
+    def assign(self, assignments: Sequence[Assignment]) -> None:
+        for part in _parts(assignments):
+            self._update(
+                [item.node for item in part],
+                "nodeaddr=" + ",".join(_token(item.address) for item in part),
+            )
+            self._feed(
+                f"update nodename={item.node} instanceid={_token(item.instance_id)}"
+                f" instancetype={_token(item.type)}"
+                for item in part
+            )
+
+    def down(self, nodes: Sequence[str], reason: str) -> None:
+        theirs = self._peoples_reasons(nodes)
+        for node, why in theirs.items():
+            self._update([node], "state=down", f"reason={why}")
+        for part in _parts([node for node in nodes if node not in theirs]):
+            self._update(part, "state=down", f"reason={plain(reason, 200)}")
+
+    def drain(self, nodes: Sequence[str], reason: str) -> None:
+        theirs = self._peoples_reasons(nodes)
+        for part in _parts([node for node in nodes if node not in theirs]):
+            self._update(part, "state=drain", f"reason={plain(reason, 200)}")
+
+    def power_down(self, nodes: Sequence[str]) -> None:
+        for part in _parts(nodes):
+            self._update(part, "state=power_down")
+
+    def power_up(self, nodes: Sequence[str]) -> None:
+        for part in _parts(nodes):
+            self._update(part, "state=power_up")
+
+    def resume(self, nodes: Sequence[str]) -> None:
+        for part in _parts(nodes):
+            self._update(part, "state=resume")
+
+    def comment(self, job: int, text: str) -> None:
+        record = self._record(job)
+        try:
+            before = json_parser.text(record.get("admin_comment"))
+        except ValueError as error:  # what others wrote there would be lost
+            raise SlurmRefused(f"job {job} has an odd AdminComment: {error}") from error
+        after = appended(before, plain(text, COMMENT_LENGTH // 2))
+        if after != before:
+            named = json_parser.job_id_alone(record)
+            self._write([self._scontrol, "update", f"jobid={named}", f"admincomment={after}"])
+
+    def hold(self, job: int) -> None:
+        self._write([self._scontrol, "hold", str(json_parser.job_id(self._record(job)))])
+
+    def ended(self) -> tuple[EndedJob, ...]:
+        from slurmplugins.slurm import json_parser
+
+        found: list[EndedJob] = []
+        for item in self._read([self._scontrol, "show", "jobs", "--json"], "jobs"):
+            try:
+                job = json_parser.ended_job(item)
+            except ValueError:
+                self._put_aside("job", [str(json_parser.job(item).id)])
+            else:
+                found += [job] if job is not None else []
+        return tuple(found)
+
+    def requeue(self, job: int) -> None:
+        self._write([self._scontrol, "requeue", str(json_parser.job_id(self._record(job)))])
+
+    def _peoples_reasons(self, nodes: Sequence[str]) -> dict[str, str]:
+        """Why people have drained some of these nodes."""
+        return {node.name: node.reason for node in self.nodes(nodes) if node.drained_by_a_person}
+
+    def _record(self, job: int) -> dict[str, Any]:
+        """This job's record among those of its array. SlurmRefused where slurmctld has none."""
+        shown = self._read([self._scontrol, "show", "job", str(job), "--json"], "jobs")
+        for item in shown:
+            if isinstance(item, dict) and json_parser.number(item.get("job_id")) == job:
+                return item
+        raise SlurmRefused(f"job {job} is not known")
+
+    def _put_aside(self, kind: str, ids: Iterable[str]) -> None:
+        """Say once which records could not be understood."""
+        fresh = sorted({one[:80] for one in ids} - self._odd)
+        self._odd.update(fresh)
+        if fresh and self._log is not None:
+            self._log.warning("odd record", kind=kind, ids=fresh)
+
+    def _update(self, nodes: Sequence[str], *settings: str) -> None:
+        self._write([self._scontrol, "update", "nodename=" + ",".join(nodes), *settings])
+
+    def _feed(self, commands: Iterable[str]) -> None:
+        """Many commands through one scontrol; one that is refused does not stop the rest."""
+        self._write([self._scontrol], stdin="\n".join(commands) + "\n")
+
+    def _read(self, argv: Sequence[str], key: str) -> list[Any]:
+        return records(argv, self._runner.run(argv, timeout=self._read_timeout), key)
+
+    def _write(self, argv: Sequence[str], stdin: str = "") -> None:
+        done = self._runner.run(argv, timeout=self._write_timeout, stdin=stdin)
+        if done.returncode:
+            raise failure(argv, done)
+
+
+def _token(text: str) -> str:
+    if not _TOKEN.fullmatch(text):
+        raise SlurmRefused(f"not fit for scontrol's input: {text[:80]!r}")
+    return text
+
+
+def _parts(items: Sequence[_Item]) -> Iterable[Sequence[_Item]]:
+    return (items[start : start + NODES_IN_CALL] for start in range(0, len(items), NODES_IN_CALL))
+
+
+def plain(text: str, length: int) -> str:
+    """Text fit for a reason or a comment: printable ASCII, no quotes, bounded."""
+    kept = "".join(char if " " <= char <= "~" and char not in "\"'`\\" else " " for char in text)
+    return " ".join(kept.split())[:length]
+
+
+def appended(before: str, line: str) -> str:
+    """The comment with the line at its end. What we wrote stays within bounds, by dropping our own
+    oldest lines; what others wrote stays as it is.
+    """
+    lines = before.split(_BETWEEN) if before else []
+    if lines and lines[-1] == line:
+        return before
+    ours = [at for at, item in enumerate(lines) if item.startswith(REASON_PREFIX)]
+    room = COMMENT_LENGTH - len(line)
+    dropped: set[int] = set()
+    for at in reversed(ours):
+        room -= len(lines[at])
+        if room < 0:
+            dropped.add(at)
+    return _BETWEEN.join([*(item for at, item in enumerate(lines) if at not in dropped), line])

@@ -1,0 +1,149 @@
+"""The journal's lines on disk: appended, synced, read on from where they were read last.
+
+Whoever calls holds the journal's lock. All methods raise OSError. Compaction keeps the records that
+still mean something.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import TYPE_CHECKING, Final
+
+from slurmplugins.model import json_input
+from slurmplugins.system.files import write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from slurmplugins.state.journal_view import Record
+
+
+_HEAD: Final = 256
+"""Bytes by which a file is known again: its first line's times are in them."""
+
+COMPACTED: Final = "compacted"
+
+_OF_A_RUN: Final = frozenset({"claim", "release", "intent", "failed"})
+"""What these say is over with the run, once the cloud has settled."""
+
+
+class JournalFile:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._head = b""
+        self._read = 0
+
+    def size(self) -> int:
+        try:
+            return self._path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def read(self) -> tuple[bool, list[Record]]:
+        """The records since the last call; True where these are all there are, as at first, and
+        when the file is no longer the one that was read from.
+        """
+        try:
+            with self._path.open("rb") as file:
+                head = file.read(_HEAD)
+                anew = not (self._head and head.startswith(self._head))
+                anew = anew or os.fstat(file.fileno()).st_size < self._read
+                if anew:
+                    self._head, self._read = head, 0
+                file.seek(self._read)
+                text = file.read()
+        except FileNotFoundError:
+            self._head, self._read = b"", 0
+            return True, []
+        self._read += len(text)
+        return anew, _records(text.decode(errors="replace"))
+
+    def append(self, record: Record) -> None:
+        """It is on disk when this returns."""
+        line = _line(record)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self._path, flags, 0o640)
+        try:
+            # A run killed in mid-write left half a line: it must not swallow this one.
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                line = b"\n" + line
+            while line:  # a disk that fills up takes a part of it, and refuses only the rest
+                line = line[os.write(descriptor, line) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rewrite(self, header: Record, records: Iterable[Record]) -> None:
+        """These and no others from now on. The header, which must be unlike that of any file
+        before, is told their `size`.
+        """
+        lines = b"".join(map(_line, filter(_writable, records)))
+        write_atomically(self._path, _line({**header, "size": len(lines)}) + lines, mode=0o640)
+
+
+def _line(record: Record) -> bytes:
+    return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+
+def _writable(record: Record) -> bool:
+    """What can be read may be nested too deeply to be written."""
+    try:
+        json.dumps(record)
+    except RecursionError:
+        return False
+    return True
+
+
+def _records(text: str) -> list[Record]:
+    found: list[Record] = []
+    for line in text.split("\n"):
+        try:
+            record = json_input.loads(line)
+        except ValueError:
+            continue  # the last line of a run that was killed while it wrote
+        if isinstance(record, dict):
+            found.append(record)
+    return found
+
+
+def kept(
+    records: Sequence[Record],
+    recent: Callable[[Record], bool],
+    young: Callable[[Record], bool],
+    alive: Callable[[str], bool],
+) -> list[Record]:
+    """Without those that change nothing of the sum. `recent`: the cloud may not have settled;
+    `young`: the cloud may list what it is about; `alive`: the run is.
+    """
+    ended: set[str] = set()
+    for record in records:
+        if record.get("kind") == "ended":
+            with contextlib.suppress(KeyError, TypeError):  # a damaged line
+                ended.update(record["ids"])
+    housed: set[str] = set()
+    """Nodes that had a machine, up to here, whose end is not decided."""
+
+    def matters(record: Record) -> bool:
+        kind = record.get("kind")
+        if kind in _OF_A_RUN:
+            return recent(record) or alive(str(record.get("run")))
+        if kind == COMPACTED or not young(record):
+            return False
+        if kind == "launched":
+            living = [node for node, machine, *_ in record["machines"] if machine not in ended]
+            housed.update(living)
+            return bool(living) or recent(record)
+        return kind != "let-go" or not housed.isdisjoint(record["nodes"])
+
+    found = []
+    for record in records:
+        try:
+            kept = matters(record)
+        except (KeyError, TypeError, ValueError, AttributeError):  # damaged, or a newer version's
+            kept = young(record)
+        found += [record] if kept else []
+    return found

@@ -1,0 +1,107 @@
+"""The decision log: what every program of the engine decided, in one file, for `toolkit why`.
+
+A decision is a line of the engine's log whose event is one of EVENTS, as it is. So there is one
+place where a decision is worded, and this file holds nothing that the logs do not. Bounded: two
+files of MOST_BYTES at most.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmplugins.model import json_input
+from slurmplugins.system.logger import to_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+GIVEN_BACK: Final = "nodes given back"
+NOT_GIVEN_BACK: Final = "nodes not given back"
+"""Slurm did not say which of them it still waits for; reconcile gives them back."""
+
+EVENTS: Final = frozenset(
+    {
+        "action failed",
+        "brought back",
+        "drained",
+        "failed",
+        "given",
+        "held back",
+        "interruption notice",
+        "launch failed",
+        "launched",
+        "left to the next pass",
+        "machines left to reconcile",
+        "node",
+        GIVEN_BACK,
+        NOT_GIVEN_BACK,
+        "not brought back",
+        "not remembered",
+        "nothing is ended",
+        "offering refused",
+        "pool opened",
+        "pool protected",
+        "settled",
+        "still in doubt",
+        "terminate",
+    }
+)
+
+MOST_BYTES: Final = 8 * 1024 * 1024
+
+RECENT: Final = 200
+"""Decisions about one thing that are worth reading."""
+
+
+def recorder(path: Path, write: Callable[[str], None]) -> Callable[[str], None]:
+    """A log's writer that also keeps what is a decision in the decision log."""
+    keep = to_file(path, limit=MOST_BYTES)
+
+    def both(line: str) -> None:
+        write(line)
+        if _event(line) in EVENTS:
+            keep(line)
+
+    return both
+
+
+def about(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> tuple[dict[str, Any], ...]:
+    """The latest decisions that `wanted` says yes to, oldest first; of one that fills several lines
+    the first of these.
+    """
+    found: deque[dict[str, Any]] = deque(maxlen=RECENT)
+    for record in _records(path):
+        if wanted(record) and not (found and _same(found[-1], record)):
+            found.append(record)
+    return tuple(found)
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """They are parts of one decision."""
+    if "part" not in one or one["part"] >= other.get("part", 0):
+        return False
+    return all(one.get(key) == other.get(key) for key in ("at", "pid", "event", "attempt", "job"))
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    for each in (path.with_name(f"{path.name}.1"), path):
+        try:
+            text = each.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        for line in text.splitlines():
+            try:
+                record = json_input.loads(line)
+            except ValueError:
+                continue
+            if isinstance(record, dict):
+                yield record
+
+
+def _event(line: str) -> str:
+    try:
+        return str(json_input.loads(line).get("event", ""))
+    except (ValueError, AttributeError):
+        return ""

@@ -1,0 +1,161 @@
+"""The log: one JSON object a line. Slurm throws ResumeProgram's output away.
+
+No line is long, and none of an event's nodes or jobs is left out. What a long event has much of,
+lists and hostlists, is spread over several lines, numbered by `part`. What is short is repeated on
+each, so that every line can be understood alone. Free text that is too long is cut.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from slurmplugins.errors import BadName
+from slurmplugins.model import hostlist
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from slurmplugins.system.clock import Clock
+
+
+_SECRET_WORDS: Final = ("secret", "password", "token", "credential", "slurm_key")
+MOST_BYTES: Final = 16 * 1024 * 1024
+"""Of one log file; the one before it is kept too."""
+
+LONGEST: Final = 4000
+"""A line stays below what one append writes at once, so that processes don't mix their lines."""
+
+_SHORT: Final = 800
+"""Characters of a value that may stand on every line of an event."""
+
+_TEXT: Final = 400
+"""Characters kept of free text where there is too much of it."""
+
+_NUMBERED: Final = 20
+"""Characters that the number of a line takes."""
+
+Record: TypeAlias = "Mapping[str, object]"
+
+
+class Log:
+    """Writes events with the fields bound so far. `bind` returns a new log; nothing is shared."""
+
+    def __init__(
+        self, write: Callable[[str], None], clock: Clock, fields: dict[str, object] | None = None
+    ) -> None:
+        self._write = write
+        self._clock = clock
+        self._fields = fields or {}
+
+    def bind(self, **fields: object) -> Log:
+        return Log(self._write, self._clock, {**self._fields, **fields})
+
+    def info(self, event: str, **fields: object) -> None:
+        self._emit("info", event, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        self._emit("warning", event, fields)
+
+    def problem(self, event: str, **fields: object) -> None:
+        self._emit("error", event, fields)
+
+    def _emit(self, level: str, event: str, fields: dict[str, object]) -> None:
+        record = {"at": round(self._clock.now(), 3), "level": level, "event": event}
+        for key, value in {**self._fields, **fields}.items():
+            record[key] = "[redacted]" if _secret(key) else value
+        for line in of(record):
+            self._write(line + "\n")
+
+
+def to_file(path: Path, *, limit: int = MOST_BYTES) -> Callable[[str], None]:
+    """Append whole lines to path; a full disk or a missing right loses the line, not the work.
+
+    At `limit` bytes the file becomes PATH.1, in place of the one before it: two files at most.
+    """
+
+    def write(line: str) -> None:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            try:
+                os.write(descriptor, line.encode())
+                if os.fstat(descriptor).st_size >= limit:
+                    _turn_over(path, descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError:
+            to_stderr(line)
+
+    return write
+
+
+def _turn_over(path: Path, descriptor: int) -> None:
+    """Only the process that holds the lock on the very file that is at `path` moves it."""
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    if os.fstat(descriptor).st_ino == path.stat().st_ino:
+        path.replace(path.with_name(f"{path.name}.1"))
+
+
+def to_stderr(line: str) -> None:
+    """For programs that systemd runs: the journal keeps standard error."""
+    sys.stderr.write(line)
+    sys.stderr.flush()
+
+
+def _secret(key: str) -> bool:
+    return any(word in key.lower() for word in _SECRET_WORDS)
+
+
+def of(record: Record) -> Iterator[str]:
+    """The lines, without their ends."""
+    line = _json(record)
+    if len(line) <= LONGEST:
+        yield line
+        return
+    parts = list(_parts(_cut(record)))
+    for number, part in enumerate(parts, 1):
+        yield _json({**part, "part": number} if len(parts) > 1 else part)
+
+
+def _parts(record: Record) -> Iterator[Record]:
+    """Records that fit: each has its share of what is long, and all that is short."""
+    if len(_json(record)) <= LONGEST - _NUMBERED:
+        yield record
+        return
+    halves = {key: pair for key, value in record.items() if (pair := _halves(value))}
+    if not halves:
+        yield _cut(record)
+        return
+    for side in (0, 1):
+        yield from _parts({**record, **{key: pair[side] for key, pair in halves.items()}})
+
+
+def _halves(value: object) -> tuple[object, object] | None:
+    """The two halves of a long list or hostlist."""
+    if isinstance(value, list | tuple) and len(value) > 1 and len(_json(value)) > _SHORT:
+        middle = len(value) // 2
+        return value[:middle], value[middle:]
+    if isinstance(value, str) and len(value) > _SHORT:
+        try:
+            nodes = hostlist.expand(value)
+        except BadName:
+            return None
+        middle = len(nodes) // 2
+        return hostlist.compress(nodes[:middle]), hostlist.compress(nodes[middle:])
+    return None
+
+
+def _cut(record: Record) -> Record:
+    """With the free text that is too long cut, and all else that is and has no halves."""
+    return {
+        key: value if len(_json(value)) <= _SHORT or _halves(value) else str(value)[:_TEXT]
+        for key, value in record.items()
+    }
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, default=str, separators=(",", ":"))

@@ -1,0 +1,49 @@
+"""What each program has: its own log, and an end with an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from slurmplugins.config import paths
+from slurmplugins.system import decision_log, logger as log
+from slurmplugins.system.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from slurmplugins.system.logger import Log
+
+
+def logger(program: str) -> Log:
+    """The program's own log file, and standard error too where systemd collects it."""
+    to_file = log.to_file(paths.LOGS / f"{program}.log")
+    under_systemd = "INVOCATION_ID" in os.environ
+
+    def both(line: str) -> None:
+        log.to_stderr(line)
+        if paths.LOGS.is_dir():
+            to_file(line)
+
+    write = decision_log.recorder(paths.DECISIONS, both if under_systemd else to_file)
+    return log.Log(write, SystemClock(), {"program": program, "pid": os.getpid()})
+
+
+def guarded(logger: Log, work: Callable[[], None]) -> int:
+    """Run to an exit code: 0, or 1 with the error in the log. Nothing is swallowed silently."""
+    try:
+        work()
+    except Exception as error:  # noqa: BLE001 - the last line before the process ends
+        import traceback
+
+        logger.problem(
+            "failed",
+            error=f"{type(error).__name__}: {error}",
+            slug=getattr(error, "slug", "state" if isinstance(error, OSError) else "bug"),
+            trace=traceback.format_exc()[-2000:],
+        )
+        if sys.stderr is not None:
+            sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return 1
+    return 0

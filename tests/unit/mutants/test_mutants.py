@@ -1,0 +1,163 @@
+"""What asks whether the tests would notice: it must itself not be fooled."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.mutants import by_hand, by_tool
+from tests.mutants.by_tool import Judged, Survivor
+from tests.mutants.core import CORE, MUTATED
+from tests.mutants.reviewed import REVIEWED
+
+ROOT = Path(__file__).parents[3]
+
+
+def ended(code: int, said: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.CompletedProcess((), code, said)
+
+
+@pytest.fixture
+def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is said of the mutants, of which a copy without files is to be made."""
+    lines: list[str] = []
+    monkeypatch.setattr(by_hand, "say", lines.append)
+    monkeypatch.setattr(by_hand, "copied", lambda: contextlib.nullcontext(tmp_path))
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("ran", "why"),
+    [
+        (
+            ended(1, "FAILED tests/unit/slurmplugins/launch/test_fallback.py::test_x"),
+            "test_fallback.py::test_x` fails",
+        ),
+        (ended(4), "pytest ended with 4"),
+        (ended(5), "pytest ended with 5"),
+    ],
+)
+def test_no_mutant_is_tried_while_its_tests_fail_without_it(
+    printed: list[str], monkeypatch: pytest.MonkeyPatch, ran, why
+):
+    """A test that is red anyway would notice every mutant."""
+    monkeypatch.setattr(by_hand, "run", lambda _tree, _tests: ran)
+    with pytest.raises(SystemExit, match=why):
+        by_hand.main([])
+    assert printed == []
+
+
+def test_the_same_tests_are_run_once_without_a_mutant(
+    printed: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    runs = []
+    monkeypatch.setattr(by_hand, "run", lambda _tree, tests: runs.append(tests) or ended(0))
+    monkeypatch.setattr(by_hand, "tried", lambda _tree, _mutant: ("noticed", True))
+    assert by_hand.main([]) == 0
+    assert sorted(runs) == sorted({item.tests for item in REVIEWED})
+    assert len(printed) == len(REVIEWED) + 1
+
+
+def test_each_module_of_the_core_is_there_and_so_are_its_tests():
+    for module, tests in CORE.items():
+        assert (ROOT / module).is_file()
+        assert all((ROOT / path).exists() for path in tests), module
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "launch/all_or_nothing",
+        "launch/request_tracker",
+        "state/launch_budget",
+        "launch/ec2_quotas",
+        "reconciler/forgotten_nodes",
+        "state/persistent_clock",
+    ],
+)
+def test_what_decides_over_launches_belongs_to_the_core(name: str):
+    assert f"slurmplugins/{name}.py" in CORE
+
+
+def test_the_core_is_listed_in_one_place():
+    script = (ROOT / "scripts" / "coverage").read_text()
+    assert "tests.mutants.core" in script
+    assert "slurmplugins/" not in script
+
+
+def test_the_document_counts_the_mutants_that_were_made_by_hand():
+    text = " ".join((ROOT / "docs" / "testing.md").read_text().split())
+    equivalent = sum(bool(item.equivalent) for item in REVIEWED)
+    assert f"{len(REVIEWED)} changes of one line" in text
+    assert f"Of the {len(REVIEWED)}, {equivalent} are equivalent" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wording"),
+    [
+        ("end(it, 'it stopped')", "end(it, 'XXit stoppedXX')", True),
+        ("end(it, 'it stopped')", "end(it, 'IT STOPPED')", True),
+        ("end(it, 'it stopped')", "end(it, None)", False),
+        ("end('spot', 'it stopped')", "end('SPOT', 'it stopped')", False),
+        ("end('spot', 'stopped')", "end('spot', 'XXstoppedXX')", False),
+        ("end(a + b, 'it stopped')", "end(a - b, 'it stopped')", False),
+    ],
+)
+def test_only_the_letters_of_a_sentence_are_wording(old: str, new: str, wording: bool):
+    """One word may be a key, a state or a tag; a sentence is read by a person alone."""
+    assert Survivor("a.py", "f", old, new).wording is wording
+
+
+@pytest.mark.parametrize(
+    ("survives", "listed", "code"),
+    [("x", "x", 0), ("x", "", 1), ("", "x", 1), ("", "", 0)],
+)
+def test_a_survivor_that_is_not_listed_fails_and_so_does_one_that_is_listed_and_gone(
+    monkeypatch: pytest.MonkeyPatch, survives: str, listed: str, code: int
+):
+    def items(text: str) -> frozenset[Survivor]:
+        return frozenset(Survivor(MUTATED[0], "f", item, "new") for item in text)
+
+    monkeypatch.setattr(by_tool, "say", lambda _: None)
+    monkeypatch.setattr(by_tool, "known", lambda: dict.fromkeys(items(listed), "equivalent"))
+    monkeypatch.setattr(by_tool, "judge", lambda _: Judged(1, 0, 0, survivors=items(survives)))
+    assert by_tool.main(MUTATED[:1]) == code
+
+
+@pytest.mark.parametrize("code", [0, 5, 33, 35, -9, -11])
+def test_a_mutant_that_no_test_failed_is_not_noticed(monkeypatch: pytest.MonkeyPatch, code: int):
+    """No test reaches it, or its tests ended in a way that says nothing."""
+    change = Survivor("a.py", "f", "old", "new")
+    monkeypatch.setattr(by_tool, "shown", lambda *_: change)
+    codes = {"passed": code, "failed": 1, "endless": -24, "mypy": 37}
+    found = by_tool.judged(Path(), "a.py", codes)
+    assert (found.mutants, found.by_tests, found.by_types) == (4, 2, 1)
+    assert found.survivors == {change}
+
+
+def test_each_survivor_that_is_listed_is_of_the_core_and_has_its_reason():
+    for change, why in by_tool.known().items():
+        assert change.module in CORE
+        assert len(why) > 20, change
+
+
+def test_what_mutmut_judges_by_itself_belongs_to_the_core():
+    assert set(MUTATED) <= CORE.keys()
+
+
+def test_the_document_has_what_became_of_the_mutants_of_each_module_that_decides():
+    text = (ROOT / "docs" / "testing.md").read_text()
+    rows = {
+        module: [int(number) for number in numbers.split("|")]
+        for module, numbers in re.findall(r"^\| (\S+\.py) \| ([\d| ]+) \|$", text, re.MULTILINE)
+    }
+    assert rows.keys() <= set(MUTATED)
+    listed = Counter(change.module for change in by_tool.known())
+    for module, (count, *parts) in rows.items():
+        assert sum(parts) == count, module
+        assert parts[-1] == listed[module], module

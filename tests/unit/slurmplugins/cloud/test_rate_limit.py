@@ -1,0 +1,379 @@
+"""How fast a large launch is, and how seldom EC2 has to refuse it: on a clock that tests move.
+
+The EC2 here is the token buckets that it publishes, and a network of 50 ms each way.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins.cloud import error_codes
+from slurmplugins.cloud.rate_limit import (
+    INSTANCES,
+    RUN_INSTANCES,
+    Bucket,
+    Guess,
+    Rate,
+    RateLimitedCloud,
+)
+from slurmplugins.launch import batching
+from slurmplugins.model import hostlist
+from slurmplugins.power_save.resume import resume
+from tests.fakes import request_rates
+from tests.fakes.clock import FakeClock
+from tests.fakes.engine import Bench
+from toolkit.local.layer import throttle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from slurmplugins.cloud.rate_limit import Place
+    from slurmplugins.model.launch import JobRequest, Launched, LaunchRequest
+
+G = hostlist.expand("gpu-[0001-4000]")
+HOP = 0.05
+RAISED = Rate(1000, 200)
+NEAR = 1.3
+"""Times the floor: what EC2's bucket alone takes, whoever asks."""
+
+
+def floor(instances: int, rate: Rate) -> float:
+    return max(0.0, (instances - rate.burst) / rate.per_second)
+
+
+# Eight at once, as a run of resume asks
+
+
+@dataclass
+class Race:
+    """Eight calls under way at once against EC2's buckets, each moment in its order."""
+
+    account: Rate
+    told: bool
+    hop: float = HOP
+    clock: FakeClock = field(default_factory=lambda: FakeClock(0.0))
+    refused: list[float] = field(default_factory=list)
+    asked: int = 0
+
+    def __post_init__(self) -> None:
+        self._ours = Bucket(
+            self.account if self.told else INSTANCES, self.clock, learns=not self.told
+        )
+        self._turns = Bucket(RUN_INSTANCES, self.clock)
+        burst = self.account.burst
+        self._ec2 = throttle.Bucket(burst, self.account.per_second, burst, 0.0)
+        self._calls = throttle.Bucket(5, 2, 5, 0.0)
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._left: list[int] = []
+
+    def run(self, *parts: int, at_once: int = 8) -> float:
+        """Seconds until the last of them is there."""
+        self._left = list(parts)
+        for _ in range(at_once):
+            self._next()
+        while self._due:
+            at, _, step = heapq.heappop(self._due)
+            self.clock.advance(at - self.clock.monotonic())
+            step()
+        return self.clock.monotonic()
+
+    def _in(self, seconds: float, step: Callable[[], None]) -> None:
+        self.asked += 1
+        heapq.heappush(self._due, (self.clock.monotonic() + seconds, self.asked, step))
+
+    def _next(self) -> None:
+        if self._left:
+            self._enter(self._left.pop(0), 1.0)
+
+    def _enter(self, part: int, pause: float) -> None:
+        self._wait(part, pause, self._ours.enter(part), self._turns.enter(1))
+
+    def _wait(self, part: int, pause: float, place: Place, turn: Place) -> None:
+        wait = max(self._ours.wait(place), self._turns.wait(turn))
+        if wait > 0.001:
+            self._in(min(wait, 0.5), lambda: self._wait(part, pause, place, turn))
+        else:
+            self._in(self.hop, lambda: self._arrive(part, pause, place))
+
+    def _arrive(self, part: int, pause: float, place: Place) -> None:
+        now = self.clock.monotonic()
+        if self._calls.take(1, now) and self._ec2.take(part, now):
+            self._in(self.hop, lambda: self._granted(place))
+        else:
+            self.refused.append(now)
+            self._in(self.hop, lambda: self._refused(part, pause, place))
+
+    def _granted(self, place: Place) -> None:
+        self._ours.granted(place)
+        self._next()
+
+    def _refused(self, part: int, pause: float, place: Place) -> None:
+        """The call is repeated after a pause that doubles, as `launch_call` does it."""
+        self._ours.refused(place)
+        self._in(pause, lambda: self._enter(part, min(2 * pause, 20.0)))
+
+
+@pytest.mark.parametrize("hop", [0.0, HOP, 0.2])
+@pytest.mark.parametrize("account", [RAISED, Rate(1000, 2), Rate(5000, 20), Rate(1000, 50)])
+def test_a_known_rate_is_used_to_the_full_and_never_refused(account: Rate, hop: float):
+    race = Race(account, told=True, hop=hop)
+    took = race.run(*[250] * 16)
+    calls = (16 - RUN_INSTANCES.burst) / RUN_INSTANCES.per_second
+    assert took <= max(floor(4000, account), calls) + 1
+    assert race.refused == []
+
+
+@pytest.mark.parametrize("hop", [0.0, HOP, 0.2])
+@pytest.mark.parametrize(
+    "account", [RAISED, Rate(1000, 20), Rate(1000, 50), Rate(2000, 500), Rate(5000, 20)]
+)
+def test_an_account_that_has_more_than_published_is_used_near_to_its_floor(
+    account: Rate, hop: float
+):
+    race = Race(account, told=False, hop=hop)
+    took = race.run(*[250] * 16)
+    assert took <= NEAR * max(floor(4000, account), 6.0)
+    assert len(race.refused) <= 8
+
+
+def test_an_account_that_has_what_is_published_is_asked_in_vain_but_a_few_times():
+    race = Race(INSTANCES, told=False)
+    took = race.run(*[250] * 16)
+    assert took <= 1.02 * floor(4000, INSTANCES)
+    assert len(race.refused) <= 16, "in 25 minutes"
+
+
+def test_a_bucket_that_another_run_has_emptied_costs_a_few_refusals():
+    race = Race(RAISED, told=False)
+    assert race._ec2.take(1000, 0.0)
+    assert race.run(*[250] * 16) <= 2 * 4000 / RAISED.per_second
+    assert len(race.refused) <= 10
+
+
+# The guess
+
+
+def test_the_guess_halves_at_a_refusal_and_never_falls_below_what_is_published():
+    guess = Guess.first(INSTANCES)
+    assert guess.per_second == 250
+    rates = []
+    while not guess.settled:
+        guess = guess.refused()
+        rates.append(guess.per_second)
+    assert rates == [125, 62.5, 31.25, 15.625, 7.8125, 3.90625, 2]
+    assert guess.refused().per_second == guess.granted().per_second == 2
+
+
+def test_the_guess_rises_by_equal_steps_while_ec2_refuses_nothing():
+    guess = Guess.first(INSTANCES).refused()
+    rates = [(guess := guess.granted()).per_second for _ in range(5)]
+    assert rates == [150, 175, 200, 225, 250]
+
+
+def test_what_was_in_the_bucket_says_nothing_about_the_rate():
+    bucket = Bucket(INSTANCES, FakeClock(), learns=True)
+    for _ in range(4):
+        bucket.granted(bucket.enter(250))
+    assert bucket.per_second == 250
+    bucket.granted(bucket.enter(250))
+    assert bucket.per_second > 250
+
+
+def test_several_refusals_at_once_are_one_piece_of_news():
+    bucket = Bucket(INSTANCES, FakeClock(), learns=True)
+    places = [bucket.enter(250) for _ in range(4)]
+    for place in places:
+        bucket.refused(place)
+    assert bucket.per_second == 125
+
+
+# The line
+
+
+def test_tokens_that_ec2_did_not_take_go_to_the_next_in_line():
+    clock = FakeClock()
+    bucket = Bucket(Rate(10, 0.01), clock)
+    first, second = bucket.enter(10), bucket.enter(10)
+    assert bucket.wait(second) > 900
+    bucket.refused(first)
+    assert 0 < bucket.wait(second) <= 1
+    clock.advance(1)
+    assert bucket.wait(second) == 0
+
+
+def test_a_call_larger_than_its_bucket_waits_for_a_full_one_and_no_longer():
+    """EC2 takes a call of any size once its bucket is full."""
+    bucket = Bucket(Rate(1000, 2), FakeClock())
+    assert bucket.wait(bucket.enter(4000)) == 0
+    assert bucket.wait(bucket.enter(4000)) <= 501
+
+
+def test_a_bucket_holds_no_more_than_its_burst_however_often_it_gets_tokens_back():
+    clock = FakeClock()
+    bucket = Bucket(Rate(10, 1), clock)
+    for _ in range(5):
+        bucket.refused(bucket.enter(10))
+        clock.advance(60)
+    assert bucket.wait(bucket.enter(10)) == 0
+    assert bucket.wait(bucket.enter(5)) >= 5
+
+
+def test_the_line_waits_longer_each_time_that_ec2_refuses_the_known_rate_in_a_row():
+    clock = FakeClock()
+    bucket = Bucket(Rate(10, 100), clock)
+    pauses = []
+    for _ in range(4):
+        place = bucket.enter(1)
+        clock.advance(bucket.wait(place))
+        bucket.refused(place)
+        pauses.append(bucket.wait(bucket.enter(1)))
+    assert pauses == pytest.approx([0.2, 0.4, 0.8, 1.6], rel=0.001)
+
+
+def test_a_grant_ends_the_growing_of_pauses():
+    clock = FakeClock(0.0)
+    bucket = Bucket(Rate(10, 100), clock)
+    bucket.refused(bucket.enter(1))
+    clock.advance(1)
+    bucket.granted(bucket.enter(1))
+    bucket.refused(bucket.enter(1))
+    assert bucket.wait(bucket.enter(1)) == pytest.approx(0.2)
+
+
+def test_a_full_bucket_begins_to_fill_when_ec2_has_the_call():
+    clock = FakeClock(0.0)
+    bucket = Bucket(Rate(10, 10), clock)
+    first, second = bucket.enter(10), bucket.enter(10)
+    assert bucket.wait(first) == 0
+    assert bucket.wait(second) == pytest.approx(1.2)
+
+
+# Whole runs of resume, one call after another
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> Rate:
+    rate = (RAISED.burst, RAISED.per_second)
+    monkeypatch.setitem(request_rates.INSTANCES, "RunInstances", rate)
+    return RAISED
+
+
+def far(folder: Path, *, told: Rate | None, patience: float = 500.0, timeout: int = 2100) -> Bench:
+    """A bench whose EC2 is a network away, refuses by its rates, and is asked at our pace."""
+    slurm = {"bin": "/usr/bin", "resume_timeout": timeout, "suspend_timeout": 60}
+    bench = Bench(folder, nodes="gpu-[0001-4000]", slurm=slurm)
+    bench.slurm.resume_timeout = timeout
+    bench.cloud.throttle.enabled = True
+    launch = bench.cloud.launch
+
+    def across(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        bench.clock.advance(HOP)
+        try:
+            return launch(request, intend)
+        finally:
+            bench.clock.advance(HOP)
+
+    bench.cloud.launch = across  # type: ignore[method-assign]
+    paced = RateLimitedCloud(bench.cloud, bench.clock, patience=patience, instances=told)
+    bench.engine = replace(bench.engine, cloud=paced)
+    return bench
+
+
+def resumed(bench: Bench, *sizes: int) -> float:
+    """Seconds that one run for jobs of these sizes takes."""
+    asks: list[JobRequest] = []
+    at = 0
+    for job, size in enumerate(sizes, start=100):
+        asks.append(bench.slurm.start(job, G[at : at + size]))
+        at += size
+    began = bench.clock.monotonic()
+    resume(bench.engine, asks)
+    return bench.clock.monotonic() - began
+
+
+def refusals(bench: Bench) -> int:
+    return (
+        len(bench.events("launch failed"))
+        + bench.cloud.calls.count("launch")
+        - len(bench.cloud.requests)
+    )
+
+
+LOADS = {"1x4000": [4000], "500x8": [8] * 500, "1000x4": [4] * 1000}
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_four_thousand_nodes_are_launched_near_to_ec2s_floor_and_without_a_refusal(
+    load: str, account: Rate, tmp_path: Path
+):
+    bench = far(tmp_path, told=account)
+    took = resumed(bench, *LOADS[load])
+    assert len(bench.cloud.live()) == 4000
+    assert took <= NEAR * floor(4000, account)
+    assert refusals(bench) == 0
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_four_thousand_nodes_are_launched_near_to_a_floor_that_nobody_told(
+    load: str, account: Rate, tmp_path: Path
+):
+    bench = far(tmp_path, told=None)
+    took = resumed(bench, *LOADS[load])
+    assert len(bench.cloud.live()) == 4000
+    assert took <= NEAR * floor(4000, account)
+    assert refusals(bench) <= 8
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_at_ec2s_published_rate_a_run_wastes_none_of_what_ec2_gives(load: str, tmp_path: Path):
+    """ResumeTimeout is over before 4,000 could be there: the rest of the jobs is given back."""
+    bench = far(tmp_path, told=None, timeout=900, patience=225)
+    launch, given = bench.cloud.launch, []
+
+    def counted(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        launched = launch(request, intend)
+        given.append((bench.clock.monotonic(), len(launched.machines)))
+        return launched
+
+    bench.cloud.launch = counted  # type: ignore[method-assign]
+    began = bench.clock.monotonic()
+    resumed(bench, *LOADS[load])
+    most = INSTANCES.burst + INSTANCES.per_second * (given[-1][0] - began)
+    assert sum(count for _, count in given) >= most - batching.MAX_POOLED
+    assert refusals(bench) <= 40
+
+
+def test_calls_keep_to_the_rate_that_is_told(tmp_path: Path):
+    """2,000 instances: 1,000 at once, the others as their tokens come back, 2 a second."""
+    bench = far(tmp_path, told=INSTANCES, timeout=3600)
+    took = resumed(bench, *[500] * 4)
+    assert len(bench.cloud.live()) == 2000
+    assert 500 <= took <= 505
+    assert refusals(bench) == 0
+
+
+def test_a_call_that_waits_looks_again_twice_a_second(tmp_path: Path):
+    """Another call's refusal may have moved it up."""
+    bench = far(tmp_path, told=Rate(10, 1))
+    resumed(bench, 10, 250)
+    assert sum(bench.clock.slept) >= 9
+    assert max(bench.clock.slept) <= 0.5
+
+
+def test_a_refused_launch_is_not_charged_twice(tmp_path: Path):
+    bench = far(tmp_path, told=Rate(4, 0.01))
+    bench.cloud.next_errors = [error_codes.error("RequestLimitExceeded", "slow down")]
+    assert resumed(bench, 4) <= 5
+    assert len(bench.cloud.live()) == 4
+
+
+def test_no_call_waits_longer_than_its_patience(tmp_path: Path):
+    """The account may have more than was told: in the end EC2 judges."""
+    bench = far(tmp_path, told=Rate(10, 0.01), patience=60)
+    assert resumed(bench, 10, 300) <= 70
+    assert len(bench.cloud.live()) == 310

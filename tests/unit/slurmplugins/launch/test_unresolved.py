@@ -1,0 +1,298 @@
+"""Launches that nobody knows the outcome of are asked about, with the same token."""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins.cloud import error_codes
+from slurmplugins.cloud.rate_limit import Rate, RateLimitedCloud
+from slurmplugins.launch import unresolved
+from slurmplugins.model import hostlist
+from slurmplugins.model.launch import JobRequest, Launched, LaunchRequest, from_record, to_record
+from slurmplugins.model.offering import Lifecycle, Offering
+from slurmplugins.power_save.resume import resume
+from slurmplugins.state.journal import SETTLE_SECONDS
+from slurmplugins.system.workers import Crew
+from tests.fakes.clock import START
+from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from slurmplugins.model.hostlist import NodeName
+
+G = hostlist.expand("gpu-[001-008]")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def unanswered(bench: Bench, *, happened: bool) -> JobRequest:
+    """A job whose launch got no answer, asked for again by Slurm."""
+    ask = bench.slurm.start(7, G[:2])
+    if happened:
+        bench.cloud.lose_answers = 99
+    else:
+        bench.cloud.next_errors = [error_codes.error("Unreachable", "no answer")] * 5
+    resume(bench.engine, [ask])
+    bench.cloud.lose_answers = 0
+    assert bench.slurm.queue[7].state == "PENDING"
+    bench.slurm.define(G[:2])
+    return bench.slurm.start(7, G[:2])
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_the_next_resume_learns_what_it_was_and_the_job_runs(bench: Bench, happened: bool):
+    ask = unanswered(bench, happened=happened)
+    bench.cloud.lag = 60
+    resume(bench.engine, [ask])
+    assert [item.node for item in bench.cloud.live()] == list(G[:2])
+    assert len(bench.cloud.requests) == 1
+    assert bench.slurm.queue[7].state == "RUNNING"
+    assert bench.slurm.state[G[0]].instance_id == bench.cloud.live()[0].id
+
+
+def test_a_launch_that_turns_out_to_have_failed_is_followed_by_the_next_offering(bench: Bench):
+    ask = unanswered(bench, happened=False)
+    bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0}
+    resume(bench.engine, [ask])
+    assert {item.lifecycle for item in bench.cloud.live()} == {Lifecycle.ON_DEMAND}
+    assert len(bench.cloud.live()) == 2
+    assert bench.cloud.requests[-1].offering.key == ON_DEMAND
+
+
+@pytest.mark.parametrize(
+    "code", ["IdempotentParameterMismatch", "Unreachable", "UnauthorizedOperation"]
+)
+def test_what_even_that_does_not_settle_stays_in_doubt(bench: Bench, code: str):
+    ask = unanswered(bench, happened=True)
+    bench.cloud.lag = 600
+    bench.cloud.next_errors = [error_codes.error(code, "no")]
+    for machine in bench.cloud.machines.values():
+        machine.visible_at = bench.clock.monotonic() + 600
+    resume(bench.engine, [ask])
+    assert len(bench.cloud.live()) == 2
+    assert bench.slurm.state[G[0]].reason == "toolkit: launch-in-doubt"
+
+
+ONE_OF_EACH = {kind: code for code, kind in reversed(error_codes.CLASSES.items())}
+
+
+@pytest.mark.parametrize("code", [*ONE_OF_EACH.values(), "NeverSeenBefore"])
+def test_a_call_without_an_answer_stays_in_doubt_until_ec2_has_judged_that_request(
+    bench: Bench, code: str
+):
+    said = error_codes.error(code, "no")
+    bench.cloud.next_errors = [error_codes.error("Unreachable", "no answer"), *[said] * 20]
+    resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    doubtful = set() if said.settles else set(G[:2])
+    assert bench.engine.journal.claims().doubtful == doubtful
+
+
+@pytest.mark.parametrize("code", ["NeverSeenBefore", "UnauthorizedOperation", "SlowDown"])
+def test_no_node_has_two_machines_after_an_answer_that_says_nothing_of_the_call_before(
+    bench: Bench, code: str
+):
+    bench.cloud.lag = 110
+    bench.cloud.lose_answers = 1
+    bench.cloud.next_errors = [None, *[error_codes.error(code, "no")] * 20]
+    resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    bench.cloud.next_errors = []
+    bench.slurm.define(G[:2])
+    resume(bench.engine, [bench.slurm.start(8, G[:2])])
+    assert [item.node for item in bench.cloud.live()] == list(G[:2])
+
+
+def test_a_question_without_an_answer_is_a_doubt_of_its_own_age(bench: Bench):
+    """It may start what the first call did not, long after that one is out of doubt."""
+    ask = unanswered(bench, happened=False)
+    bench.clock.advance(100)
+    bench.cloud.next_errors = [error_codes.error("Unreachable", "no answer")]
+    resume(bench.engine, [ask])
+    bench.clock.advance(60)
+    assert bench.engine.journal.claims().doubtful == set(G[:2])
+    bench.clock.advance(61)
+    assert bench.engine.journal.claims().doubtful == set()
+
+
+SAYS_NOTHING = ["IdempotentParameterMismatch", "SlowDown", "UnauthorizedOperation", "NeverSeen"]
+
+
+@pytest.mark.parametrize("code", SAYS_NOTHING)
+def test_a_doubt_ends_two_minutes_after_the_last_call_without_an_answer_whatever_is_said_to_others(
+    bench: Bench, code: str
+):
+    ask = unanswered(bench, happened=False)
+    silent = bench.clock.monotonic()
+    while bench.clock.monotonic() <= silent + SETTLE_SECONDS:
+        bench.cloud.next_errors = [error_codes.error(code, "no")]
+        resume(bench.engine, [ask])
+        assert bench.slurm.state[G[0]].reason == "toolkit: launch-in-doubt"
+        bench.clock.advance(15)
+        bench.slurm.define(G[:2])
+        ask = bench.slurm.start(7, G[:2])
+    assert bench.engine.journal.claims().doubtful == set()
+
+
+def test_a_doubt_whose_machines_have_ended_since_is_none(bench: Bench):
+    ask = unanswered(bench, happened=True)
+    for machine in bench.cloud.live():
+        bench.cloud.end(machine.id, "Client.UserInitiatedShutdown")
+    bench.clock.advance(10)
+    resume(bench.engine, [ask])
+    assert bench.slurm.queue[7].state == "RUNNING"
+    assert [item.node for item in bench.cloud.live()] == list(G[:2])
+
+
+def test_what_was_not_asked_after_all_leaves_the_doubt_open(bench: Bench):
+    """No credentials, say: the error is not EC2's answer to anything."""
+    ask = unanswered(bench, happened=False)
+
+    def refuse(*_: object) -> None:
+        raise error_codes.error("InvalidParameterValue", "before anything was asked")
+
+    launch, bench.cloud.launch = bench.cloud.launch, refuse  # type: ignore[assignment]
+    resume(bench.engine, [ask])
+    bench.cloud.launch = launch  # type: ignore[method-assign]
+    assert bench.engine.journal.claims().doubtful == set(G[:2])
+
+
+def patient(folder: Path) -> Bench:
+    """With an hour as ResumeTimeout."""
+    return Bench(folder, slurm={"bin": "/usr/bin", "resume_timeout": 3600, "suspend_timeout": 60})
+
+
+def test_a_call_without_an_answer_is_in_doubt_however_long_it_had_waited_for_its_turn(
+    tmp_path: Path,
+):
+    bench = patient(tmp_path)
+    slow = RateLimitedCloud(bench.cloud, bench.clock, patience=1000, instances=Rate(2, 0.01))
+    bench.engine = replace(bench.engine, cloud=slow)
+    resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    bench.cloud.next_errors = [error_codes.error("Unreachable", "no answer")] * 5
+    resume(bench.engine, [bench.slurm.start(8, G[2:4])])
+    assert bench.clock.now() - START > SETTLE_SECONDS
+    assert bench.engine.journal.claims().doubtful == set(G[2:4])
+
+
+def test_a_call_without_an_answer_is_in_doubt_however_long_it_was_throttled_before(tmp_path: Path):
+    bench = patient(tmp_path)
+    throttled = [error_codes.error("RequestLimitExceeded", "slow down")] * 20
+    bench.cloud.next_errors = [*throttled, *[error_codes.error("Unreachable", "no answer")] * 5]
+    resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert bench.clock.now() - START > SETTLE_SECONDS
+    assert bench.engine.journal.claims().doubtful == set(G[:2])
+
+
+def test_doubts_about_nodes_that_nobody_wants_are_left_alone(bench: Bench):
+    unanswered(bench, happened=True)
+    before = bench.cloud.calls.count("launch")
+    resume(bench.engine, [bench.slurm.start(8, G[4:5])])
+    assert bench.cloud.calls.count("launch") == before + 1
+
+
+def test_a_doubt_with_a_node_another_run_works_on_is_left_to_it(bench: Bench):
+    ask = unanswered(bench, happened=True)
+    before = bench.cloud.calls.count("launch")
+    with bench.engine.journal.run() as other:
+        bench.engine.journal.claim(other, lambda _: G[1:2])
+        resume(bench.engine, [ask])
+    assert bench.cloud.calls.count("launch") == before
+
+
+def killed_before_its_call(bench: Bench, nodes: Sequence[NodeName]) -> None:
+    """A run that had written down its launch; Slurm has had the nodes back since."""
+    offering = bench.config.pools["gpu"].offerings[0]
+    request = LaunchRequest(
+        nodes[0].replace("-", ""),
+        "demo",
+        "gpu",
+        "spot",
+        "demo-gpu",
+        "subnet-a",
+        offering,
+        tuple(nodes),
+    )
+    with bench.engine.journal.run() as run:
+        bench.engine.journal.claim(run, lambda _: nodes)
+        bench.engine.journal.intend(request, run, [1])
+
+
+def test_asking_again_starts_no_machine_for_a_node_that_slurm_has_off(bench: Bench):
+    killed_before_its_call(bench, G)
+    resume(bench.engine, [bench.slurm.start(2, G[:1])])
+    assert bench.cloud.live() == []
+    assert bench.slurm.state[G[0]].reason == "toolkit: launch-in-doubt"
+
+
+def test_no_job_adopts_a_machine_that_was_launched_before_slurm_asked_for_its_node(bench: Bench):
+    killed_before_its_call(bench, G)
+    resume(bench.engine, [bench.slurm.start(2, G[:1])])
+    bench.clock.advance(SETTLE_SECONDS + 1)
+    resume(bench.engine, [bench.slurm.start(3, G[1:])])
+    assert {item.node for item in bench.cloud.live()} == set(G[1:])
+    bench.clock.advance(60)
+    bench.boot()
+    assert not [node for node in G[1:] if "POWERING_UP" in bench.slurm.flags(node)]
+
+
+def test_nothing_is_asked_again_while_slurm_can_not_say_what_it_waits_for(bench: Bench):
+    ask = unanswered(bench, happened=False)
+    before = bench.cloud.calls.count("launch")
+    bench.slurm.unreachable = True
+    resume(bench.engine, [ask])
+    assert bench.cloud.calls.count("launch") == before
+
+
+def test_launches_in_doubt_are_asked_about_together_and_none_after_the_runs_time(bench: Bench):
+    for number in range(4):
+        killed_before_its_call(bench, G[2 * number : 2 * number + 2])
+    bench.engine = replace(bench.engine, crew=Crew(4))
+    together = threading.Barrier(4, timeout=5)
+    launch = bench.cloud.launch
+
+    def meeting(request: LaunchRequest, intend: Callable[[], None]) -> Launched:
+        together.wait()
+        return launch(request, intend)
+
+    ask = bench.slurm.start(7, G)
+    bench.cloud.launch = meeting  # type: ignore[method-assign]
+    with bench.engine.journal.run() as run:
+        wanted = frozenset(bench.engine.journal.claim(run, lambda _: G))
+        unresolved.settle(bench.engine, run, wanted, bench.clock.monotonic() - 1)
+        assert bench.cloud.live() == []
+        unresolved.settle(bench.engine, run, wanted, bench.clock.monotonic())
+    assert {item.node for item in bench.cloud.live()} == set(ask.nodes)
+
+
+@pytest.mark.parametrize("code", ["", "InsufficientInstanceCapacity", "Unreachable"])
+def test_nodes_that_a_settlement_does_not_want_are_let_go_of_after_it(bench: Bench, code: str):
+    """What is in doubt even then is so for every run."""
+    unanswered(bench, happened=False)
+    bench.cloud.next_errors = [error_codes.error(code, "no")] if code else []
+    engine = bench.engine
+    with engine.journal.run() as run:
+        wanted = frozenset(engine.journal.claim(run, lambda _: G[:1]))
+        unresolved.settle(engine, run, wanted, math.inf)
+        claims = engine.journal.claims()
+    assert claims.busy == {G[0]}
+    assert (G[1] in claims.doubtful) == (code == "Unreachable")
+
+
+def test_a_request_in_the_journal_is_the_same_request_again():
+    offering = Offering(
+        "p5.48xlarge", Lifecycle.ON_DEMAND, "us-east-1a", "1", "cr-0abc", block=True
+    )
+    other = Offering("p5e.48xlarge", Lifecycle.ON_DEMAND, "us-east-1a", "2")
+    request = LaunchRequest(
+        "a1", "demo", "gpu", "p", "t", "", offering, G[:3], others=(other,), least=2
+    )
+    assert from_record(to_record(request)) == request

@@ -1,0 +1,254 @@
+"""Protected mode: five failures shut a pool, one success opens it, probes find out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins.model import hostlist
+from slurmplugins.model.instance import BootFailure, Boots, EndCause
+from slurmplugins.model.launch import JobLaunch, JobRequest, PoolAsk
+from slurmplugins.power_save import circuit_breaker
+from slurmplugins.power_save.circuit_breaker import Record
+from slurmplugins.power_save.resume import resume
+from slurmplugins.power_save.suspend import suspend
+from slurmplugins.reconciler import console_logs
+from slurmplugins.reconciler.run import run_pass
+from tests.fakes.engine import Bench
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+G = hostlist.expand("gpu-[001-008]")
+C = hostlist.expand("cpu-[1-4]")
+NOW = 1_000_000.0
+
+
+def failed(count: int, start: int = 0, pool: str = "gpu") -> Boots:
+    return Boots(
+        tuple(
+            BootFailure(f"i-{number}", "gpu-001", pool, "it did not come up", NOW, NOW - 240)
+            for number in range(start, start + count)
+        )
+    )
+
+
+def protected(probes: int = 0) -> Record:
+    record = circuit_breaker.learn(Record(), failed(5), NOW)
+    for number in range(probes):
+        record = circuit_breaker.learn(record, failed(1, 10 + number), NOW)
+    return record
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def job(bench: Bench, number: int, nodes: tuple[hostlist.NodeName, ...]) -> JobLaunch:
+    pool = bench.config.pools[bench.config.pool_by_node[nodes[0]]]
+    return JobLaunch(number, (PoolAsk(pool, nodes),), nodes)
+
+
+def test_four_failures_shut_nothing_and_the_fifth_does():
+    record = circuit_breaker.learn(Record(), failed(4), NOW)
+    assert not record.pools["gpu"].protected
+    record = circuit_breaker.learn(record, failed(1, 4), NOW)
+    assert record.pools["gpu"].protected
+    assert record.pools["gpu"].retry_at == NOW + 600
+
+
+@pytest.mark.parametrize("count", [4, 10_000])
+def test_a_machine_is_counted_once_however_often_it_is_seen(count: int):
+    record = circuit_breaker.learn(Record(), failed(count), NOW)
+    assert circuit_breaker.learn(record, failed(count), NOW) == record
+    assert circuit_breaker.learn(record, failed(count), NOW + 3 * 3600) == record
+
+
+def test_a_machine_that_looks_failed_again_while_ec2_lists_it_is_not_counted_again():
+    record = circuit_breaker.learn(Record(), failed(4), NOW)
+    later = circuit_breaker.learn(record, Boots(), NOW + 3600)
+    assert circuit_breaker.learn(later, failed(4), NOW + 3615).pools == record.pools
+
+
+@pytest.mark.parametrize("set_by", [0.0, -86_400.0, 86_400.0])
+def test_machines_that_ec2_lists_no_more_are_forgotten(set_by: float):
+    record = circuit_breaker.learn(Record(), failed(4), NOW)
+    assert circuit_breaker.learn(record, Boots(), NOW + set_by + 7200).counted == {}
+
+
+def test_a_success_forgets_every_failure():
+    record = circuit_breaker.learn(Record(), failed(4), NOW)
+    assert circuit_breaker.learn(record, Boots(fine_until={"gpu": NOW}), NOW).pools == {}
+
+
+def test_a_success_beside_failures_keeps_the_pool_open():
+    boots = Boots(failed(9).failed, {"gpu": NOW})
+    assert circuit_breaker.learn(Record(), boots, NOW).pools == {}
+
+
+def test_a_node_that_came_up_long_before_the_failures_keeps_nothing_open():
+    boots = Boots(failed(5).failed, {"gpu": NOW - 3600})
+    record = circuit_breaker.learn(Record(), boots, NOW)
+    assert record.pools["gpu"].protected
+    assert circuit_breaker.learn(record, boots, NOW) == record
+
+
+@pytest.mark.parametrize(
+    ("probes", "pause"), [(0, 600), (1, 1200), (2, 2400), (3, 3600), (9, 3600), (1100, 3600)]
+)
+def test_each_failed_probe_doubles_the_pause_up_to_an_hour(probes: int, pause: float):
+    assert protected(probes).pools["gpu"].retry_at == NOW + pause
+
+
+def test_a_protected_pool_launches_nothing_and_says_when_it_will(bench: Bench):
+    screened = circuit_breaker.screen(protected(), [job(bench, 7, G[:2])], NOW, 180)
+    assert screened.let == ()
+    (refused,) = screened.refused
+    assert (refused.job, refused.nodes, refused.slug) == (7, G[:2], "pool-protected")
+    assert "5 machines in a row did not come up; next try" in refused.message
+
+
+def test_other_pools_are_not_concerned(bench: Bench):
+    other = job(bench, 8, C[:1])
+    assert circuit_breaker.screen(protected(), [other], NOW, 180).let == (other,)
+
+
+def test_after_the_pause_the_smallest_job_alone_is_let_through(bench: Bench):
+    jobs = [job(bench, 7, G[:4]), job(bench, 8, G[4:5]), job(bench, 9, G[5:7])]
+    screened = circuit_breaker.screen(protected(), jobs, NOW + 600, 180)
+    assert [item.job for item in screened.let] == [8]
+    again = circuit_breaker.screen(screened.record, jobs[:1], NOW + 601, 180)
+    assert again.let == (), "the probe is under way"
+    assert circuit_breaker.screen(screened.record, jobs[:1], NOW + 780, 180).let == (jobs[0],)
+
+
+def test_a_clock_that_is_set_back_prolongs_no_protection(bench: Bench):
+    """A probe goes at once, and is the only one until it must have come up."""
+    jobs = [job(bench, 7, G[:2]), job(bench, 8, G[2:4])]
+    earlier = NOW - 3600
+    screened = circuit_breaker.screen(protected(), jobs, earlier, 180)
+    assert screened.let == (jobs[0],)
+    assert circuit_breaker.screen(screened.record, jobs, earlier + 179, 180).let == ()
+    assert circuit_breaker.screen(screened.record, jobs, earlier + 180, 180).let == (jobs[0],)
+
+
+def test_a_probe_that_may_take_longer_than_any_pause_is_waited_for(bench: Bench):
+    jobs = [job(bench, 7, G[:2])]
+    screened = circuit_breaker.screen(protected(), jobs, NOW + 600, 7200)
+    assert circuit_breaker.screen(screened.record, jobs, NOW + 600, 7200).let == ()
+
+
+def test_a_damaged_record_opens_every_pool(tmp_path: Path):
+    for text in (
+        "",
+        "{",
+        "[]",
+        '{"pools": {"gpu": 3}, "counted": {}}',
+        '{"pools": {}, "counted": []}',
+    ):
+        (tmp_path / "protection.json").write_text(text)
+        assert circuit_breaker.load(tmp_path) == Record()
+
+
+def test_the_record_survives_its_file(tmp_path: Path):
+    circuit_breaker.update(tmp_path, failed(5), NOW)
+    assert circuit_breaker.load(tmp_path) == protected()
+
+
+# The whole engine
+
+
+def never_comes_up(bench: Bench, number: int, nodes: tuple[hostlist.NodeName, ...]) -> None:
+    """Slurm asks, machines start, and nothing registers."""
+    resume(bench.engine, [bench.slurm.start(number, nodes)])
+    for _ in range(16):
+        bench.clock.advance(15)
+        bench.slurm.tick()
+        dead, bench.slurm.resume_failed = bench.slurm.resume_failed, []
+        if dead:
+            suspend(bench.engine, dead, EndCause.BOOT_FAILED)
+        gone, bench.slurm.suspended = bench.slurm.suspended, []
+        if gone:
+            suspend(bench.engine, gone, EndCause.SUSPEND)
+        run_pass(bench.engine)
+
+
+def test_a_pool_whose_machines_never_come_up_costs_no_more_until_a_probe_succeeds(bench: Bench):
+    never_comes_up(bench, 7, G[:5])
+    assert len(bench.events("pool protected")) == 1
+    launches = len(bench.cloud.requests)
+    resume(bench.engine, [bench.slurm.start(8, G[:1])])
+    assert len(bench.cloud.requests) == launches
+    assert bench.slurm.state[G[0]].reason == "toolkit: pool-protected"
+    assert "next try" in bench.slurm.queue[8].comment
+    bench.clock.advance(600)
+    bench.slurm.tick()
+    suspend(bench.engine, G[:1], EndCause.SUSPEND)
+    run_pass(bench.engine)
+    resume(bench.engine, [bench.slurm.start(9, G[5:6])])
+    assert len(bench.cloud.requests) == launches + 1
+    bench.clock.advance(10)
+    bench.boot()
+    run_pass(bench.engine)
+    assert len(bench.events("pool opened")) == 1
+    assert circuit_breaker.load(bench.engine.state).pools == {}
+
+
+def test_a_machine_that_is_there_for_a_job_in_a_protected_pool_ends(bench: Bench):
+    ask = bench.slurm.start(7, G[:2])
+    resume(bench.engine, [JobRequest(7, G[:1])])
+    circuit_breaker.update(bench.engine.state, failed(5), bench.clock.now())
+    resume(bench.engine, [ask])
+    assert bench.cloud.live() == []
+    assert bench.slurm.state[G[0]].reason == "toolkit: pool-protected"
+
+
+def test_a_node_that_is_up_all_the_while_does_not_keep_a_broken_pool_open(bench: Bench):
+    resume(bench.engine, [bench.slurm.start(1, G[7:])])
+    bench.clock.advance(10)
+    bench.boot()
+    bench.clock.advance(3600)
+    run_pass(bench.engine)
+    never_comes_up(bench, 7, G[:5])
+    assert circuit_breaker.load(bench.engine.state).pools["gpu"].protected
+    assert not bench.events("pool opened")
+
+
+def test_machines_that_come_up_beside_those_that_do_not_keep_the_pool_open(bench: Bench):
+    """A weak zone: some of a run's machines boot, the others never do."""
+    resume(bench.engine, [bench.slurm.start(1, G[5:])])
+    bench.clock.advance(10)
+    bench.boot()
+    never_comes_up(bench, 7, G[:5])
+    assert circuit_breaker.load(bench.engine.state).pools == {}
+
+
+def test_the_console_of_a_machine_that_never_came_up_is_kept(bench: Bench):
+    bench.cloud.consoles = {f"i-{number:017x}": f"line\nKernel panic {number}" for number in (1, 2)}
+    never_comes_up(bench, 7, G[:1])
+    assert console_logs.tail(bench.engine.state, f"i-{1:017x}") == ("line", "Kernel panic 1")
+    assert bench.cloud.calls.count("console") == 1, "once is enough"
+
+
+def test_an_interrupted_boot_is_not_the_pools_fault(bench: Bench):
+    resume(bench.engine, [bench.slurm.start(7, G[:5])])
+    for item in bench.cloud.live():
+        bench.cloud.interrupt(item.id)
+    run_pass(bench.engine)
+    assert circuit_breaker.load(bench.engine.state).pools == {}
+
+
+def test_consoles_are_bounded_in_size_and_number(tmp_path: Path):
+    for number in range(30):
+        console_logs.keep(tmp_path, f"i-{number:x}", "x" * 100_000)
+    files = list((tmp_path / "consoles").iterdir())
+    assert len(files) == 20
+    assert max(path.stat().st_size for path in files) == 64 * 1024
+
+
+def test_a_console_can_not_draw_on_the_terminal(tmp_path: Path):
+    console_logs.keep(tmp_path, "i-1", "\x1b[31mred\n\n")
+    assert console_logs.tail(tmp_path, "i-1") == ("[31mred",)
+    assert console_logs.tail(tmp_path, "../../etc/passwd") == ()

@@ -1,0 +1,149 @@
+"""A decision takes a fixed number of calls and no waiting, whether for ten nodes or a thousand.
+
+That is what "within 30 s at 1,000 nodes" comes to on any machine: each call takes EC2 and slurmctld
+about as long for a thousand nodes as for ten, nothing else waits, and our own work grows as the
+number of nodes does, and not as its square.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import slurmplugins
+from slurmplugins.model.hostlist import expand
+from slurmplugins.model.instance import EndCause
+from slurmplugins.power_save.resume import resume
+from slurmplugins.power_save.suspend import suspend
+from slurmplugins.reconciler.run import run_pass
+from tests.fakes.boundaries import watch
+from tests.fakes.engine import Bench
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+PERIOD = 15.0
+"""Of the reconcile timer, in seconds."""
+
+OURS = str(Path(slurmplugins.__file__).parent)
+
+
+class Work:
+    """The calls that our own code makes and is made, on all threads: what CPU time grows with."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        threading.setprofile(self._event)
+        sys.setprofile(self._event)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+
+    def _event(self, frame: FrameType, event: str, _argument: object) -> None:
+        if event in {"call", "c_call"} and frame.f_code.co_filename.startswith(OURS):
+            next(self._numbers)
+
+    def total(self) -> int:
+        return next(self._numbers)
+
+
+class Counted:
+    """A cluster of so many nodes, and the calls that leave its programs."""
+
+    def __init__(self, place: Path, count: int) -> None:
+        place.mkdir()
+        hostlist = f"gpu-[0001-{count:04d}]"
+        self.nodes = expand(hostlist)
+        self.bench = Bench(place, nodes=hostlist)
+        self.calls: Counter[str] = Counter()
+        self.engine = watch(self.bench.engine, self._passed)
+
+    def _passed(self, place: str) -> None:
+        name, _, what = place.partition(": ")
+        if what == "done" and name.startswith(("cloud.", "slurm.")):
+            self.calls[name] += 1
+
+    def start(self) -> None:
+        """One job on all nodes, each of which comes up."""
+        resume(self.engine, [self.bench.slurm.start(7, self.nodes)])
+        self.bench.clock.advance(10)
+        self.bench.boot()
+        run_pass(self.engine)
+        self.calls.clear()
+        self.bench.clock.slept.clear()
+
+
+def interrupted(cluster: Counted) -> int:
+    """EC2 takes every second machine; how many passes until the nodes are given back."""
+    lost = cluster.bench.cloud.live()[::2]
+    for item in lost:
+        cluster.bench.cloud.interrupt(item.id)
+    for number in range(1, 5):
+        cluster.bench.clock.advance(PERIOD)
+        run_pass(cluster.engine)
+        state = cluster.bench.slurm.state
+        if all("DOWN" in state[str(item.node)].flags for item in lost):
+            return number
+    raise AssertionError("not decided within a minute")
+
+
+def let_go(cluster: Counted) -> int:
+    """Slurm powers all nodes down; suspend ends their machines."""
+    slurm = cluster.bench.slurm
+    slurm.finish(7)
+    slurm.power_down(cluster.nodes)
+    slurm.tick()
+    suspend(cluster.engine, slurm.suspended, EndCause.SUSPEND)
+    assert cluster.bench.cloud.live() == []
+    return 1
+
+
+@pytest.mark.parametrize("decide", [interrupted, let_go])
+def test_a_thousand_nodes_are_decided_in_the_calls_of_two_hundred_and_without_waiting(
+    tmp_path: Path, decide
+):
+    """Ends go in batches of 200; all else is one call, however many nodes it is about."""
+    found = []
+    for count in (200, 1000):
+        cluster = Counted(tmp_path / str(count), count)
+        cluster.start()
+        assert decide(cluster) == 1
+        assert cluster.bench.clock.slept == []
+        ends = cluster.calls.pop("cloud.terminate", 0)
+        assert ends <= count / 200
+        found.append(cluster.calls)
+    assert found[0] == found[1]
+
+
+def launched(cluster: Counted) -> int:
+    """One job on all nodes, each of which comes up."""
+    cluster.start()
+    return 1
+
+
+@pytest.mark.parametrize("decide", [launched, interrupted, let_go])
+def test_five_times_the_nodes_are_at_most_six_times_the_work(tmp_path: Path, decide):
+    """A pass that compares all nodes with all would be twenty-five times as much."""
+    took = []
+    for count in (200, 1000):
+        cluster, work = Counted(tmp_path / str(count), count), Work()
+        if decide is not launched:
+            cluster.start()
+        with work.counted():
+            decide(cluster)
+        took.append(work.total())
+    assert took[0] > 200
+    assert took[1] <= 6 * took[0], took

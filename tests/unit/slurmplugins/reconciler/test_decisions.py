@@ -1,0 +1,193 @@
+"""Decisions of the pure core, one law each: plans, doubts, boots, protection, both worlds' ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins.config import burst as burst_config
+from slurmplugins.model import hostlist
+from slurmplugins.model.actions import Drain, Terminate
+from slurmplugins.model.instance import (
+    IMPAIRED_SECONDS,
+    Assignment,
+    BootFailure,
+    Boots,
+    EndCause,
+    Instance,
+    InstanceHealth,
+    InstanceState,
+)
+from slurmplugins.model.launch import JobRequest, ResumePlan
+from slurmplugins.model.node import Node
+from slurmplugins.model.offering import Lifecycle
+from slurmplugins.power_save import circuit_breaker, planner
+from slurmplugins.power_save.circuit_breaker import KEPT, Record
+from slurmplugins.power_save.suspend import plan_terminations
+from slurmplugins.reconciler import boot_failures, plausibility, rules, snapshot
+from slurmplugins.state.journal import Journal
+from slurmplugins.state.journal_view import JournalView
+from tests.fakes.clock import FakeClock
+from tests.fakes.engine import burst
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = 1_795_000_000.0
+CONFIG = burst_config.parse(burst())
+G = hostlist.expand("gpu-[001-004]")
+S = InstanceState
+
+
+def machine(
+    id_: str = "i-1", state: InstanceState = S.RUNNING, age: float = 600.0, end_code: str = ""
+) -> Instance:
+    return Instance(
+        id=id_,
+        state=state,
+        role="compute",
+        node=G[0],
+        pool="gpu",
+        partition="spot",
+        attempt="a",
+        type="g5.xlarge",
+        zone="us-east-1a",
+        lifecycle=Lifecycle.SPOT,
+        address="10.42.1.11",
+        price="0.4",
+        launched_at=NOW - age,
+        end_code=end_code,
+    )
+
+
+def node(flags: str, instance_id: str = "i-1", name: str = G[0]) -> Node:
+    return Node(name, frozenset(flags.split("+")), "", instance_id, "10.42.1.11")
+
+
+def world(
+    *machines: Instance,
+    nodes: tuple[Node, ...] = (),
+    claims: JournalView | None = None,
+    health: tuple[InstanceHealth, ...] = (),
+    known: frozenset[str] = frozenset(),
+) -> snapshot.Snapshot:
+    off = {name: node("IDLE+POWERED_DOWN", "", name) for name in CONFIG.pool_by_node}
+    return snapshot.Snapshot(
+        config=CONFIG,
+        instances=machines,
+        nodes={**off, **{item.name: item for item in nodes}},
+        claims=claims or JournalView(),
+        now=NOW,
+        health={item.id: item for item in health},
+        known=known,
+    )
+
+
+# What resume and suspend plan
+
+
+def test_a_job_whose_adopted_node_is_up_already_keeps_what_it_waits_for():
+    """slurmd was quicker than this run: the node came up on the machine that the plan adopts."""
+    ask = JobRequest(7, G[:2])
+    plan = ResumePlan(adopt=tuple(Assignment(item, f"i-{item}", "", "") for item in ask.nodes))
+    states = {G[0]: node("ALLOCATED", name=G[0]), G[1]: node("ALLOCATED+POWERING_UP", name=G[1])}
+    assert planner.awaited([ask], plan, states) == ([ask], [])
+
+
+@pytest.mark.parametrize("state", S)
+def test_suspend_ends_what_is_not_over_yet_and_nothing_twice(state: InstanceState):
+    """The cause of a second end would be told for the first, too."""
+    found = plan_terminations(
+        [G[0]], [machine(state=state)], {G[0]: node("IDLE+POWERING_DOWN")}, EndCause.SUSPEND
+    )
+    assert len(found) == (0 if state in {S.SHUTTING_DOWN, S.TERMINATED} else 1)
+
+
+def test_a_machine_that_was_given_to_another_node_is_not_condemned_under_its_old_name(
+    tmp_path: Path,
+):
+    journal = Journal(tmp_path, FakeClock())
+    journal.launched("a1", [Assignment(G[0], "i-1", "", "")])
+    journal.launched("a1", [Assignment(G[1], "i-1", "", "")])
+    assert journal.condemn_idle([("i-1", G[0])], EndCause.SUSPEND) == frozenset()
+    assert journal.claims().ended == {}
+    assert journal.condemn_idle([("i-1", G[1])], EndCause.SUSPEND) == {"i-1"}
+
+
+# Whether the lists are believed
+
+
+def test_machines_that_we_ended_are_not_missed_in_ec2s_list():
+    ids = [f"i-{number}" for number in range(6)]
+    ended = JournalView(ended=dict.fromkeys(ids, EndCause.SUSPEND))
+    assert plausibility.cloud(world(known=frozenset(ids), claims=ended)) == ""
+    assert plausibility.cloud(world(known=frozenset(ids))) != ""
+
+
+# Which boots failed
+
+
+@pytest.mark.parametrize(
+    ("code", "failed"),
+    [
+        ("Client.UserInitiatedShutdown", False),
+        ("Server.SpotInstanceTermination", False),
+        ("Client.InstanceInitiatedShutdown", True),
+        ("", True),
+    ],
+)
+def test_a_machine_that_a_person_or_ec2_took_says_nothing_of_its_image(code: str, failed: bool):
+    gone = machine(state=S.TERMINATED, end_code=code)
+    seen = boot_failures.observe(world(gone, nodes=(node("ALLOCATED+POWERING_UP"),)))
+    assert bool(seen.failed) is failed
+
+
+def test_the_youngest_machine_that_came_up_speaks_for_its_pool_in_any_order():
+    pair = (machine("i-1", age=600), replace(machine("i-2", age=100), node=G[1]))
+    nodes = (node("ALLOCATED", "i-1"), node("ALLOCATED", "i-2", G[1]))
+    expected = {"gpu": NOW - 100 + CONFIG.resume_timeout}
+    assert boot_failures.observe(world(*pair, nodes=nodes)).fine_until == expected
+    assert boot_failures.observe(world(*reversed(pair), nodes=nodes)).fine_until == expected
+
+
+# Protected pools
+
+
+def failure(number: int, launched_at: float) -> BootFailure:
+    return BootFailure(f"i-{number}", G[0], "gpu", "it did not come up", NOW, launched_at)
+
+
+def test_a_pool_is_forgiven_only_what_went_wrong_before_its_success():
+    failures = (failure(1, NOW - 900), failure(2, NOW - 100))
+    record = circuit_breaker.learn(Record(), Boots(failures), NOW)
+    between = Boots((), {"gpu": NOW - 500})
+    assert "gpu" in circuit_breaker.learn(record, between, NOW).pools
+    after = Boots((), {"gpu": NOW})
+    assert "gpu" not in circuit_breaker.learn(record, after, NOW).pools
+
+
+def test_the_newest_failures_are_the_ones_remembered():
+    record = Record()
+    for number in range(KEPT + 3):
+        record = circuit_breaker.learn(record, Boots((failure(number, NOW - 1),)), NOW)
+    assert [item.instance_id for item in record.pools["gpu"].last] == [
+        f"i-{number}" for number in range(3, KEPT + 3)
+    ]
+
+
+# What reconcile does about health
+
+
+@pytest.mark.parametrize(("sick", "drained"), [("i-1", False), ("i-2", True)])
+def test_of_two_machines_the_health_of_the_one_that_slurm_talks_to_counts(sick: str, drained: bool):
+    trouble = InstanceHealth(sick, NOW - IMPAIRED_SECONDS)
+    found = rules.plan(
+        world(
+            machine("i-1", age=900), machine("i-2"), nodes=(node("IDLE", "i-2"),), health=(trouble,)
+        )
+    )
+    assert any(isinstance(item, Drain) for item in found.actions) is drained
+    ended = [item.instance.id for item in found.actions if isinstance(item, Terminate)]
+    assert ended == ["i-1"]

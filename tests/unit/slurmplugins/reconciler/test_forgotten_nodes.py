@@ -1,0 +1,162 @@
+"""Nodes whose registration a killed slurmctld has forgotten: their jobs go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmplugins.model import hostlist
+from slurmplugins.model.instance import EndCause
+from slurmplugins.node.agent import RELOAD, Registrar
+from slurmplugins.power_save.resume import resume
+from slurmplugins.power_save.suspend import suspend
+from slurmplugins.reconciler.forgotten_nodes import Asked
+from slurmplugins.reconciler.pass_state import Memory
+from slurmplugins.reconciler.run import run_pass
+from slurmplugins.slurm import agent_requests
+from slurmplugins.system.logger import Log
+from tests.fakes.engine import Bench
+from tests.fakes.runner import FakeRunner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+G = hostlist.expand("gpu-[001-002]")
+JOB = 7
+SAVED = pytest.mark.parametrize("saved", ["POWERING_UP", "POWERED_DOWN"])
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    """Two nodes up, a job at work on them."""
+    made = Bench(tmp_path)
+    resume(made.engine, [made.slurm.start(JOB, G)])
+    made.clock.advance(10)
+    made.boot()
+    return made
+
+
+def agents(bench: Bench) -> int:
+    """Let each node's agent look for a request; how many slurmds registered."""
+    registered = 0
+    for machine in bench.cloud.live():
+        runner = FakeRunner()
+        node = str(machine.node)
+        log = Log(bench.lines.append, bench.clock)
+        Registrar(node, bench.engine.stop_requests, runner, log).poll()
+        if runner.calls:
+            bench.slurm.register(node, machine.id, machine.address, machine.launched_at)
+            registered += 1
+    return registered
+
+
+def passes(bench: Bench, seconds: float, *, heard: bool = True) -> int:
+    """Reconcile every 15 seconds, slurmctld, its programs and the agents in between."""
+    registered = 0
+    for _ in range(int(seconds // 15)):
+        bench.clock.advance(15)
+        bench.slurm.tick()
+        suspended, bench.slurm.suspended = bench.slurm.suspended, []
+        if suspended:
+            suspend(bench.engine, suspended, EndCause.SUSPEND)
+        run_pass(bench.engine)
+        registered += agents(bench) if heard else 0
+    return registered
+
+
+@SAVED
+def test_a_job_goes_on_where_it_is_when_slurmctld_forgets_its_nodes(bench: Bench, saved: str):
+    machines = {machine.id for machine in bench.cloud.live()}
+    bench.slurm.killed(G, saved=saved)
+    assert passes(bench, 600) == len(G)
+    assert {machine.id for machine in bench.cloud.live()} == machines
+    job = bench.slurm.queue[JOB]
+    assert (job.state, job.restarts, job.nodes) == ("RUNNING", 0, G)
+    assert all(bench.slurm.flags(node) == {"ALLOCATED", "CLOUD"} for node in G)
+
+
+@SAVED
+def test_a_node_that_registers_again_is_asked_for_nothing_more(bench: Bench, saved: str):
+    bench.slurm.killed(G, saved=saved)
+    passes(bench, 300)
+    assert Memory.load(bench.engine.state).asked == {}
+    assert not list(bench.engine.stop_requests.iterdir())
+
+
+@SAVED
+def test_a_job_whose_slurmd_never_registers_again_comes_back_within_resume_timeout(
+    bench: Bench, saved: str
+):
+    bench.slurm.killed(G, saved=saved)
+    passes(bench, bench.config.resume_timeout + 45, heard=False)
+    job = bench.slurm.queue[JOB]
+    assert (job.state, job.restarts) == ("PENDING", 1)
+    passes(bench, 120, heard=False)
+    assert not bench.cloud.live()
+
+
+def test_a_job_on_a_node_without_instance_that_slurm_takes_for_powered_down_comes_back(
+    bench: Bench,
+):
+    bench.slurm.killed(G, saved="POWERED_DOWN")
+    for machine in bench.cloud.live():
+        bench.cloud.interrupt(machine.id)
+    passes(bench, bench.config.resume_timeout + 45)
+    assert bench.slurm.queue[JOB].state == "PENDING"
+
+
+def test_a_node_is_asked_once_a_minute(bench: Bench):
+    bench.slurm.killed(G[:1], saved="POWERED_DOWN")
+    asked = []
+    for _ in range(8):
+        passes(bench, 15, heard=False)
+        asked.append(agent_requests.requested_registration(bench.engine.stop_requests, G[0]))
+    assert len(set(asked)) == 2
+
+
+def test_a_node_that_boots_is_left_to_boot(bench: Bench):
+    bench.slurm.finish(JOB)
+    resume(bench.engine, [bench.slurm.start(8, hostlist.expand("gpu-[003-004]"))])
+    bench.clock.advance(15)
+    run_pass(bench.engine)
+    assert not list(bench.engine.stop_requests.iterdir())
+
+
+def test_a_clock_that_is_set_back_delays_no_request(bench: Bench):
+    bench.slurm.killed(G[:1], saved="POWERED_DOWN")
+    ahead = bench.clock.now() + 3600
+    Memory(asked={G[0]: Asked(ahead, ahead)}).save(bench.engine.state)
+    run_pass(bench.engine)
+    assert agent_requests.requested_registration(bench.engine.stop_requests, G[0])
+
+
+class TestRegistrar:
+    @pytest.fixture
+    def runner(self) -> FakeRunner:
+        return FakeRunner()
+
+    @pytest.fixture
+    def registrar(self, tmp_path: Path, bench: Bench, runner: FakeRunner) -> Registrar:
+        place = tmp_path / "requests"
+        place.mkdir()
+        return Registrar("gpu-001", place, runner, Log(bench.lines.append, bench.clock))
+
+    def test_slurmd_is_reloaded_once_for_each_request(self, registrar, runner):
+        for at in (1.0, 2.0):
+            agent_requests.request_registration(registrar.directory, "gpu-001", at)
+            registrar.poll()
+            registrar.poll()
+        assert runner.commands == [list(RELOAD)] * 2
+
+    def test_another_nodes_request_is_not_heard(self, registrar, runner):
+        agent_requests.request_registration(registrar.directory, "gpu-002", 1.0)
+        registrar.poll()
+        assert runner.calls == []
+
+    def test_a_request_that_can_not_be_removed_is_heard_once(self, registrar, runner, monkeypatch):
+        agent_requests.request_registration(registrar.directory, "gpu-001", 1.0)
+        monkeypatch.setattr(agent_requests, "forget_registration", lambda *_: None)
+        registrar.poll()
+        registrar.poll()
+        assert len(runner.calls) == 1

@@ -1,0 +1,692 @@
+"""The brake: a job that does not begin gets few instances; while none can be ended, nobody does."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from slurmplugins.cloud import error_codes, rate_limit
+from slurmplugins.cloud.ec2 import Ec2
+from slurmplugins.cloud.rate_limit import INSTANCES, RateLimitedCloud
+from slurmplugins.model import hostlist
+from slurmplugins.model.instance import BootFailure, Boots, EndCause
+from slurmplugins.model.launch import Failure, JobLaunch, PoolAsk, Results
+from slurmplugins.model.node import Node
+from slurmplugins.power_save import circuit_breaker
+from slurmplugins.power_save.resume import _rate, resume
+from slurmplugins.power_save.suspend import suspend
+from slurmplugins.reconciler.run import run_pass
+from slurmplugins.state import launch_budget, unavailable_offerings
+from slurmplugins.state.journal import SETTLE_SECONDS
+from slurmplugins.state.launch_budget import Doubt, Rate, Record, RefusedEnds, Tries
+from slurmplugins.state.launch_budget_file import Starts
+from tests.fakes import request_rates
+from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from slurmplugins.model.hostlist import NodeName
+    from slurmplugins.model.launch import Launched
+
+G = hostlist.expand("gpu-[001-008]")
+C = hostlist.expand("cpu-[1-4]")
+CPU = "on-demand:m7i.large:us-east-1a"
+NOW = 1_000_000.0
+RATE = Rate(1000, 2, 450, told=False)
+TOLD = replace(RATE, told=True)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def job(bench: Bench, nodes: Sequence[NodeName], number: int | None = 7) -> JobLaunch:
+    pool = bench.config.pools[bench.config.pool_by_node[nodes[0]]]
+    ladder = tuple((item,) for item in pool.offerings)
+    return JobLaunch(number, (PoolAsk(pool, tuple(nodes), ladder),), tuple(nodes))
+
+
+def tried(record: Record, launch: JobLaunch, started: int, rate: Rate = RATE) -> Record:
+    """One launch for the job that came to nothing, after so many instances."""
+    screened = launch_budget.screen(record, [launch], NOW, rate)
+    assert screened.let
+    assert launch.job is not None
+    charged = {launch.job: len(launch_budget.planned(launch))}
+    return launch_budget.settle(screened.record, charged, {launch.job: started}, {launch.job})
+
+
+def exhausted(bench: Bench) -> Record:
+    record = Record()
+    for _ in range(launch_budget.MULTIPLE):
+        record = tried(record, job(bench, G[:4]), 4)
+    return launch_budget.screen(record, [job(bench, G[:4])], NOW, RATE).record
+
+
+@pytest.mark.parametrize(("size", "rounds"), [(1, 6), (2, 3), (4, 3), (8, 3)])
+def test_a_job_that_does_not_begin_is_held_after_three_times_its_nodes(
+    bench: Bench, size: int, rounds: int
+):
+    record = Record()
+    for _ in range(rounds):
+        record = tried(record, job(bench, G[:size]), size)
+    screened = launch_budget.screen(record, [job(bench, G[:size])], NOW, RATE)
+    assert screened.let == ()
+    (failure,) = screened.refused
+    assert (failure.slug, failure.hold) == ("launch-loop", True)
+    assert failure.message.startswith(f"{size * rounds} instances were started for its {size}")
+
+
+def test_launches_that_start_nothing_are_as_many_as_the_job_likes(bench: Bench):
+    record = Record()
+    for _ in range(100):
+        record = tried(record, job(bench, G[:4]), 0)
+    assert record.jobs == {}
+
+
+def test_a_launch_whose_run_is_killed_counts_in_full(bench: Bench):
+    record = Record()
+    for _ in range(3):
+        record = launch_budget.screen(record, [job(bench, G[:4])], NOW, RATE).record
+    assert launch_budget.screen(record, [job(bench, G[:4])], NOW, RATE).let == ()
+
+
+def test_the_largest_size_that_a_job_had_is_its_measure(bench: Bench):
+    record = tried(Record(), job(bench, G[:4]), 4)
+    for _ in range(8):
+        record = tried(record, job(bench, G[:1]), 1)
+    assert launch_budget.screen(record, [job(bench, G[:1])], NOW, RATE).let == ()
+
+
+def test_jobs_have_budgets_of_their_own(bench: Bench):
+    other = job(bench, G[4:], 8)
+    assert launch_budget.screen(exhausted(bench), [other], NOW, RATE).let == (other,)
+
+
+def test_a_job_that_is_not_held_yet_stays_barred_with_the_same_words(bench: Bench):
+    """slurmctld did not answer, or it was not yet back in the queue."""
+    record = exhausted(bench)
+    first = launch_budget.screen(record, [job(bench, G[:4])], NOW, RATE)
+    again = launch_budget.screen(first.record, [job(bench, G[:4])], NOW + 60, RATE)
+    assert again.let == ()
+    assert again.refused == first.refused
+
+
+def test_a_job_that_a_person_has_released_has_a_fresh_budget(bench: Bench):
+    record = launch_budget.held(exhausted(bench), {7})
+    screened = launch_budget.screen(record, [job(bench, G[:4])], NOW, RATE)
+    assert screened.let
+    assert screened.record.jobs[7].started == 4
+
+
+def test_a_release_gives_a_fresh_budget_whatever_the_job_was_held_for(bench: Bench):
+    """EC2 had said that it may never have it: a quota, say."""
+    record = launch_budget.held(tried(Record(), job(bench, G[:4]), 4), {7})
+    assert launch_budget.screen(record, [job(bench, G[:4])], NOW, RATE).record.jobs[7].started == 4
+
+
+def up(nodes: Sequence[NodeName], *flags: str) -> Mapping[str, Node]:
+    return {name: Node(name, frozenset({"ALLOCATED", "CLOUD", *flags})) for name in nodes}
+
+
+def test_a_job_has_begun_when_all_its_nodes_are_up_and_not_before(bench: Bench):
+    record = launch_budget.screen(Record(), [job(bench, G[:4])], NOW, RATE).record
+    some = {**up(G[:3]), **up(G[3:4], "POWERING_UP", "NOT_RESPONDING")}
+    assert launch_budget.begun(record, some, NOW) == record
+    assert launch_budget.begun(record, {**up(G[:3]), **up(G[3:4], "INVALID_REG")}, NOW) == record
+    assert launch_budget.begun(record, up(G[:3]), NOW) == record
+    assert launch_budget.begun(record, up(G[:4]), NOW).jobs == {}
+
+
+def test_nodes_that_come_up_for_others_are_no_beginning_of_a_job_that_failed(bench: Bench):
+    record = tried(Record(), job(bench, G[:4]), 4)
+    assert launch_budget.begun(record, up(G[:4]), NOW) == record
+
+
+def test_a_job_that_began_on_nodes_of_others_has_a_fresh_budget_when_it_is_interrupted(
+    bench: Bench,
+):
+    """No launch brought these nodes, so no pass of reconcile sees that it began."""
+    record = Record()
+    for _ in range(3):
+        record = tried(record, job(bench, G[:4]), 4)
+    soon = launch_budget.screen(record, [job(bench, G[:1])], NOW + RATE.loop_seconds, RATE)
+    assert [item.slug for item in soon.refused] == ["launch-loop"]
+    later = launch_budget.screen(record, [job(bench, G[:1])], NOW + RATE.loop_seconds + 1, RATE)
+    nodes = hostlist.compress(G[:1])
+    at = NOW + RATE.loop_seconds + 1
+    assert later.record.jobs == {7: Tries(1, 1, at, at, nodes)}
+
+
+def test_the_verdict_on_a_job_that_is_not_held_yet_outlasts_its_pauses(bench: Bench):
+    later = NOW + 10 * RATE.loop_seconds
+    assert launch_budget.screen(exhausted(bench), [job(bench, G[:4])], later, RATE).let == ()
+
+
+def test_a_loop_is_told_from_a_beginning_by_twice_resume_timeout_and_the_longest_setback(
+    bench: Bench,
+):
+    rate = _rate(bench.engine)
+    assert rate.loop_seconds == 2 * bench.config.resume_timeout + unavailable_offerings.LONGEST
+
+
+def test_a_job_that_is_not_launched_for_a_day_is_forgotten(bench: Bench):
+    record = tried(Record(), job(bench, G[:4]), 4)
+    assert launch_budget.begun(record, {}, NOW + 23 * 3600) == record
+    assert launch_budget.begun(record, {}, NOW + 24 * 3600).jobs == {}
+    assert launch_budget.begun(record, {}, NOW - 24 * 3600).jobs == {}, "the clock was set back"
+
+
+def test_a_pool_in_protected_mode_is_bounded_by_that_alone(bench: Bench):
+    probe = job(bench, G[:4])
+    screened = launch_budget.screen(exhausted(bench), [probe], NOW, RATE, {"gpu"})
+    assert screened.let == (probe,)
+    assert screened.record == exhausted(bench)
+
+
+def test_a_job_of_a_pool_in_protected_mode_and_of_another_is_bounded_all_the_same(bench: Bench):
+    """Each try may start the one pool's instances in vain, since the other has none."""
+    probe, other = job(bench, G[:3]), job(bench, C[:1])
+    both = JobLaunch(7, (*probe.asks, *other.asks), (*probe.nodes, *other.nodes))
+    screened = launch_budget.screen(exhausted(bench), [both], NOW, RATE, {"gpu"})
+    assert (screened.let, screened.refused[0].slug) == ((), launch_budget.LOOP)
+
+
+def test_nodes_that_no_job_is_known_to_want_are_not_counted(bench: Bench):
+    record = Record()
+    for _ in range(20):
+        screened = launch_budget.screen(record, [job(bench, G[:1], None)], NOW, RATE)
+        assert screened.let
+        record = screened.record
+
+
+# The rate
+
+
+def large(bench: Bench, count: int) -> JobLaunch:
+    return job(bench, [hostlist.NodeName(f"gpu-{number}") for number in range(1, count + 1)])
+
+
+@pytest.fixture
+def wide(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, nodes="gpu-[1-4000]")
+
+
+def test_the_rate_that_is_assumed_is_that_of_the_pacer(bench: Bench):
+    rate = _rate(bench.engine)
+    assert (rate.burst, rate.per_second, rate.told) == (
+        INSTANCES.burst, INSTANCES.per_second, False,
+    )  # fmt: skip
+    assert rate.seconds == bench.config.resume_timeout / 2
+
+
+@pytest.mark.parametrize(("count", "let"), [(1900, True), (1901, False)])
+def test_a_job_above_the_told_rate_is_held_before_anything_is_started(
+    wide: Bench, count: int, let: bool
+):
+    screened = launch_budget.screen(Record(), [large(wide, count)], NOW, TOLD)
+    assert bool(screened.let) is let
+    for failure in screened.refused:
+        assert (failure.slug, failure.hold) == ("rate-too-low", True)
+        assert "1901 nodes are more than the 1900 instances" in failure.message
+        assert "(burst 1000, per_second 2)" in failure.message
+
+
+def test_a_job_above_the_published_rate_is_tried_since_the_account_may_have_more(wide: Bench):
+    assert launch_budget.screen(Record(), [large(wide, 4000)], NOW, RATE).let
+
+
+def test_a_job_larger_than_the_told_burst_begins_within_the_time_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """In one call for all of it, EC2 refused it for ever."""
+    rate = {"burst": 100.0, "per_second": 10.0}
+    monkeypatch.setitem(request_rates.INSTANCES, "RunInstances", (100.0, 10.0))
+    bench = Bench(tmp_path, nodes="gpu-[001-300]", instance_rate=rate)
+    bench.cloud.throttle.enabled = True
+    paced = RateLimitedCloud(
+        bench.cloud, bench.clock, patience=45, instances=rate_limit.Rate(100, 10)
+    )
+    bench.engine = replace(bench.engine, cloud=paced)
+    resume(bench.engine, [bench.slurm.start(7, bench.config.pools["gpu"].nodes)])
+    assert len(bench.cloud.live()) == 300
+    assert bench.slurm.queue[7].state == "RUNNING"
+
+
+def test_a_fleet_does_not_draw_on_the_rate(wide: Bench):
+    launch = large(wide, 4000)
+    (ask,) = launch.asks
+    fleets = replace(launch, asks=(replace(ask, ladder=(ask.pool.offerings[:2],)),))
+    assert launch_budget.screen(Record(), [fleets], NOW, TOLD).let
+
+
+def test_a_told_rate_that_was_raised_lets_the_job_go_whether_it_was_held_or_not(wide: Bench):
+    record = launch_budget.screen(Record(), [large(wide, 1901)], NOW, TOLD).record
+    raised = replace(TOLD, burst=5000)
+    assert launch_budget.screen(record, [large(wide, 1901)], NOW, raised).let
+
+
+def test_a_het_job_is_judged_by_the_rate_as_one(wide: Bench):
+    """slurmctld starts all its components or none."""
+    nodes = wide.config.pools["gpu"].nodes
+    parts = [job(wide, nodes[:1000], 7), job(wide, nodes[1000:1901], 8), job(wide, nodes[2000:], 9)]
+    whole = {7: 7, 8: 7}
+    screened = launch_budget.screen(Record(), parts[:2], NOW, TOLD, (), whole=whole)
+    assert screened.let == ()
+    assert [(item.job, item.slug, item.hold) for item in screened.refused] == [
+        (7, "rate-too-low", True), (8, "rate-too-low", True),
+    ]  # fmt: skip
+    fits = [parts[0], job(wide, nodes[1000:1900], 8), job(wide, nodes[2000:3000], 9)]
+    assert launch_budget.screen(Record(), fits, NOW, TOLD, (), whole=whole).let == tuple(fits)
+
+
+def test_a_het_job_has_one_budget_for_all_its_components(bench: Bench):
+    whole = {7: 7, 8: 7}
+    parts = [job(bench, G[:4], 7), job(bench, C[:1], 8)]
+    record = Record()
+    for _ in range(3):
+        record = launch_budget.screen(record, parts, NOW, RATE, (), whole=whole).record
+        record = launch_budget.settle(record, {7: 5}, {7: 5}, {7})
+    assert record.jobs == {7: Tries(5, 15, NOW, NOW)}
+    screened = launch_budget.screen(record, parts, NOW, RATE, (), whole=whole)
+    assert screened.let == ()
+    assert {item.hold for item in screened.refused} == {True}
+    assert launch_budget.screen(
+        launch_budget.held(screened.record, {7, 8}), parts, NOW, RATE, (), whole=whole
+    ).let
+
+
+def test_a_het_job_has_begun_when_the_nodes_of_all_its_components_are_up(bench: Bench):
+    parts = [job(bench, G[:4], 7), job(bench, C[:1], 8)]
+    record = launch_budget.screen(Record(), parts, NOW, RATE, (), whole={7: 7, 8: 7}).record
+    assert launch_budget.begun(record, up(G[:4]), NOW) == record
+    assert launch_budget.begun(record, up([*G[:4], *C[:1]]), NOW).jobs == {}
+
+
+def test_a_het_job_that_ec2_serves_too_slowly_is_held_with_the_numbers_of_all_of_it(
+    tmp_path: Path,
+):
+    bench = Bench(tmp_path, nodes="gpu-[0001-1300]")
+    bench.cloud.throttle.enabled = True
+    nodes = bench.config.pools["gpu"].nodes
+    asks = [
+        bench.slurm.start(7, nodes[:650], whole=7), bench.slurm.start(8, nodes[650:1300], whole=7),
+    ]  # fmt: skip
+    resume(bench.engine, asks)
+    assert 0 < len(bench.cloud.machines) <= 1180
+    assert bench.slurm.queue[7].held
+    assert bench.slurm.queue[8].held
+    text = f"EC2 started {len(bench.cloud.machines)} of 1300 instances"
+    assert text in bench.slurm.queue[8].comment
+    assert bench.engine.brake.load().jobs.keys() == {7}
+    assert bench.engine.brake.load().jobs[7].held
+
+
+THROTTLED = Failure(7, G, "throttled", "RequestLimitExceeded", "too many")
+
+
+def test_a_job_that_ec2_served_too_slowly_is_held_and_told_what_it_gave(wide: Bench):
+    failure = launch_budget.slow(THROTTLED, 4000, 1800, RATE)
+    assert (failure.slug, failure.hold) == ("rate-too-low", True)
+    assert failure.message.startswith("EC2 started 1800 of 4000 instances in 450 s")
+    assert "aws.instance_rate" in failure.message
+    assert "is enough for 1900" in failure.message
+    record = launch_budget.screen(Record(), [large(wide, 4000)], NOW, RATE).record
+    record = launch_budget.barred(
+        launch_budget.settle(record, {7: 4000}, {7: 1800}, {7}), [failure]
+    )
+    again = launch_budget.screen(record, [large(wide, 4000)], NOW, RATE)
+    assert again.let == (), "the same launch and end is never made twice"
+    assert again.refused[0].message == failure.message
+
+
+@pytest.mark.parametrize(
+    ("failure", "asked", "started"),
+    [
+        (THROTTLED, 1900, 1800),  # the account's bucket was empty for another
+        (THROTTLED, 4000, 0),
+        (replace(THROTTLED, slug="no-capacity"), 4000, 1800),
+    ],
+)
+def test_other_failures_are_not_the_rates(failure: Failure, asked: int, started: int):
+    assert launch_budget.slow(failure, asked, started, RATE) == failure
+
+
+# Ends
+
+
+def refused(times: int, code: str = "UnauthorizedOperation") -> Record:
+    record = Record()
+    for _ in range(times):
+        record = launch_budget.heard(record, NOW, code)
+    return record
+
+
+def test_three_refused_ends_in_a_row_stop_every_launch_and_one_that_works_opens(bench: Bench):
+    launches = [job(bench, G[:2]), job(bench, C[:1], 8), job(bench, G[2:3], None)]
+    assert len(launch_budget.screen(refused(2), launches, NOW, RATE).let) == 3
+    screened = launch_budget.screen(refused(3), launches, NOW, RATE)
+    assert screened.let == ()
+    assert {item.slug for item in screened.refused} == {"not-ended"}
+    assert {item.code for item in screened.refused} == {"UnauthorizedOperation"}
+    assert not any(item.hold for item in screened.refused)
+    assert screened.record.jobs == {}, "no job's budget is charged for it"
+    assert (
+        len(launch_budget.screen(launch_budget.heard(refused(3), NOW, ""), launches, NOW, RATE).let)
+        == 3
+    )
+
+
+def test_while_nothing_can_be_ended_people_are_told_and_not_after():
+    assert launch_budget.why_shut(refused(2), NOW) == ""
+    assert "(UnauthorizedOperation): nothing is started" in launch_budget.why_shut(refused(3), NOW)
+
+
+@pytest.mark.parametrize("later", [600.0, -600.0, 86_400.0, -86_400.0])
+def test_where_nothing_is_left_to_end_launches_go_on_whatever_the_clock_says(
+    bench: Bench, later: float
+):
+    assert launch_budget.screen(refused(3), [job(bench, G[:2])], NOW + later, RATE).let
+
+
+def test_refusals_of_long_ago_do_not_add_up():
+    record = launch_budget.heard(refused(2), NOW + 601, "UnauthorizedOperation")
+    assert record.ends == RefusedEnds(1, "UnauthorizedOperation", NOW + 601, NOW + 601)
+
+
+@pytest.mark.parametrize("code", ["OperationNotPermitted", "InvalidInstanceID.NotFound"])
+def test_what_ec2_says_of_one_instance_stops_no_launch(bench: Bench, code: str):
+    for _ in range(5):
+        bench.engine.brake.heard((), error_codes.error(code, "not this one"))
+    assert bench.engine.brake.load() == Record()
+
+
+# The file
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "[]", "[" * 100_000, '{"jobs": {}, "ends": 3}', '{"jobs": {"x": {}}, "ends": {}}',
+        '{"jobs": {"7": {"asked": "x"}}, "ends": {}}',
+        '{"jobs": {"7": {"asked": 1e999}}, "ends": {}}',
+    ],
+)  # fmt: skip
+def test_a_damaged_record_gives_every_job_a_new_budget(bench: Bench, text: str):
+    (bench.engine.state / "brake.json").write_text(text)
+    assert bench.engine.brake.load() == Record()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"nodes": 5}, {"nodes": ["gpu-001"]}, {"nodes": {"gpu-001": 1}}, {"nodes": None},
+        {"slug": 5}, {"slug": "x", "message": 5}, {"asked": -5}, {"started": -1}, {"new": 1},
+    ],
+)  # fmt: skip
+def test_an_odd_field_costs_one_job_its_count_and_stops_no_program(
+    bench: Bench, odd: dict[str, Any]
+):
+    now = bench.clock.now()
+    fine = {"asked": 2, "started": 4, "since": now, "at": now}
+    text = json.dumps({"jobs": {"7": {**fine, **odd}, "8": fine}, "ends": {"count": 2}})
+    (bench.engine.state / "brake.json").write_text(text)
+    run_pass(bench.engine)
+    assert bench.engine.brake.load() == Record({8: Tries(2, 4, now, now)}, RefusedEnds(2))
+    resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert len(bench.cloud.live()) == 2
+
+
+def test_only_true_says_that_slurm_holds_a_job(bench: Bench):
+    text = json.dumps({"jobs": {"7": {"asked": 2, "held": "no"}}, "ends": {}})
+    (bench.engine.state / "brake.json").write_text(text)
+    assert not bench.engine.brake.load().jobs[7].held
+
+
+def test_the_record_survives_its_file(bench: Bench):
+    launch = job(bench, G[:4])
+    kept = bench.engine.brake
+    kept.gate([launch], TOLD, ())
+    nodes = hostlist.compress(G[:4])
+    now = bench.clock.now()
+    assert bench.engine.brake.load().jobs == {7: Tries(4, 4, now, now, nodes)}
+    kept.settled(Results(failures=(THROTTLED,)), Starts(unanswered={"a": G[2:]}), TOLD)
+    doubts = (Doubt("a", 2, now),)
+    assert bench.engine.brake.load().jobs == {7: Tries(4, 0, now, now, doubts=doubts)}
+
+
+# The whole engine
+
+
+def round_trip(bench: Bench, number: int, nodes: Sequence[NodeName]) -> None:
+    """The job's nodes are given back and powered down, and it is started on them again, when the
+    offerings that were refused are tried beside the others.
+    """
+    bench.clock.advance(unavailable_offerings.CAPACITY_SECONDS + 1)
+    for _ in range(2):
+        bench.slurm.tick()
+        gone, bench.slurm.suspended = bench.slurm.suspended, []
+        suspend(bench.engine, gone, EndCause.SUSPEND)
+        run_pass(bench.engine)
+    resume(bench.engine, [bench.slurm.start(number, nodes)])
+
+
+def test_a_job_of_two_pools_of_which_one_has_nothing_is_held_with_its_numbers(bench: Bench):
+    bench.cloud.capacity = {CPU: 0}
+    nodes = (*G[:2], *C[:1])
+    resume(bench.engine, [bench.slurm.start(7, nodes)])
+    for _ in range(4):
+        round_trip(bench, 7, nodes)
+    assert bench.slurm.queue[7].held
+    assert len(bench.cloud.machines) == 8
+    assert "launch-loop held" in bench.slurm.queue[7].comment
+    assert "8 instances were started for its 3 nodes" in bench.slurm.queue[7].comment
+    bench.slurm.release(7)
+    bench.cloud.capacity = {}
+    round_trip(bench, 7, nodes)
+    assert len(bench.cloud.live()) == 3
+
+
+def test_a_hold_that_slurmctld_did_not_take_gives_no_fresh_budget(bench: Bench):
+    bench.cloud.capacity = {CPU: 0}
+    nodes = (*G[:2], *C[:1])
+    refuse = bench.slurm.hold
+    bench.slurm.hold = bench.slurm.requeue  # type: ignore[method-assign]  # which refuses
+    resume(bench.engine, [bench.slurm.start(7, nodes)])
+    for _ in range(8):
+        round_trip(bench, 7, nodes)
+    bench.slurm.hold = refuse  # type: ignore[method-assign]
+    assert len(bench.cloud.machines) == 8
+
+
+def test_a_job_that_the_default_rate_can_not_serve_is_tried_once_and_held(tmp_path: Path):
+    bench = Bench(tmp_path, nodes="gpu-[1-1300]")
+    bench.cloud.throttle.enabled = True
+    nodes = bench.config.pools["gpu"].nodes
+    resume(bench.engine, [bench.slurm.start(7, nodes)])
+    assert 0 < len(bench.cloud.machines) <= 1180
+    bench.clock.advance(15)
+    run_pass(bench.engine)  # EC2 ends 1,000 at once
+    assert bench.cloud.live() == []
+    assert bench.slurm.queue[7].held
+    assert "rate-too-low (RequestLimitExceeded) held" in bench.slurm.queue[7].comment
+
+
+def unanswered(bench: Bench, rounds: int) -> None:
+    """Slurm starts the job again and again, each time on other nodes, and EC2 never answers."""
+    for number in range(rounds):
+        bench.cloud.lose_answers = 6
+        chosen = G[2 * number : 2 * number + 2]
+        resume(bench.engine, [bench.slurm.start(7, chosen)])
+        bench.clock.advance(10)
+        bench.slurm.tick()
+        suspend(bench.engine, bench.slurm.suspended, EndCause.SUSPEND)
+        bench.slurm.suspended = []
+
+
+def test_launches_that_got_no_answer_keep_a_job_waiting_and_hold_nobody(bench: Bench):
+    """Ten minutes of HTTP 503 are no fault of the job."""
+    bench.cloud.launch = nothing  # type: ignore[method-assign]
+    unanswered(bench, 4)
+    tries = bench.engine.brake.load().jobs[7]
+    assert (tries.started, tries.doubtful) == (0, 6)
+    assert not bench.slurm.queue[7].held
+    assert "toolkit: launch-in-doubt 6 instances may have been" in bench.slurm.queue[7].comment
+    bench.clock.advance(SETTLE_SECONDS)
+    run_pass(bench.engine)
+    assert bench.engine.brake.load().jobs == {}
+
+
+def nothing(_: object, intend: Callable[[], None]) -> Launched:
+    """EC2's front answers in its place, and EC2 hears of nothing."""
+    intend()
+    raise error_codes.answer("503", 503, "")
+
+
+def test_instances_of_launches_that_got_no_answer_count_once_ec2_lists_them(bench: Bench):
+    unanswered(bench, 4)
+    assert len(bench.cloud.machines) == 6
+    assert not bench.slurm.queue[7].held
+    run_pass(bench.engine)
+    tries = bench.engine.brake.load().jobs[7]
+    assert (tries.started, tries.doubts) == (6, ())
+    resume(bench.engine, [bench.slurm.start(7, G[6:8])])
+    assert bench.slurm.queue[7].held
+    assert len(bench.cloud.machines) == 6
+
+
+def test_a_doubt_lasts_while_ec2_may_not_list_yet_what_came_of_it():
+    record = Record({7: Tries(2, 0, NOW, NOW, doubts=(Doubt("a", 2, NOW),))})
+    assert launch_budget.resolved(record, (), NOW - 1) == record
+    assert launch_budget.resolved(record, (), NOW).jobs == {}
+    assert launch_budget.resolved(record, {"a"}, NOW - 1).jobs == {7: Tries(2, 2, NOW, NOW)}
+
+
+@pytest.mark.parametrize("odd", [5, [], ["a"], {"attempt": 5}, {"count": "2"}, {"at": None}])
+def test_an_odd_doubt_costs_one_job_its_count(bench: Bench, odd: object):
+    doubt = {"attempt": "a", "count": 2, "at": 1.0}
+    doubt = {**doubt, **odd} if isinstance(odd, dict) else odd
+    jobs = {"7": {"asked": 2, "doubts": [doubt]}, "8": {"asked": 2}}
+    text = json.dumps({"jobs": jobs, "ends": {}})
+    (bench.engine.state / "brake.json").write_text(text)
+    assert bench.engine.brake.load().jobs == {8: Tries(2)}
+
+
+class Nameless:
+    """An EC2 client whose instances never get a name: the adapter ends them itself."""
+
+    def __init__(self) -> None:
+        self.started = 0
+
+    def run_instances(self, *, MinCount: int, **_: object) -> dict[str, Any]:  # noqa: N803 - boto3's
+        state = {"State": {"Name": "pending"}}
+        return {"Instances": [{"InstanceId": key, **state} for key in self._ids(MinCount)]}
+
+    def create_fleet(self, *, TargetCapacitySpecification: Any, **_: object) -> dict[str, Any]:  # noqa: N803
+        ids = self._ids(TargetCapacitySpecification["TotalTargetCapacity"])
+        return {"Instances": [{"InstanceIds": ids}]}
+
+    def create_tags(self, **_: object) -> None:
+        raise ClientError({"Error": {"Code": "RequestLimitExceeded"}}, "CreateTags")
+
+    def terminate_instances(self, **_: object) -> dict[str, Any]:
+        return {"TerminatingInstances": []}
+
+    def describe_instances(self, **_: object) -> dict[str, Any]:
+        return {"Reservations": []}
+
+    def describe_instance_status(self, **_: object) -> dict[str, Any]:
+        return {"InstanceStatuses": []}
+
+    def describe_spot_instance_requests(self, **_: object) -> dict[str, Any]:
+        return {"SpotInstanceRequests": []}
+
+    def _ids(self, count: int) -> list[str]:
+        self.started += count
+        return [f"i-{self.started - index:017x}" for index in range(count)]
+
+
+@pytest.mark.parametrize("fleet", [False, True])
+def test_instances_that_the_adapter_itself_ends_count(bench: Bench, *, fleet: bool):
+    client = Nameless()
+    pool = bench.config.pools["gpu"]
+    if fleet:
+        first = pool.offerings[0]
+        pool = replace(pool, offerings=(first, replace(first, type="g5.2xlarge")))
+    bench.config = replace(bench.config, pools={**bench.config.pools, "gpu": pool})
+    cloud = Ec2("demo", lambda: client, bench.clock)
+    bench.engine = replace(bench.engine, config=bench.config, cloud=cloud)
+    resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    for _ in range(8):
+        if not bench.slurm.queue[7].held:
+            round_trip(bench, 7, G[:2])
+    assert bench.slurm.queue[7].held
+    assert "launch-loop held" in bench.slurm.queue[7].comment
+    assert client.started == 6
+
+
+def test_what_a_rung_started_and_ended_counts_with_what_the_next_one_starts(bench: Bench):
+    """Two jobs in one call that EC2 answers in part: the larger one has its nodes from the next."""
+    bench.cloud.capacity = {SPOT_A: 4, SPOT_B: 8}
+    first, second = bench.slurm.start(7, G[:1]), bench.slurm.start(8, G[1:6])
+    resume(bench.engine, [first, second])
+    tries = bench.engine.brake.load().jobs
+    assert (tries[7].started, tries[8].started) == (1, 8)
+    assert len(bench.cloud.live()) == 6
+
+
+def test_a_condemned_instance_that_can_be_ended_now_makes_way_for_a_new_one(bench: Bench):
+    resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    old = {item.id for item in bench.cloud.live()}
+    bench.engine.journal.condemn(old, EndCause.SUSPEND)
+    resume(bench.engine, bench.slurm.asks())
+    live = bench.cloud.live()
+    assert {item.node for item in live} == set(G[:2])
+    assert old.isdisjoint(item.id for item in live)
+
+
+def test_a_job_beside_one_whose_old_instance_can_not_be_ended_is_launched_for(bench: Bench):
+    resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    bench.engine.journal.condemn([item.id for item in bench.cloud.live()], EndCause.SUSPEND)
+    bench.cloud.end_error = error_codes.error("UnauthorizedOperation", "not yours")
+    resume(bench.engine, [*bench.slurm.asks(), bench.slurm.start(8, G[4:6])])
+    assert {item.node for item in bench.cloud.live()} == {*G[:2], *G[4:6]}
+    assert len(bench.cloud.live()) == 4
+    assert bench.slurm.state[G[0]].reason == "toolkit: not-ended (UnauthorizedOperation)"
+    assert not bench.slurm.queue[7].held
+
+
+def test_nothing_is_started_beside_a_condemned_instance_that_is_not_listed_yet(bench: Bench):
+    bench.cloud.lag = 60.0
+    resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    bench.engine.journal.condemn([item.id for item in bench.cloud.live()], EndCause.SUSPEND)
+    resume(bench.engine, bench.slurm.asks())
+    assert len(bench.cloud.live()) == 2
+    assert bench.slurm.state[G[0]].reason == "toolkit: not-ended"
+
+
+def test_a_job_of_a_broken_pool_is_left_to_protected_mode(bench: Bench):
+    """Its jobs come back by themselves when the pool is mended."""
+    failures = [
+        BootFailure(f"i-{number}", G[0], "gpu", "it did not come up", NOW, NOW - 240)
+        for number in range(5)
+    ]
+    circuit_breaker.update(bench.engine.state, Boots(tuple(failures)), bench.clock.now())
+    bench.cloud.capacity = {SPOT_A: 0, SPOT_B: 0, ON_DEMAND: 0}
+    for _ in range(8):
+        bench.clock.advance(3600)
+        resume(bench.engine, [bench.slurm.start(7, G[:1])])
+        round_trip(bench, 7, G[:1])
+        bench.slurm.tick()
+        run_pass(bench.engine)
+        bench.clock.advance(61)
+        bench.slurm.tick()
+        run_pass(bench.engine)
+    assert not bench.slurm.queue[7].held
+    assert bench.engine.brake.load().jobs == {}
