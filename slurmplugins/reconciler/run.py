@@ -47,7 +47,7 @@ def run_pass(engine: Engine) -> None:
     agreement = recheck.Agreement(engine, world, plan.actions)
     said = [item for item in plan.actions if not isinstance(item, Terminate)]
     if not plan.note:
-        engine.brake.learn(world)
+        engine.brake.learn(world.instances, world.nodes, world.seen)
     outcomes = engine.executor.run(said, agreement.holding)
     agreement.at_last()
     if len(outcomes) + len(agreement.ends) < len(plan.actions) and recheck.old(engine, world):

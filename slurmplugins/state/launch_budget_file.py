@@ -21,13 +21,14 @@ from slurmplugins.state.persistent_clock import Steady
 from slurmplugins.system.files import locked, write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from slurmplugins.errors import EngineError
     from slurmplugins.model.hostlist import NodeName
+    from slurmplugins.model.instance import Instance
     from slurmplugins.model.launch import Failure, JobLaunch, JobRequest, LaunchRequest, Results
-    from slurmplugins.reconciler.snapshot import Snapshot
+    from slurmplugins.model.node import Node
     from slurmplugins.state.launch_budget import Rate, Screened
     from slurmplugins.system.clock import Clock
 
@@ -142,16 +143,21 @@ class Brake:
         if jobs:
             self._change(lambda record: launch_budget.held(record, jobs))
 
-    def learn(self, world: Snapshot) -> None:
-        """Forget the jobs whose nodes are all up, and learn what came of launches in doubt."""
+    def learn(
+        self, instances: Iterable[Instance], nodes: Mapping[str, Node], listed_at: float
+    ) -> None:
+        """Forget jobs whose nodes are all up, and launches whose outcome is known by now.
+
+        `listed_at`: when EC2 had listed the instances, by the monotonic clock.
+        """
         if not self._path.exists():
             return
-        attempts = {item.attempt for item in world.instances}
-        settled = self._steady.at(world.seen) - SETTLE_SECONDS
+        attempts = {item.attempt for item in instances}
+        settled = self._steady.at(listed_at) - SETTLE_SECONDS
 
         def change(record: Record) -> Record:
             record = launch_budget.resolved(record, attempts, settled)
-            return launch_budget.begun(record, world.nodes, self._steady.now())
+            return launch_budget.begun(record, nodes, self._steady.now())
 
         self._change(change)
 
