@@ -24,7 +24,6 @@ def main() -> None:
 
     gc.disable()  # nothing that is loaded and read up to the first call becomes garbage
     from slurmplugins.errors import ConfigError
-    from slurmplugins.execution.down_nodes import refuse
     from slurmplugins.head.assemble import assemble
     from slurmplugins.model.hostlist import MAX_EXPANSION
     from slurmplugins.slurm import resume_file
@@ -42,6 +41,7 @@ def main() -> None:
             engine = assemble(log)
         except ConfigError as error:
             from slurmplugins.config import paths
+            from slurmplugins.execution.down_nodes import refuse
             from slurmplugins.slurm.scontrol import ScontrolSlurm
             from slurmplugins.system.clock import SystemClock
             from slurmplugins.system.command import SystemRunner

@@ -2,20 +2,98 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from slurmplugins.errors import SlurmError, SlurmUnreachable
+from slurmplugins.errors import SlurmError, SlurmUnreachable, StateError
+from slurmplugins.execution.job_notices import Teller
+from slurmplugins.model import hostlist
+from slurmplugins.model.actions import MarkDown, PowerDown
+from slurmplugins.model.launch import Failure
+from slurmplugins.slurm import node_queries
 from slurmplugins.system import decision_log
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from slurmplugins.errors import EngineError
+    from slurmplugins.execution.engine import Engine
+    from slurmplugins.model.hostlist import NodeName
     from slurmplugins.model.launch import JobRequest
     from slurmplugins.slurm.port import Slurm
     from slurmplugins.system.clock import Clock
     from slurmplugins.system.logger import Log
+
+
+def give_back(engine: Engine, failures: Sequence[Failure], run: str = "") -> Sequence[Failure]:
+    """Set the nodes of failures down and power them down, all at once.
+
+    Returns the failures that hold, of which the jobs are to be told. Nodes that came up meanwhile
+    on an instance that stays, and nodes at work for a run other than `run`, are left alone. A job
+    whose nodes are all kept for others, or given back with another's, goes back with the nodes of
+    the rest of its request.
+    """
+    if not failures:
+        return ()
+    ended = {node for failure in failures for node in failure.ended}
+    nodes = [node for failure in failures for node in failure.nodes]
+    waiting = node_queries.read(engine.slurm, engine.clock, engine.log, nodes, ended)
+    unread = waiting is None
+    waiting = (waiting or frozenset()) - _others(engine, run)
+    reasons: dict[NodeName, str] = {}
+    told: list[Failure] = []
+    for failure in failures:
+        nodes = [node for node in failure.nodes if node in waiting]
+        for node in nodes:
+            reasons.setdefault(node, failure.reason)
+        told += [failure] if nodes or unread or not failure.nodes else []
+        left = decision_log.NOT_GIVEN_BACK if unread else "no longer waited for"
+        engine.log.warning(
+            decision_log.GIVEN_BACK if nodes or not failure.nodes else left,
+            job=failure.job,
+            nodes=hostlist.compress(nodes or failure.nodes),
+            slug=failure.slug,
+            code=failure.code,
+            message=failure.message,
+            hold=failure.hold,
+        )
+    downs = [MarkDown(node, reason) for node, reason in reasons.items()]
+    engine.executor.run([*downs, *(PowerDown(node, reason) for node, reason in reasons.items())])
+    return told
+
+
+def give_back_all(
+    engine: Engine,
+    asks: Sequence[JobRequest],
+    failure: Failure,
+    decided: Collection[NodeName] = frozenset(),
+) -> None:
+    """Give all nodes back but the decided ones, and tell the jobs now, not at ResumeTimeout."""
+    left = [
+        (ask, tuple(node for node in ask.wanted if node not in decided))
+        for ask in asks
+        if not all(node in decided for node in ask.wanted)
+    ]
+    failures = [replace(failure, job=ask.job, nodes=nodes) for ask, nodes in left]
+    tell_jobs(engine, give_back(engine, failures))
+
+
+def tell_jobs(engine: Engine, failures: Sequence[Failure]) -> None:
+    """Tell jobs why their nodes were given back; hold those that would only fail again.
+
+    It takes long, a job at a time, and ends with the first call that slurmctld does not answer.
+    """
+    engine.brake.held(Teller(engine.slurm, engine.log).failures(failures))
+
+
+def _others(engine: Engine, run: str) -> frozenset[NodeName]:
+    """Return the nodes that other runs are at."""
+    try:
+        return engine.journal.claims(but=run).busy
+    except StateError as error:
+        engine.log.problem("journal", message=error.message)
+        return frozenset()
 
 
 def refuse(
@@ -24,10 +102,6 @@ def refuse(
     """Give the nodes back with the reason why there is no engine to launch them, and hold the jobs:
     the file is as wrong at their next try.
     """
-    from slurmplugins.execution.job_notices import Teller
-    from slurmplugins.model.launch import Failure
-    from slurmplugins.slurm import node_queries
-
     waiting = node_queries.read(slurm, clock, logger, [node for ask in asks for node in ask.nodes])
     failures = [
         Failure(ask.job, ask.wanted, error.slug, message=error.message, hold=True)

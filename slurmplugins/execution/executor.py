@@ -6,7 +6,7 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from slurmplugins.errors import EngineError, SlurmError, SlurmRefused, StateError
+from slurmplugins.errors import EngineError, SlurmError, SlurmRefused
 from slurmplugins.execution.job_notices import Teller
 from slurmplugins.execution.termination import Ends
 from slurmplugins.model import hostlist
@@ -23,8 +23,7 @@ from slurmplugins.model.actions import (
 )
 from slurmplugins.model.interruption import NOTICE_SECONDS, Kind, Notice
 from slurmplugins.model.node import REASON_PREFIX
-from slurmplugins.slurm import agent_requests, node_queries
-from slurmplugins.system import decision_log
+from slurmplugins.slurm import agent_requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Set as AbstractSet
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from slurmplugins.cloud.port import Cloud
     from slurmplugins.model.actions import Action
     from slurmplugins.model.hostlist import NodeName
-    from slurmplugins.model.launch import Failure
     from slurmplugins.slurm.port import Slurm
     from slurmplugins.state.journal import Journal
     from slurmplugins.state.launch_budget_file import Brake
@@ -107,53 +105,6 @@ class Executor:
             if outcome.error:
                 self._log.problem("action failed", error=outcome.error, **_whose(outcome.action))
         return (*outcomes, *ended)
-
-    def give_back(self, failures: Sequence[Failure], run: str = "") -> Sequence[Failure]:
-        """Return nodes that can't be had to Slurm at once. What came up meanwhile on a machine that
-        stays, or is at work for a run other than `run`, is nobody's failure; the others are
-        returned: their jobs are to be told. A job whose nodes are all kept for others, or given
-        back with another's, goes back with the nodes of the rest of its request.
-        """
-        if not failures:
-            return ()
-        ended = {node for failure in failures for node in failure.ended}
-        nodes = [node for failure in failures for node in failure.nodes]
-        waiting = node_queries.read(self._slurm, self._clock, self._log, nodes, ended)
-        unread = waiting is None
-        waiting = (waiting or frozenset()) - self._others(run)
-        reasons: dict[NodeName, str] = {}
-        told: list[Failure] = []
-        for failure in failures:
-            nodes = [node for node in failure.nodes if node in waiting]
-            for node in nodes:
-                reasons.setdefault(node, failure.reason)
-            told += [failure] if nodes or unread or not failure.nodes else []
-            left = decision_log.NOT_GIVEN_BACK if unread else "no longer waited for"
-            self._log.warning(
-                decision_log.GIVEN_BACK if nodes or not failure.nodes else left,
-                job=failure.job,
-                nodes=hostlist.compress(nodes or failure.nodes),
-                slug=failure.slug,
-                code=failure.code,
-                message=failure.message,
-                hold=failure.hold,
-            )
-        downs = [MarkDown(node, reason) for node, reason in reasons.items()]
-        self.run([*downs, *(PowerDown(node, reason) for node, reason in reasons.items())])
-        return told
-
-    def _others(self, run: str) -> frozenset[NodeName]:
-        try:
-            return self._journal.claims(but=run).busy
-        except StateError as error:
-            self._log.problem("journal", message=error.message)
-            return frozenset()
-
-    def tell(self, failures: Sequence[Failure]) -> None:
-        """Tell jobs whose nodes were given back why, and hold those that would only fail again. It
-        takes long, a job at a time, and ends with the first call that slurmctld does not answer.
-        """
-        self._brake.held(self._teller.failures(failures))
 
     def _ask_jobs(
         self, comments: dict[int, Callable[[], None]], nodes: Sequence[NodeName], reason: str

@@ -6,17 +6,17 @@ What is needed only once the cloud has been read is imported then, so that it is
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import CloudError, EngineError, NotEnded, SlurmError
+from slurmplugins.execution.down_nodes import give_back, give_back_all, tell_jobs
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import EndCause
 from slurmplugins.model.launch import Failure
 from slurmplugins.power_save import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from slurmplugins.execution.engine import Engine
     from slurmplugins.launch.ec2_quotas import Quotas
@@ -67,11 +67,11 @@ def resume(engine: Engine, asks: Sequence[JobRequest]) -> None:
     except EngineError as error:  # before anything was launched: what comes later has its own
         code = error.code if isinstance(error, CloudError) else ""
         hold = isinstance(error, CloudError) and error.holds
-        _give_back_all(engine, asks, Failure(None, (), error.slug, code, error.message, hold))
+        give_back_all(engine, asks, Failure(None, (), error.slug, code, error.message, hold))
     except Exception as error:
         # Machines that were started for these nodes end with them, by suspend.
         text = f"{type(error).__name__}: {error}"
-        _give_back_all(engine, asks, Failure(None, (), BUG, message=text), decided)
+        give_back_all(engine, asks, Failure(None, (), BUG, message=text), decided)
         raise
 
 
@@ -126,11 +126,11 @@ def _carry_out(
             failures = brake.settled(results, launcher.started, _rate(engine))
             decided.update(results.served)
             assign(results.assignments)
-            told = engine.executor.give_back(failures, run)
+            told = give_back(engine, failures, run)
             given_back = [node for failure in failures for node in failure.nodes]
             decided.update(given_back)
             prepare.release(engine, run, [*results.served, *given_back])
-            of_jobs(lambda: engine.executor.tell(told))
+            of_jobs(lambda: tell_jobs(engine, told))
 
         from slurmplugins.launch.ec2_quotas import Quotas
         from slurmplugins.launch.request_tracker import Board
@@ -229,19 +229,3 @@ def _assign(engine: Engine, pending: Sequence[Assignment]) -> Sequence[Assignmen
         engine.log.warning("assign failed", message=error.message)
         return ()
     return known
-
-
-def _give_back_all(
-    engine: Engine,
-    asks: Sequence[JobRequest],
-    failure: Failure,
-    decided: Collection[NodeName] = frozenset(),
-) -> None:
-    """When nothing can be launched at all, jobs learn it now and not at ResumeTimeout."""
-    left = [
-        (ask, tuple(node for node in ask.wanted if node not in decided))
-        for ask in asks
-        if not all(node in decided for node in ask.wanted)
-    ]
-    failures = [replace(failure, job=ask.job, nodes=nodes) for ask, nodes in left]
-    engine.executor.tell(engine.executor.give_back(failures))
