@@ -50,6 +50,33 @@ class LaunchRequest:
     def at_least(self) -> int:
         return self.least or len(self.nodes)
 
+    def to_record(self) -> dict[str, Any]:
+        """Return it for a line of the journal. `attempt` and `nodes` are fields of that."""
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> LaunchRequest:
+        """Read it from a line of the journal; unknown fields are left out.
+
+        Raises KeyError, TypeError, ValueError or AttributeError for a line that `to_record` has
+        not written.
+        """
+        words = ("attempt", "cluster", "pool", "partition", "launch_template", "subnet")
+        if not all(isinstance(text, str) for text in (*record["nodes"], *map(record.get, words))):
+            raise TypeError("not the names of a launch")
+        return cls(
+            attempt=record["attempt"],
+            cluster=record["cluster"],
+            pool=record["pool"],
+            partition=record["partition"],
+            launch_template=record["launch_template"],
+            subnet=record["subnet"],
+            offering=_offering(record["offering"]),
+            nodes=tuple(map(NodeName, record["nodes"])),
+            others=tuple(map(_offering, record["others"])),
+            least=int(record["least"]),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -176,39 +203,14 @@ class Results:
 _REQUEST: Final = frozenset(item.name for item in fields(LaunchRequest))
 
 
-def to_record(request: LaunchRequest) -> dict[str, Any]:
-    """For JSON. `attempt` and `nodes` are fields of it."""
-    return asdict(request)
-
-
 def askable(record: Mapping[str, Any]) -> bool:
-    """Tell whether the line says no more than a request does. A newer version may have said more,
-    and asking again with the same token would then be another call.
+    """Tell whether a line of the journal has no more fields than a request.
+
+    A newer version may have more, and asking again with the same token would be another call.
     """
     offerings = [record["offering"], *record["others"]]
     more = record.keys() - _REQUEST - _OF_THE_LINE
     return not more and all(item.keys() <= _OFFERING for item in offerings)
-
-
-def from_record(record: Mapping[str, Any]) -> LaunchRequest:
-    """What is not known is left out. KeyError, TypeError, ValueError or AttributeError for what
-    `to_record` has not written.
-    """
-    words = ("attempt", "cluster", "pool", "partition", "launch_template", "subnet")
-    if not all(isinstance(text, str) for text in (*record["nodes"], *map(record.get, words))):
-        raise TypeError("not the names of a launch")
-    return LaunchRequest(
-        attempt=record["attempt"],
-        cluster=record["cluster"],
-        pool=record["pool"],
-        partition=record["partition"],
-        launch_template=record["launch_template"],
-        subnet=record["subnet"],
-        offering=_offering(record["offering"]),
-        nodes=tuple(map(NodeName, record["nodes"])),
-        others=tuple(map(_offering, record["others"])),
-        least=int(record["least"]),
-    )
 
 
 def _offering(value: Mapping[str, Any]) -> Offering:

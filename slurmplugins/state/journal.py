@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import StateError
-from slurmplugins.model.launch import to_record
 from slurmplugins.state import journal_file
 from slurmplugins.state.journal_file import JournalFile
 from slurmplugins.state.journal_view import Book, number
@@ -108,7 +107,7 @@ class Journal:
         """Must be on disk before the cloud is called: raises StateError when it can't be. Returns
         the moment at which it is, by the steady clock.
         """
-        record = to_record(request)
+        record = request.to_record()
         self._append_locked({"kind": "intent", "run": run, "jobs": jobs, **record})
         return self._clock.monotonic()
 

@@ -12,13 +12,12 @@ from slurmplugins.model import hostlist
 from slurmplugins.model.hostlist import NodeName
 from slurmplugins.model.instance import Assignment, EndCause
 from slurmplugins.model.json_input import finite
-from slurmplugins.model.launch import askable, from_record
+from slurmplugins.model.launch import LaunchRequest, askable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from slurmplugins.model.instance import Instance
-    from slurmplugins.model.launch import LaunchRequest
 
 
 Record = dict[str, Any]
@@ -223,7 +222,7 @@ class Book:
 
     def _intent(self, record: Record) -> None:
         if self._recent(record):
-            call = record, from_record(record)
+            call = record, LaunchRequest.from_record(record)
             self._open[record["attempt"]] = [*self._open.pop(record["attempt"], ()), call]
 
     def _fail(self, record: Record) -> None:

@@ -13,7 +13,7 @@ from slurmplugins.cloud import error_codes
 from slurmplugins.cloud.rate_limit import Rate, RateLimitedCloud
 from slurmplugins.launch import unresolved
 from slurmplugins.model import hostlist
-from slurmplugins.model.launch import JobRequest, Launched, LaunchRequest, from_record, to_record
+from slurmplugins.model.launch import JobRequest, Launched, LaunchRequest
 from slurmplugins.model.offering import Lifecycle, Offering
 from slurmplugins.power_save.resume import resume
 from slurmplugins.state.journal import SETTLE_SECONDS
@@ -295,4 +295,4 @@ def test_a_request_in_the_journal_is_the_same_request_again():
     request = LaunchRequest(
         "a1", "demo", "gpu", "p", "t", "", offering, G[:3], others=(other,), least=2
     )
-    assert from_record(to_record(request)) == request
+    assert LaunchRequest.from_record(request.to_record()) == request
