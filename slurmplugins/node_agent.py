@@ -13,25 +13,18 @@ after that slurmd and the processes here do.
 
 from __future__ import annotations
 
-import itertools
 from typing import Final
 
 from slurmplugins.config import node as node_config, paths
-from slurmplugins.errors import EngineError
 from slurmplugins.model import json_input
 from slurmplugins.node import running_jobs, users
-from slurmplugins.node.agent import DRAIN_SECONDS, JOBS_SECONDS, Agent, Registrar
+from slurmplugins.node.agent import DRAIN_SECONDS, JOBS_SECONDS, Agent, Registrar, watch
 from slurmplugins.node.imds import HttpTransport, Imds
 from slurmplugins.slurm import agent_requests
 from slurmplugins.slurm.scontrol import ScontrolSlurm
 from slurmplugins.system import program
 from slurmplugins.system.clock import SystemClock
 from slurmplugins.system.command import SystemRunner
-
-POLL_SECONDS: Final = 1.0
-
-PEOPLE_EVERY: Final = 5
-"""Polls between two looks at the list of people, and for a request to register."""
 
 OLD_REQUEST: Final = 24 * 3600.0
 """A stop request is about an attempt that ended within minutes of it."""
@@ -62,15 +55,7 @@ def main() -> None:
         people = users.Follower(paths.users_file(settings.shared.path), runner)
         log.info("watching", node=node)
         agent_requests.forget_requests(requests, clock.now() - OLD_REQUEST)
-        for turn in itertools.count():
-            agent.poll()
-            if turn % PEOPLE_EVERY == 0:
-                registrar.poll()
-                try:
-                    people.follow()
-                except (EngineError, OSError) as error:
-                    log.warning("users", message=str(error))
-            clock.sleep(POLL_SECONDS)
+        watch(agent, registrar, people, clock, log)
 
     raise SystemExit(program.guarded(log, work))
 

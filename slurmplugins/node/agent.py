@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from threading import Thread
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from slurmplugins.errors import MetadataError, SlurmError
+from slurmplugins.errors import EngineError, MetadataError, SlurmError
 from slurmplugins.model.instance import EVENT_HORIZON
 from slurmplugins.model.interruption import Kind
 from slurmplugins.model.node import REASON_PREFIX
@@ -19,11 +20,17 @@ if TYPE_CHECKING:
 
     from slurmplugins.model.interruption import Notice
     from slurmplugins.node.imds import Metadata
+    from slurmplugins.node.users import Follower
     from slurmplugins.slurm.port import Slurm
     from slurmplugins.system.clock import Clock
     from slurmplugins.system.command import Runner
     from slurmplugins.system.logger import Log
 
+
+POLL_SECONDS: Final = 1.0
+
+PEOPLE_EVERY: Final = 5
+"""Polls between two looks at the list of people, and for a request to register."""
 
 JOBS_SECONDS: Final = 2.0
 DRAIN_SECONDS: Final = 4.0
@@ -178,3 +185,17 @@ class Registrar:
         self._done = asked
         agent_requests.forget_registration(self.directory, self.node)
         self.log.warning("slurmd registers again", why="slurmctld waits for this node")
+
+
+def watch(agent: Agent, registrar: Registrar, people: Follower, clock: Clock, log: Log) -> NoReturn:
+    """Poll for as long as the node lives."""
+    turns = itertools.count()
+    while True:
+        agent.poll()
+        if next(turns) % PEOPLE_EVERY == 0:
+            registrar.poll()
+            try:
+                people.follow()
+            except (EngineError, OSError) as error:
+                log.warning("users", message=str(error))
+        clock.sleep(POLL_SECONDS)

@@ -234,8 +234,8 @@ def test_events_that_can_not_be_read_are_none(stage: Stage, text: str):
 
 
 def test_the_time_limits_leave_the_job_five_seconds_at_most():
-    assert node_agent.POLL_SECONDS + agent.JOBS_SECONDS < 5
-    assert node_agent.POLL_SECONDS + agent.DRAIN_SECONDS <= 5
+    assert agent.POLL_SECONDS + agent.JOBS_SECONDS < 5
+    assert agent.POLL_SECONDS + agent.DRAIN_SECONDS <= 5
 
 
 def test_stop_requests_of_long_ago_are_forgotten(stage: Stage):
