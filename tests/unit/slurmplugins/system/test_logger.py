@@ -135,3 +135,13 @@ def test_a_decision_of_several_lines_is_told_once(tmp_path: Path):
         path, lambda item: collect.concerns(item, collect.Subject(job=JOBS[-1]))
     )[:1]
     assert last["part"] == len(lines)
+
+
+def test_a_line_is_one_json_object_bounded_and_without_secrets():
+    lines: list[str] = []
+    log = Log(lines.append, FakeClock()).bind(run="r")
+    log.info("called", slurm_key="hush", nodes=["a\nb"], text="x" * 100_000)
+    record = json.loads(lines[0])
+    assert (record["run"], record["slurm_key"], record["event"]) == ("r", "[redacted]", "called")
+    assert lines[0].count("\n") == 1
+    assert len(lines[0]) < 8100
