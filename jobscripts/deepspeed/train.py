@@ -11,8 +11,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from toolkit.training import Run, SampleOrder, content_hash
-from toolkit.training.zero import DeepSpeedCodec
+from toolkit.training import DeepSpeedCodec, Run, SampleOrder, content_hash
 
 
 def parse() -> argparse.Namespace:

@@ -14,8 +14,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
 
-from toolkit.training import Run, SampleOrder, content_hash
-from toolkit.training.dcp import DcpCodec
+from toolkit.training import DcpCodec, Run, SampleOrder, content_hash
 
 
 def parse() -> argparse.Namespace:

@@ -2,6 +2,6 @@
 
 import sys
 
-from toolkit.training.smoke import main
+from toolkit.training.__main__ import main
 
-sys.exit(main())
+sys.exit(main(["allocation-check"]))

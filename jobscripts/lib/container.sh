@@ -53,7 +53,7 @@ _pyxis_options() {
 _oci_options() {
   local bundle=$TOOLKIT_RUN_DIR/container.$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0} mounts=()
   IFS=, read -ra mounts <<<"/shared:/shared,/run/slurm-toolkit:/run/slurm-toolkit:ro${TOOLKIT_MOUNTS:+,$TOOLKIT_MOUNTS}"
-  "$TOOLKIT_ENV/bin/python" -m toolkit.training.container "$1" "$2" "$bundle" "${mounts[@]}" || exit 93
+  "$TOOLKIT_ENV/bin/python" -m toolkit.training oci-bundle "$1" "$2" "$bundle" "${mounts[@]}" || exit 93
   # shellcheck disable=SC2034 # as above
   CONTAINER=("--container=$bundle")
 }

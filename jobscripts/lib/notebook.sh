@@ -20,7 +20,7 @@ notebook() {
 
 # Not by Jupyter's own time-out: to that, an open page that asks how things are is activity.
 _watch_use() {
-  "$TOOLKIT_ENV/bin/python" -m toolkit.training.idle "$MASTER_ADDR:$MASTER_PORT" "$1" &
+  "$TOOLKIT_ENV/bin/python" -m toolkit.training notebook-idle "$MASTER_ADDR:$MASTER_PORT" "$1" &
   idle_watch=$!
 }
 
@@ -77,7 +77,7 @@ _end_in_time() {
 }
 
 # Whether there is a stop request, and not the one for a job of this number in a cluster that was here
-# before (toolkit.training.stop).
+# before (toolkit.training.StopFiles).
 _requested() {
   [[ -e $1 ]] || return 1
   local at began=${TOOLKIT_ATTEMPT_STARTED:-0}

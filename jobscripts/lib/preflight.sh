@@ -50,7 +50,7 @@ preflight() {
   container_options
 }
 
-# A restart trains on without it, and says so at its end (toolkit.training.ending).
+# A restart trains on without it, and says so at its end (toolkit.training end-of-attempt).
 _check_cap() {
   local dollars='^ *\$?([0-9]+\.?[0-9]*|\.[0-9]+) *$'
   [[ ${SLURM_RESTART_COUNT:-0} != 0 || -z ${TOOLKIT_MAX_USD:-} || $TOOLKIT_MAX_USD =~ $dollars ]] ||

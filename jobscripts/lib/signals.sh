@@ -88,7 +88,7 @@ wait_for_step() {
 }
 
 # Before an attempt that is not the job's first: hold the job where it has spent its dollars or gets
-# no further, or nodes die under it (toolkit.training.beginning); leave where a later attempt has the
+# no further, or nodes die under it (toolkit.training start-check); leave where a later attempt has the
 # run. Attempts whose script was killed could not do this as they ended. Where it can't be told,
 # training goes on.
 untold=
@@ -97,7 +97,7 @@ look_back() {
   ((${SLURM_RESTART_COUNT:-0} > 0)) || return 0
   local code
   trap '' TERM # holding a job ends it, this script included
-  code=$("$TOOLKIT_ENV/bin/python" -m toolkit.training.beginning)
+  code=$("$TOOLKIT_ENV/bin/python" -m toolkit.training start-check)
   [[ $code =~ ^[0-9]{1,3}$ ]] || untold=1
   trap - TERM
   [[ $code != 85 && $code != 93 ]] || exit "$code"
@@ -114,7 +114,7 @@ run_workers() {
 }
 
 # End the job. torchrun's code is 1 for everything, so what became of the attempt is put together
-# from the workers' verdict, Slurm, the nodes and the log (toolkit.training.ending): 85 brings the job
+# from the workers' verdict, Slurm, the nodes and the log (toolkit.training end-of-attempt): 85 brings the job
 # back (RequeueExit in slurm.conf), 93 does not, and a job that waits or is held was requeued already.
 #
 # What ended the workers may be the filesystem that all of this is on: it has a minute to come back.
@@ -122,7 +122,7 @@ exit_with_verdict() {
   local code pause
   trap '' TERM # requeueing a job ends it, this script included
   for pause in 1 1 3 5 10 20 20 0; do
-    code=$("$TOOLKIT_ENV/bin/python" -m toolkit.training.ending --code "$step_code")
+    code=$("$TOOLKIT_ENV/bin/python" -m toolkit.training end-of-attempt --code "$step_code")
     [[ ! $code =~ ^[0-9]{1,3}$ ]] || exit "$code"
     [[ $(_code_of_verdict) != 85 ]] || break # a warning is running out, and this much is known
     _time_for "$((pause + 20))" || break

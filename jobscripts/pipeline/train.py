@@ -14,8 +14,7 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 from torch.nn.functional import cross_entropy
 
-from toolkit.training import Run, SampleOrder, content_hash
-from toolkit.training.dcp import DcpCodec
+from toolkit.training import DcpCodec, Run, SampleOrder, content_hash
 
 
 def parse() -> argparse.Namespace:

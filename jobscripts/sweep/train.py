@@ -12,8 +12,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from toolkit.training import Run, SampleOrder
-from toolkit.training.sweeps import SweepTrial
+from toolkit.training import Run, SampleOrder, SweepTrial
 
 
 def parse() -> argparse.Namespace:

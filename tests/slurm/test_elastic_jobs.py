@@ -42,7 +42,7 @@ def test_a_job_with_a_range_of_nodes_comes_back_on_as_many_as_there_are(cluster)
     assert job.attempt(1)["step_start"] >= reached
     assert job.ended(300) == {"COMPLETED"}, job.output()
     assert [attempt["world_size"] for attempt in job.attempts()] == [3, 2]
-    audit = cluster.as_user(*PYTHON, "-m", "toolkit.training.audit", f"{HOME}/runs/{job.number}")
+    audit = cluster.as_user(*PYTHON, "-m", "toolkit.training", "audit", f"{HOME}/runs/{job.number}")
     assert json.loads(audit)["ok"], audit
 
 

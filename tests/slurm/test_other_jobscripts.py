@@ -81,7 +81,7 @@ def test_sharded_training_goes_on_where_it_was_when_a_machine_is_taken(cluster, 
     assert job.ended(300) == {"COMPLETED"}, job.output()
     assert job.causes() == ["spot-interruption", "finished"]
     assert {attempt["world_size"] for attempt in job.attempts()} == {2}
-    audit = cluster.as_user(*PYTHON, "-m", "toolkit.training.audit", f"{HOME}/runs/{job.number}")
+    audit = cluster.as_user(*PYTHON, "-m", "toolkit.training", "audit", f"{HOME}/runs/{job.number}")
     assert json.loads(audit)["ok"], audit
 
 

@@ -144,7 +144,8 @@ class Story:
                         "PYTHONPATH=/shared/lib",
                         PYTHON,
                         "-m",
-                        "toolkit.training.audit",
+                        "toolkit.training",
+                        "audit",
                         self._run_dir,
                     ]
                 )

@@ -81,7 +81,7 @@ def replay(runner: Runner, found: Found, flags: Sequence[str]) -> dict[str, Any]
         raise RunNotFound(f"{found.name}: no folder of a user's, and the submission is kept there")
     place = str(found.folder["run_dir"])
     try:
-        answer = _as_owner(runner, place, "toolkit.training.replay", place, *flags)
+        answer = _as_owner(runner, place, "replay", place, *flags)
     except HeadCommandFailed as error:
         if error.returncode == _NO_RUN:
             raise ReplayRefused(error.stderr.strip()[-500:]) from error
@@ -102,12 +102,12 @@ def _refusal(answer: dict[str, Any]) -> list[str]:
 def _folder(runner: Runner, place: str) -> dict[str, Any] | None:
     """The summary of a run's folder; None when it is gone, root's, or can't be read."""
     try:
-        return _object(_as_owner(runner, place, "toolkit.training.summary", place))
+        return _object(_as_owner(runner, place, "summary", place))
     except (HeadCommandFailed, FolderOfRoot):
         return None
 
 
-def _as_owner(runner: Runner, place: str, module: str, *words: str) -> str:
+def _as_owner(runner: Runner, place: str, command: str, *words: str) -> str:
     owner, number = runner.run(["stat", "--format=%U %u", "--", place]).split()
     if number == "0":
         raise FolderOfRoot(f"{place} belongs to root, as whom nothing of a run is read or started")
@@ -120,7 +120,7 @@ def _as_owner(runner: Runner, place: str, module: str, *words: str) -> str:
             "env",
             f"PYTHONPATH={LIBRARY}",
         ),
-        *(PYTHON, "-m", module, *words),
+        *(PYTHON, "-m", "toolkit.training", command, *words),
     ]
     return runner.run(argv, timeout=TIMEOUT)
 

@@ -49,7 +49,7 @@ def ask(
     flags = [*(["--settle"] if settle else []), *(["--dry-run"] if dry_run else [])]
     argv = [
         *("runuser", "-u", "nobody", "--", "env", f"PYTHONPATH={LIBRARY}", PYTHON, "-m"),
-        *("toolkit.training.sweeps.status", f"--best={count}", *flags, "--", name),
+        *("toolkit.training", "sweep-status", f"--best={count}", *flags, "--", name),
     ]
     try:
         answer = runner.run(argv, timeout=TIMEOUT)

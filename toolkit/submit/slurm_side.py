@@ -73,7 +73,7 @@ class SlurmSide:
     def measured(self, text: str, arguments: Sequence[str]) -> Measured | None:
         """What the earlier run most like this one found a stop to take; None where none tells."""
         sha256 = hashlib.sha256(text.encode()).hexdigest()
-        program = ["env", f"PYTHONPATH={LIBRARY}", PYTHON, "-m", "toolkit.training.stops"]
+        program = ["env", f"PYTHONPATH={LIBRARY}", PYTHON, "-m", "toolkit.training", "similar-run"]
         try:
             said = self._runner.run(
                 [*program, f"--script-sha256={sha256}", "--", *arguments], timeout=TIMEOUT

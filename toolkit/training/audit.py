@@ -1,6 +1,6 @@
 """Did the run train on every sample once, in spite of what happened to it?
 
-    python -m toolkit.training.audit RUN_DIR
+    python -m toolkit.training audit RUN_DIR
 
 prints one JSON object and exits 0 if every step 0..N-1 counts exactly once, every epoch's samples
 are covered exactly once, and what the ranks say they took is what those steps should have taken.
@@ -138,7 +138,7 @@ def _resume_problems(history: History) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; 0 clean, 1 not, 2 nothing to audit."""
-    parser = argparse.ArgumentParser(prog="python -m toolkit.training.audit")
+    parser = argparse.ArgumentParser(prog="python -m toolkit.training audit")
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--steps", type=int, help="fail unless the run has just this many steps")
     options = parser.parse_args(arguments)
@@ -153,7 +153,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report["problems"] = [f"{found.steps} steps, not {options.steps}", *found.problems]
     sys.stdout.write(json.dumps(report, indent=2) + "\n")
     return 0 if report["ok"] else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

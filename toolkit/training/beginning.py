@@ -1,6 +1,6 @@
 """The beginning of an attempt that is not its job's first: may it begin?
 
-    python -m toolkit.training.beginning
+    python -m toolkit.training start-check
 
 is what the batch script runs before the workers. An attempt is judged as it ends, by its own script
 (ending); one whose first node died, or whose script was killed, is judged here, before the next one
@@ -11,7 +11,6 @@ attempt has taken over the run, 0 where training goes on, and says why on standa
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -97,14 +96,10 @@ class Beginning:
         return (last and last.step_start) or 0 if saved is None else saved
 
 
-def main() -> int:
+def main(_arguments: Sequence[str] = ()) -> int:
     """The command. Prints the exit code and returns 0; anything else means it could not tell."""
     # Holding a job sends it SIGTERM; scontrol inherits this.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     attempt = current()
     Beginning(attempt, SlurmJob.of(attempt), os.environ).look().conclude(attempt)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -4,13 +4,12 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from toolkit.training.job_name import task_name
+from toolkit.training.slurm_job import Call
 
-TIMEOUT = 10
-
-Call = Callable[[Sequence[str]], str]
+CANCELLED_TIMEOUT = 10  # seconds: within the 30 (KillWait) that SIGTERM leaves
 
 
 def cancelled(
@@ -32,5 +31,7 @@ def cancelled(
 
 
 def _run(argv: Sequence[str]) -> str:
-    done = subprocess.run(list(argv), capture_output=True, text=True, timeout=TIMEOUT, check=True)
+    done = subprocess.run(
+        list(argv), capture_output=True, text=True, timeout=CANCELLED_TIMEOUT, check=True
+    )
     return done.stdout

@@ -1,6 +1,6 @@
 """Make a job's own OCI bundle from one that `umoci unpack --rootless` made.
 
-    python -m toolkit.training.container BUNDLE DIGEST FOLDER [SOURCE:DESTINATION[:ro] …]
+    python -m toolkit.training oci-bundle BUNDLE DIGEST FOLDER [SOURCE:DESTINATION[:ro] …]
 
 Slurm's OCI support mounts nothing by itself, and an unpacked bundle asks for namespaces that take
 a job's processes out of Slurm's sight. The job's bundle is one config.json in FOLDER: the image's
@@ -138,7 +138,9 @@ def make(bundle: Path, digest: str, folder: Path, mounts: Iterable[Mount]) -> No
 
 def main(argv: list[str] | None = None) -> int:
     """Exit codes: 0 made; 93 refused, with the reason on stderr."""
-    words = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    words = argparse.ArgumentParser(
+        prog="python -m toolkit.training oci-bundle", description=(__doc__ or "").split("\n")[0]
+    )
     words.add_argument("bundle", type=Path)
     words.add_argument("digest")
     words.add_argument("folder", type=Path)
@@ -151,7 +153,3 @@ def main(argv: list[str] | None = None) -> int:
         print(f"[toolkit] cannot start: {error}", file=sys.stderr)  # noqa: T201 - a program's answer
         return REFUSED
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

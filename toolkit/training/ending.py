@@ -1,12 +1,12 @@
 """The end of an attempt: why it ended, what that is worth, and the job's exit code.
 
-    python -m toolkit.training.ending --code CODE
+    python -m toolkit.training end-of-attempt --code CODE
 
 is what the batch script runs last, with the step's exit code. It writes the cause into the attempt
 ledger, appends to the job's comment, requeues the job with a wait, or holds it with a reason, and
 prints the exit code for the batch script; what it has to say goes to standard error.
 
-    python -m toolkit.training.ending --explain LOG
+    python -m toolkit.training end-of-attempt --explain LOG
 
 tells the cause that a log alone would give.
 """
@@ -271,7 +271,7 @@ def _explain(log: Path) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command. Prints the exit code and returns 0; anything else means it could not tell."""
-    parser = argparse.ArgumentParser(prog="python -m toolkit.training.ending")
+    parser = argparse.ArgumentParser(prog="python -m toolkit.training end-of-attempt")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--code", type=int, help="the step's exit code")
     what.add_argument("--explain", type=Path, metavar="LOG", help="the cause a log alone gives")
@@ -288,7 +288,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     outcome.conclude(attempt)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """Where the time and the money of a run went.
 
-    python -m toolkit.training.goodput RUN_DIR
+    python -m toolkit.training goodput RUN_DIR
 
 prints one JSON object. Every second of every attempt is in one part, and so is every dollar. The
 parts are those of AI-Hypercomputer's ml-goodput-measurement (BadputType): start-up there is three
@@ -136,7 +136,7 @@ def _attempt(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; 2 where there is no run."""
-    parser = argparse.ArgumentParser(prog="python -m toolkit.training.goodput")
+    parser = argparse.ArgumentParser(prog="python -m toolkit.training goodput")
     parser.add_argument("run_dir", type=Path)
     options = parser.parse_args(arguments)
     if not RunDir(options.run_dir).attempts.exists():
@@ -144,7 +144,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     sys.stdout.write(json.dumps(of(options.run_dir, time.time()).as_json(), indent=2) + "\n")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

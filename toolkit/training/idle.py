@@ -1,6 +1,6 @@
 """Is the notebook used? Watched from beside it: to Jupyter, what an open page asks is activity.
 
-    python -m toolkit.training.idle ADDRESS:PORT SECONDS
+    python -m toolkit.training notebook-idle ADDRESS:PORT SECONDS
 
 ends with 0 once no kernel has computed or spoken, and no terminal was typed in or has printed, for
 that long. JUPYTER_TOKEN is the server's. While the server can't be asked it counts as used.
@@ -82,7 +82,3 @@ def _seconds(moment: str) -> float:
 def _say(text: str) -> None:
     sys.stderr.write(f"[toolkit] {text}\n")
     sys.stderr.flush()
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

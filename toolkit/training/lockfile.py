@@ -1,8 +1,7 @@
 """What was installed: one line a package, and its hash.
 
-    python -m toolkit.training.lockfile
-
-prints the lines of the environment it runs in. Two runs with one hash had the same packages.
+`replay` runs this file in the environment that it asks about, whose lines it prints.
+Two runs with one hash had the same packages.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Submit again what a run was, from its record.
 
-    python -m toolkit.training.replay RUN_DIR [--dry-run] [--anyway] [--rebuild FOLDER]
+    python -m toolkit.training replay RUN_DIR [--dry-run] [--anyway] [--rebuild FOLDER]
 
 The job script is the copy that was kept, with the arguments, options and environment of then; it
 gets a run folder of its own. What is missing or no longer the same is said, and then nothing is
@@ -275,7 +275,7 @@ def run(options: argparse.Namespace, call: Call = _call) -> tuple[int, Replay | 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m toolkit.training.replay")
+    parser = argparse.ArgumentParser(prog="python -m toolkit.training replay")
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--dry-run", action="store_true", help="print the call; submit nothing")
     parser.add_argument("--anyway", action="store_true", help="submit although something differs")
@@ -286,7 +286,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         sys.stdout.write(json.dumps(asdict(found)) + "\n")
     return code
-
-
-if __name__ == "__main__":
-    sys.exit(main())

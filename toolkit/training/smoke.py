@@ -153,7 +153,7 @@ def _remove(folder: Path) -> None:
     folder.rmdir()
 
 
-def main() -> int:
+def main(_arguments: Sequence[str] = ()) -> int:
     """What every rank runs."""
     attempt = current()
     folder = attempt.run_dir / f"smoke.{attempt.key}"

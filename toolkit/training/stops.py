@@ -1,6 +1,6 @@
 """What a stop takes, as earlier runs found out at their first save: kept for the next submission.
 
-    python -m toolkit.training.stops --script-sha256 SHA [--runs FOLDER] [-- ARG ...]
+    python -m toolkit.training similar-run --script-sha256 SHA [--runs FOLDER] [-- ARG ...]
 
 prints, as one line of JSON, what the run most like that one measured, or null: of the same batch
 script and arguments, else of the same training script (the first ARG); of several the newest.
@@ -89,7 +89,7 @@ def default_runs(environment: Mapping[str, str] = os.environ) -> Path:
 
 def main(words: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m toolkit.training.stops")
+    parser = argparse.ArgumentParser(prog="python -m toolkit.training similar-run")
     parser.add_argument("--script-sha256", required=True)
     parser.add_argument("--runs", type=Path, default=None)
     parser.add_argument("arguments", nargs="*", metavar="ARG", help="after --")
@@ -97,7 +97,3 @@ def main(words: Sequence[str] | None = None) -> int:
     found = like(options.runs or default_runs(), options.script_sha256, options.arguments)
     sys.stdout.write(json.dumps(asdict(found) if found else None) + "\n")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

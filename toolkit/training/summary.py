@@ -1,6 +1,6 @@
 """A run's folder as one JSON object: what was submitted, what became of it, where its time went.
 
-    python -m toolkit.training.summary RUN_DIR
+    python -m toolkit.training summary RUN_DIR
 
 Exits 2 where there is no run. Run as whoever owns the folder.
 """
@@ -40,7 +40,7 @@ def of(run_dir: Path, now: float) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m toolkit.training.summary")
+    parser = argparse.ArgumentParser(prog="python -m toolkit.training summary")
     parser.add_argument("run_dir", type=Path)
     options = parser.parse_args(arguments)
     try:
@@ -50,7 +50,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     sys.stdout.write(json.dumps(found) + "\n")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

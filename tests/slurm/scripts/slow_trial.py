@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 import slow
 import torch
 
-from toolkit.training import Run
-from toolkit.training.attempt import current
-from toolkit.training.sweeps import SweepTrial
+from toolkit.training import Run, SweepTrial, current
 
 if TYPE_CHECKING:
     import argparse

@@ -80,7 +80,7 @@ class Head:
                 raise HeadCommandFailed("no such file", returncode=1)
             return self.owner
         assert argv[:4] == ["runuser", "-u", "ada", "--"]
-        if "toolkit.training.summary" in argv:
+        if "summary" in argv:
             return json.dumps(FOLDER)
         if self.refusal:
             raise HeadCommandFailed("1", returncode=1, stdout=json.dumps(self.refusal))
@@ -164,7 +164,7 @@ def test_a_comparison_counts_what_is_the_same_and_shows_only_what_is_not():
 def test_a_replay_is_made_as_the_owner_of_the_folder(head):
     done = runs("replay", "7")
     assert (done.stdout, done.stderr) == ("submitted: job 99\n", "not known: a variable\n")
-    assert head.calls[-1][-2:] == ["toolkit.training.replay", FOLDER["run_dir"]]
+    assert head.calls[-1][-2:] == ["replay", FOLDER["run_dir"]]
 
 
 def test_a_dry_replay_prints_a_line_that_a_shell_would_take(head):

@@ -1,6 +1,6 @@
 """How a sweep goes; everything it prints is one JSON object.
 
-    python -m toolkit.training.sweeps.status NAME [--best N] [--settle [--dry-run]]
+    python -m toolkit.training sweep-status NAME [--best N] [--settle [--dry-run]]
 
 `--settle` fails the trials whose tasks are gone (every task of the sweep does so when it starts).
 Exits 2 where there is no sweep of that name, 3 where the storage does not answer.
@@ -52,7 +52,7 @@ def of(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m toolkit.training.sweeps.status")
+    parser = argparse.ArgumentParser(prog="python -m toolkit.training sweep-status")
     parser.add_argument("name")
     parser.add_argument("--best", type=int, default=5)
     parser.add_argument("--settle", action="store_true")
@@ -81,7 +81,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     sys.stdout.write(json.dumps(answer) + "\n")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
