@@ -25,7 +25,7 @@ says what happened and, where something can be done about it, a `next_step`.
   * LocalError                          local-failed              1
     - PreflightFailed                   preflight-failed          1
   * AccountingError                     toolkit.accounting.errors
-  * DataError                           toolkit.training.datasets.errors
+  * DataError                           toolkit.datasets.errors
   * AdapterError                        toolkit.training.adapters.errors
 """
 # ruff: noqa: N818  # the name says what is wrong; "Error" after it would say it twice

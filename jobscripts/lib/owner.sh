@@ -5,7 +5,7 @@
 #               of this very job has the run, it leaves with 85: it may be taken for that one's end
 #
 # TOOLKIT_RUN_OWNER is checkpoints/owner/JOB.RESTART.SLURM.RANDOM: every commit of a checkpoint is a
-# rename out of it, every deletion one into it (toolkit.training.owner). Who takes the run over deletes
+# rename out of it, every deletion one into it (toolkit.training.attempt.fencing). Who takes the run over deletes
 # it first: from then on none of the other's can succeed, on whatever machine it still runs. A lock
 # would not do: on Lustre and NFS it may hold on one machine alone, and one that is cut off never gives
 # it back.

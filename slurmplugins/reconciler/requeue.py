@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 DO_NOT_REQUEUE: Final = 93
-"""A training job's "don't bring me back" (toolkit.training.verdict)."""
+"""A training job's "don't bring me back" (toolkit.training.attempt.verdict)."""
 
 BEFORE: Final = 150.0
 """A job may end this long before its machine: a spot notice is two minutes."""

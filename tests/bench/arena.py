@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from toolkit.local.aws import request_rates
 from toolkit.local.cloud import Cloud
-from toolkit.local.front import Call, call_of
-from toolkit.local.layer import throttle
-from toolkit.local.machines.none import NoneDriver
+from toolkit.local.endpoint import Call, call_of
+from toolkit.local.image_registry import MEMORY_BASE, MemoryShelf
+from toolkit.local.machines.none_driver import NoneDriver
 from toolkit.local.options import Options
-from toolkit.local.shelves import MEMORY_BASE, MemoryShelf
 from toolkit.local.sockets import Listeners, bind
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ RAISED = {"RunInstances": (1000.0, 200.0)}
 """Instances a second: the default account's 2/s makes 4,000 nodes take 25 minutes, whoever asks.
 AWS raises it on request; calls stay at the published 5 at once and 2/s."""
 
-PUBLISHED = throttle.RESOURCES["RunInstances"]
+PUBLISHED = request_rates.RESOURCES["RunInstances"]
 """What an account has until AWS raises it."""
 
 ROUTE53 = (50.0, 10.0)
@@ -83,7 +83,7 @@ class Gate:
         self.arena: Arena | None = None
         self.canned: dict[str, list[bytes]] = {}
         self._lock = threading.Lock()
-        self._dns = throttle.Bucket(*ROUTE53, ROUTE53[0], time.monotonic())
+        self._dns = request_rates.Bucket(*ROUTE53, ROUTE53[0], time.monotonic())
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         began = time.monotonic()
@@ -159,7 +159,7 @@ def opened(
     options = Options(state=state, port=port, driver="none", throttle=throttled)
     listeners = Listeners()
     workers = ThreadPoolExecutor(1)
-    rates = mock.patch.dict(throttle.RESOURCES, RunInstances=rate(raised=raised))
+    rates = mock.patch.dict(request_rates.RESOURCES, RunInstances=rate(raised=raised))
     with rates, Cloud(options, NoneDriver(), MemoryShelf(), workers=workers) as cloud:
         gate = Gate(cloud)
         gate.arena = Arena(f"http://127.0.0.1:{port}", cloud)

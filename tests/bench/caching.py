@@ -20,20 +20,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.bench.s3 import moto_server
-from toolkit.training.datasets import chunks
-from toolkit.training.datasets.add import add
-from toolkit.training.datasets.cache import Cache
-from toolkit.training.datasets.catalog import Catalog
-from toolkit.training.datasets.disk import Disk
-from toolkit.training.datasets.folder_store import FolderStore
-from toolkit.training.datasets.s3_store import S3Store
-from toolkit.training.datasets.store import object_key
+from toolkit.datasets import chunks
+from toolkit.datasets.cache.cache import Cache
+from toolkit.datasets.filesystem import Disk
+from toolkit.datasets.store.add import add
+from toolkit.datasets.store.catalog import Catalog
+from toolkit.datasets.store.folder_store import FolderStore
+from toolkit.datasets.store.port import object_key
+from toolkit.datasets.store.s3_store import S3Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from toolkit.training.datasets.chunks import Bytes, Readable, Span
-    from toolkit.training.datasets.manifest import File, Manifest
+    from toolkit.datasets.chunks import Bytes, Readable, Span
+    from toolkit.datasets.store.manifest import File, Manifest
 
 REPEATS = 3
 OPEN_SECONDS, READ_SECONDS = 0.001, 0.0005

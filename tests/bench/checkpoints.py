@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 import xxhash
 
-from toolkit.training import digests
+from toolkit.training.checkpoint import hashes as file_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from toolkit.training.state import Codec
+    from toolkit.training.checkpoint.torch_codec import Codec
 
 ROUNDS = 7
 
@@ -73,14 +73,14 @@ def state(mib: int) -> Any:
 @contextmanager
 def unhashed() -> Iterator[None]:
     """The same without hashes, to tell what they cost."""
-    from toolkit.training import shard
+    from toolkit.training.checkpoint import hashed_file
 
     nothing = SimpleNamespace(update=lambda _: None, digest=lambda: b"", hexdigest=lambda: "")
-    shard.digests = SimpleNamespace(new=lambda _, __=b"": nothing, fastest=lambda: "none")
+    hashed_file.digests = SimpleNamespace(new=lambda _, __=b"": nothing, fastest=lambda: "none")
     try:
         yield
     finally:
-        shard.digests = digests
+        hashed_file.digests = file_hashes
 
 
 class Bench:
@@ -97,9 +97,9 @@ class Bench:
         self.rows.setdefault(name, Row()).time(work)
 
     def checkpoints(self, **options: Any) -> Any:
-        from toolkit.training.checkpoint import Checkpointer
-        from toolkit.training.dcp import DcpCodec
-        from toolkit.training.world import Solo
+        from toolkit.training.checkpoint.checkpointer import Checkpointer
+        from toolkit.training.checkpoint.dcp_codec import DcpCodec
+        from toolkit.training.distributed.process_group import Solo
 
         return Checkpointer(self.ours, Solo(), **{"codec": DcpCodec(), **options})
 
@@ -153,9 +153,9 @@ class Bench:
 
     def stalls(self, rounds: int) -> None:
         """Of saves in the background, and what they take besides: copies in memory, or files."""
-        from toolkit.training.dcp import DcpCodec
-        from toolkit.training.local_disk import ViaLocalDisk
-        from toolkit.training.world import Solo
+        from toolkit.training.checkpoint.dcp_codec import DcpCodec
+        from toolkit.training.checkpoint.local_disk import ViaLocalDisk
+        from toolkit.training.distributed.process_group import Solo
 
         local = ViaLocalDisk(DcpCodec(), self.root / "local", Solo())
         self.in_background("by local disk", local, rounds)
@@ -194,7 +194,7 @@ class Bench:
 @contextmanager
 def unhashed_reads() -> Iterator[None]:
     """As `unhashed`, where every block has to be found good."""
-    from toolkit.training import shard
+    from toolkit.training.checkpoint import hashed_file
 
     class Equal(str):
         __hash__ = str.__hash__
@@ -204,11 +204,11 @@ def unhashed_reads() -> Iterator[None]:
             return False
 
     good = SimpleNamespace(digest=lambda: b"", hexdigest=Equal)
-    shard.digests = SimpleNamespace(new=lambda _, __: good)
+    hashed_file.digests = SimpleNamespace(new=lambda _, __: good)
     try:
         yield
     finally:
-        shard.digests = digests
+        hashed_file.digests = file_hashes
 
 
 AGAINST = {

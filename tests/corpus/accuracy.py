@@ -9,8 +9,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from toolkit.training.cause import Evidence, tail
-from toolkit.training.cause_rules import VERSION, classify
+from toolkit.training.requeue.failure_cause import Evidence, tail
+from toolkit.training.requeue.failure_rules import VERSION, classify
 
 HERE = Path(__file__).parent
 SETS = ("attempts", "held-out", "later")

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import pytest
 
-from toolkit.training import blockwork
+from toolkit.training.checkpoint import block_reader
 
 OPERATIONS = [
     *((os, name) for name in ("fsync", "link", "mkdir", "pwrite", "replace", "rmdir", "unlink")),
@@ -99,7 +99,7 @@ def killed(number: int, work: Callable[[], Any]) -> bool:
     if not child:
         code = 1
         try:
-            blockwork.threads.cache_clear()  # they did not come along
+            block_reader.threads.cache_clear()  # they did not come along
             with strike(number, vanish):
                 work()
             code = 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from toolkit.training.datasets import chunks
-from toolkit.training.datasets.manifest import File, Manifest, manifest
+from toolkit.datasets import chunks
+from toolkit.datasets.store.manifest import File, Manifest, manifest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

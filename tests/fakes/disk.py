@@ -8,7 +8,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from toolkit.training.datasets.disk import Disk
+from toolkit.datasets.filesystem import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from toolkit.training.files import encode, read_json
-from toolkit.training.ledger import AttemptRecord
-from toolkit.training.shard import HashingWriter, read_file
-from toolkit.training.tracking import Record
+from toolkit.training.checkpoint.hashed_file import HashingWriter, read_file
+from toolkit.training.io.durable_files import encode, read_json
+from toolkit.training.run_folder.attempts import AttemptRecord
+from toolkit.training.tracking.tracker import Record
 
 
 @dataclass

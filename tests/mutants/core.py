@@ -92,16 +92,16 @@ CORE: dict[str, tuple[str, ...]] = {
     "toolkit/accounting/allocation.py": ("tests/unit/accounting/test_allocation.py",),
     "toolkit/accounting/attempts.py": MONEY,
     "toolkit/accounting/money.py": MONEY,
-    "toolkit/training/checkpoint.py": SAVES,
-    "toolkit/training/checkpoint_folders.py": ("tests/unit/training/test_checkpoint_folders.py",),
-    "toolkit/training/files.py": FILES,
-    "toolkit/training/manifest.py": (
+    "toolkit/training/checkpoint/checkpointer.py": SAVES,
+    "toolkit/training/checkpoint/folders.py": ("tests/unit/training/test_checkpoint_folders.py",),
+    "toolkit/training/io/durable_files.py": FILES,
+    "toolkit/training/checkpoint/manifest.py": (
         "tests/unit/training/test_manifest.py",
         "tests/unit/training/test_shard_manifests.py",
     ),
-    "toolkit/training/owner.py": TRAINING,
-    "toolkit/training/shard.py": FILES,
-    "toolkit/training/tiers.py": TRAINING,
+    "toolkit/training/attempt/fencing.py": TRAINING,
+    "toolkit/training/checkpoint/hashed_file.py": FILES,
+    "toolkit/training/checkpoint/tier.py": TRAINING,
 }
 
 MUTATED = (
@@ -112,8 +112,8 @@ MUTATED = (
     "slurmplugins/reconciler/orphans.py",
     "slurmplugins/cloud/ec2_messages.py",
     "toolkit/accounting/allocation.py",
-    "toolkit/training/checkpoint.py",
-    "toolkit/training/checkpoint_folders.py",
-    "toolkit/training/manifest.py",
+    "toolkit/training/checkpoint/checkpointer.py",
+    "toolkit/training/checkpoint/folders.py",
+    "toolkit/training/checkpoint/manifest.py",
 )
 """The planner, the rules, the policy, the launch calls, the division of money, the checkpoints."""

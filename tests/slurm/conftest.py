@@ -30,10 +30,10 @@ from toolkit.demo.story import Story
 from toolkit.deploy.head import Head
 from toolkit.deploy.session import Clients
 from toolkit.errors import HeadCommandFailed
+from toolkit.local.daemon_files import StateFiles
 from toolkit.local.machines import cgroups
 from toolkit.local.machines.layout import Layout
-from toolkit.local.machines.library import Library
-from toolkit.local.store import StateFiles
+from toolkit.local.machines.shared_images import Library
 
 REPOSITORY = Path(__file__).parents[2]
 TOOLKIT = Path(sys.executable).parent / "toolkit"

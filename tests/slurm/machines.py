@@ -12,7 +12,7 @@ from toolkit.local.machines import factory
 from toolkit.local.machines.layout import Layout
 
 if TYPE_CHECKING:
-    from toolkit.local.machines.nspawn import NspawnDriver
+    from toolkit.local.machines.nspawn_driver import NspawnDriver
 
 LIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 

@@ -12,9 +12,9 @@ from tests.slurm.conftest import toolkit
 from tests.slurm.machines import machine_of
 from tests.slurm.trained import HOME, TORCHRUN, Trained, slow, submit
 from tests.slurm.waiting import until
-from toolkit.training.cause import Evidence
-from toolkit.training.cause_rules import classify
-from toolkit.training.slurm_job import SlurmJob
+from toolkit.training.requeue.failure_cause import Evidence
+from toolkit.training.requeue.failure_rules import classify
+from toolkit.training.slurm.job import SlurmJob
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(900, func_only=True)]
 SMOKE = "/shared/jobscripts/smoke.sbatch"

@@ -16,7 +16,7 @@ JOBSCRIPTS = "/shared/jobscripts"
 def test_a_warm_up_fills_the_cache_of_every_machine_once(cluster):
     cluster.write(f"{HOME}/words.txt", "a dataset")
     cluster.as_user("sh", "-c", 'mkdir -p "$1/words" && mv "$1/words.txt" "$1/words"', "sh", HOME)
-    datasets = (*PYTHON, "-m", "toolkit.training.datasets")
+    datasets = (*PYTHON, "-m", "toolkit.datasets")
     added = json.loads(cluster.as_user(*datasets, "add", f"{HOME}/words", "--name", "words"))
     warm = ("--partition=batch", "--nodes=2", f"{JOBSCRIPTS}/data-warmup.sbatch")
     first = submit(cluster, *warm, "words@1")

@@ -21,7 +21,7 @@ from toolkit.prices import PriceSpan
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from toolkit.accounting.binding import Usage
+    from toolkit.accounting.attempt_instances import Usage
     from toolkit.accounting.instances import Instance
     from toolkit.prices import PriceBook
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.allocation import Policy, Window, allocate
-from toolkit.accounting.binding import bind
+from toolkit.accounting.attempt_instances import bind
 from toolkit.accounting.report import Report
 from toolkit.prices import PriceSource
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from toolkit import assets
 from toolkit.accounting.export import iso
+from toolkit.accounting.phrases import price_sources, price_words, span
 from toolkit.accounting.terminal import COLUMNS, life, money, percent
-from toolkit.accounting.words import price_sources, price_words, span
-from toolkit.deploy import assets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

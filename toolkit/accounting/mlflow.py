@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from toolkit.accounting.charges import Component
 from toolkit.accounting.money import usd
 from toolkit.accounting.report import Key
-from toolkit.runs import reading
+from toolkit.runs import queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ def job_tags(report: Report) -> dict[str, dict[str, str]]:
 
 def record(runner: Runner, report: Report) -> int:
     """Set the tags; returns how many runs were tagged. Jobs without a run are passed over."""
-    return sum(reading.tag(runner, batch) for batch in _batches(job_tags(report)))
+    return sum(queries.tag(runner, batch) for batch in _batches(job_tags(report)))
 
 
 def _batches(tags: Mapping[str, Mapping[str, str]]) -> Iterator[dict[str, Mapping[str, str]]]:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from toolkit.accounting.charges import Component
 from toolkit.accounting.money import MICRO, usd
-from toolkit.accounting.words import price_sources, price_words, span
+from toolkit.accounting.phrases import price_sources, price_words, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

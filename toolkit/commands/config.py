@@ -13,7 +13,7 @@ from toolkit.errors import ConfigError, ConfigExists, ConfigInvalid
 
 if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
-    from toolkit.render.trap import Finding
+    from toolkit.lint.slurm_conf.rule import Finding
 
 INVALID = 2
 
@@ -33,7 +33,7 @@ def init(*, kind: str, config_path: Path | None, dry_run: bool, force: bool) -> 
 
     --dry-run prints it. A file that is there is left alone (exit code 2) without --force.
     """
-    from toolkit.deploy import assets
+    from toolkit import assets
 
     text = (assets.directory("examples") / f"{kind}.yaml").read_text()
     if dry_run:
@@ -69,8 +69,8 @@ def check(
     With --slurm-conf and --slurm-version no cluster.yaml is needed. Exit code 0: good, or warnings
     only; 2: cluster.yaml is invalid, or a setting loses jobs, nodes or money.
     """
+    from toolkit.lint.slurm_conf.rule import Severity
     from toolkit.output import print_json
-    from toolkit.render.trap import Severity
 
     if slurm_conf is not None and slurm_version is not None:
         findings = _lint(slurm_conf.read_text(errors="replace"), slurm_version)
@@ -98,7 +98,7 @@ def check(
 
 def _rendered(config: ClusterConfig) -> str:
     """The slurm.conf of this cluster.yaml; prices only rank nodes, so none are asked for."""
-    from toolkit.deploy import assets
+    from toolkit import assets
     from toolkit.render.context import slurm_context
     from toolkit.render.prices import PriceTable
     from toolkit.render.slurm import slurm_files
@@ -108,7 +108,8 @@ def _rendered(config: ClusterConfig) -> str:
 
 
 def _lint(text: str, version: str) -> tuple[Finding, ...]:
-    from toolkit.render import options, slurm_conf, traps
+    from toolkit.lint.slurm_conf import check as slurm_conf_check, parser
+    from toolkit.render import options
     from toolkit.render.versions import SlurmVersion
 
     try:
@@ -116,7 +117,7 @@ def _lint(text: str, version: str) -> tuple[Finding, ...]:
         options.check_range(series)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    return traps.check(slurm_conf.parse(text), series)
+    return slurm_conf_check.check(parser.parse(text), series)
 
 
 def _print(subject: str, findings: tuple[Finding, ...], *, failed: bool) -> None:

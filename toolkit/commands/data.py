@@ -18,7 +18,7 @@ from toolkit.commands.options import dry_run_option, json_option, yes_option
 from toolkit.errors import NotConfirmed
 
 if TYPE_CHECKING:
-    from toolkit.training.datasets.lineage import Row
+    from toolkit.datasets.derive.lineage import Row
 
 
 @click.group("data", cls=SuggestingGroup)
@@ -44,9 +44,9 @@ def add(*, folder: Path, name: str | None, store: str | None, dry_run: bool, as_
     Files that did not change since the last time are not read again, content that is in the store
     is not sent again. Without a name the version is garbage after a day.
     """
+    from toolkit.datasets.store.add import add as add_folder
+    from toolkit.datasets.store.scan import default_memory, scan
     from toolkit.output import print_json
-    from toolkit.training.datasets.add import add as add_folder
-    from toolkit.training.datasets.scan import default_memory, scan
 
     catalog = catalog_of(store)
     if dry_run:
@@ -78,7 +78,7 @@ def add(*, folder: Path, name: str | None, store: str | None, dry_run: bool, as_
 @dry_run_option
 def name_(*, reference: str, name: str, store: str | None, dry_run: bool) -> None:
     """Let NAME stand for a dataset from now on."""
-    from toolkit.training.datasets.catalog import check_name
+    from toolkit.datasets.store.catalog import check_name
 
     catalog = catalog_of(store)
     version = catalog.resolve(reference)
@@ -113,8 +113,8 @@ def forget(*, reference: str, store: str | None, dry_run: bool, yes: bool) -> No
 @json_option
 def list_(*, unnamed: bool, store: str | None, as_json: bool) -> None:
     """List names, versions, tiers, and what each was made from."""
+    from toolkit.datasets.derive import lineage
     from toolkit.output import print_json, table
-    from toolkit.training.datasets import lineage
 
     rows = lineage.listed(catalog_of(store), unnamed=unnamed)
     if as_json:
@@ -138,8 +138,8 @@ def _made(one: Row) -> str:
 @json_option
 def show(*, reference: str, store: str | None, files: bool, as_json: bool) -> None:
     """Show a dataset, what it was made from, and what was made from it."""
+    from toolkit.datasets.derive import lineage
     from toolkit.output import plain, print_json
-    from toolkit.training.datasets import lineage
 
     catalog = catalog_of(store)
     found = lineage.describe(catalog, reference)
@@ -164,8 +164,8 @@ def verify(*, reference: str, store: str | None, in_cache: bool, as_json: bool) 
 
     A damaged copy in the cache is taken out of it.
     """
+    from toolkit.datasets.store.verify import damaged
     from toolkit.output import plain, print_json
-    from toolkit.training.datasets.check import damaged
 
     where = places_of(store)
     catalog = catalog_of(store)
@@ -190,10 +190,10 @@ def verify(*, reference: str, store: str | None, in_cache: bool, as_json: bool) 
 def warm(*, references: tuple[str, ...], store: str | None, as_json: bool) -> int:
     """Fill this machine's cache. On nodes: sbatch data-warmup.sbatch, or
 
-    python3 -m toolkit.training.datasets warm REF, which needs nothing of the toolkit's own.
+    python3 -m toolkit.datasets warm REF, which needs nothing of the toolkit's own.
     """
-    from toolkit.training.attempt import current
-    from toolkit.training.datasets.__main__ import warm as fill_cache
+    from toolkit.datasets.__main__ import warm as fill_cache
+    from toolkit.training.attempt.attempt import current
 
     return fill_cache(references, places_of(store), current(), as_json=as_json)
 
@@ -202,8 +202,8 @@ def warm(*, references: tuple[str, ...], store: str | None, as_json: bool) -> in
 @json_option
 def stats(*, as_json: bool) -> None:
     """Show what this machine's cache holds, and its hit ratio."""
+    from toolkit.datasets.__main__ import facts
     from toolkit.output import print_json, table
-    from toolkit.training.datasets.__main__ import facts
 
     found = facts(places_of(None))
     if as_json:
@@ -234,8 +234,8 @@ def gc(*, store: str | None, grace_hours: float, dry_run: bool, yes: bool, as_js
     Kept is every named version, all that it was made from, and whatever is younger than the grace
     time. While somebody adds, nothing is deleted.
     """
+    from toolkit.datasets.store.garbage_collection import plan, sweep
     from toolkit.output import print_json
-    from toolkit.training.datasets.sweep import plan, sweep
 
     catalog = catalog_of(store)
     if not (dry_run or yes):

@@ -12,8 +12,8 @@ from toolkit.commands.data_options import catalog_of, places_of, say, store_opti
 from toolkit.commands.options import dry_run_option, json_option
 
 if TYPE_CHECKING:
-    from toolkit.training.datasets.catalog import Tier
-    from toolkit.training.datasets.derive import Planned
+    from toolkit.datasets.derive.derive import Planned
+    from toolkit.datasets.store.catalog import Tier
 
 
 def _params(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> dict[str, Any]:
@@ -64,8 +64,8 @@ def derive(
     It is kept under the hash of the inputs' manifests, the code, and the command with its
     parameters. {input}, {input2} … and {output} are folders; the inputs are read-only.
     """
+    from toolkit.datasets.derive import derive as derivations, program
     from toolkit.output import print_json
-    from toolkit.training.datasets import derive as derivations, program
 
     files = [*program.code_in(words)] if not code else [*code]
     stated = program.recorded(words, params)

@@ -9,8 +9,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolkit.training.datasets.catalog import Catalog
-    from toolkit.training.datasets.places import Places
+    from toolkit.datasets.settings import Places
+    from toolkit.datasets.store.catalog import Catalog
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -27,15 +27,15 @@ def store_option(function: F) -> F:
 def places_of(store: str | None) -> Places:
     from dataclasses import replace
 
-    from toolkit.training.datasets.places import places
+    from toolkit.datasets.settings import places
 
     found = places()
     return replace(found, store=store) if store else found
 
 
 def catalog_of(store: str | None) -> Catalog:
-    from toolkit.training.datasets.catalog import Catalog
-    from toolkit.training.datasets.store import open_store
+    from toolkit.datasets.store.catalog import Catalog
+    from toolkit.datasets.store.port import open_store
 
     return Catalog(open_store(places_of(store).store_url()))
 

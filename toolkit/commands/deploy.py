@@ -25,8 +25,8 @@ def command(*, config_path: Path | None, dry_run: bool, yes: bool) -> int:
     """
     from toolkit.deploy.cluster import Cluster
     from toolkit.deploy.head import Head
-    from toolkit.deploy.people import apply_accounts
     from toolkit.deploy.session import connected
+    from toolkit.deploy.slurm_accounts import apply_accounts
     from toolkit.deploy.status import gather
     from toolkit.output import reporter
 

@@ -23,7 +23,7 @@ def command() -> None:
 @dry_run_option
 def build(*, config_path: Path | None, dry_run: bool) -> None:
     """Build the head and compute images that aren't there yet, side by side."""
-    from toolkit.deploy import images, workplace
+    from toolkit.deploy import image_build_stack, images
     from toolkit.deploy.session import connected
     from toolkit.output import reporter
 
@@ -36,7 +36,7 @@ def build(*, config_path: Path | None, dry_run: bool) -> None:
             for spec in images.wanted(config, base):
                 click.echo(f"{spec.name}: {'there' if spec.name in found else 'would be built'}")
             return
-        for kind, image in workplace.ensure(config, clients, base, reporter()).items():
+        for kind, image in image_build_stack.ensure(config, clients, base, reporter()).items():
             click.echo(f"{kind}: {image}")
 
 

@@ -38,7 +38,7 @@ def command(
     Exit code 0: nothing, or warnings only; 1: an error, or with --strict a warning; 2: no such
     file. `# toolkit-lint: ignore=SLUG` in the script silences a rule.
     """
-    from toolkit.lint.check import check
+    from toolkit.lint.batch_script.check import check
     from toolkit.lint.finding import Severity
     from toolkit.output import print_json
 

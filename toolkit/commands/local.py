@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolkit.commands.groups import SuggestingGroup
-from toolkit.commands.local_ailments import impair, schedule
+from toolkit.commands.local_instance_events import impair, schedule
 from toolkit.commands.local_options import control, say, state_option
 from toolkit.commands.options import json_option
 from toolkit.errors import LocalError

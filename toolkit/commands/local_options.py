@@ -28,7 +28,7 @@ def state_option(function: Callable[..., Any]) -> Callable[..., Any]:
 def control(state: Path | None) -> Client:
     """The control API of the daemon that holds the state directory."""
     from toolkit.local.client import Client
-    from toolkit.local.store import StateFiles
+    from toolkit.local.daemon_files import StateFiles
 
     root = state_dir(state)
     running = StateFiles(root).running()

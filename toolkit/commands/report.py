@@ -163,9 +163,9 @@ def _write_html(path: Path, report: Report, keys: Sequence[Key]) -> None:
 
 def _record(runner: Runner, report: Report) -> None:
     from toolkit.accounting import mlflow
-    from toolkit.runs import reading
+    from toolkit.runs import queries
 
-    settled = reading.settle(runner)
+    settled = queries.settle(runner)
     if settled:
         click.echo(f"MLflow: ended as their jobs did: {len(settled)}", err=True)
     tagged = mlflow.record(runner, report)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from toolkit.runs.reading import Found
+    from toolkit.runs.queries import Found
     from toolkit.slurm_api import Runner
 
 
@@ -45,10 +45,10 @@ def _head(config_path: Path | None) -> Iterator[Runner]:
 def list_runs(*, config_path: Path | None, as_json: bool, limit: int, running: bool) -> None:
     """List the newest runs."""
     from toolkit.output import print_json, table
-    from toolkit.runs import reading, text
+    from toolkit.runs import queries, text
 
     with _head(config_path) as head:
-        runs = reading.newest(head, limit=limit, running=running)
+        runs = queries.newest(head, limit=limit, running=running)
     if as_json:
         print_json(runs)
         return
@@ -62,10 +62,10 @@ def list_runs(*, config_path: Path | None, as_json: bool, limit: int, running: b
 def show(*, config_path: Path | None, as_json: bool, run: str) -> None:
     """Show a run: parameters, code, data, hardware, attempts, where time and money went."""
     from toolkit.output import plain, print_json
-    from toolkit.runs import reading, text
+    from toolkit.runs import queries, text
 
     with _head(config_path) as head:
-        found = reading.find(head, run)
+        found = queries.find(head, run)
     if as_json:
         print_json(found)
         return
@@ -117,7 +117,7 @@ def replay(
     Refuses, and says why, when something is gone or not what it was. Exit code 1: refused.
     """
     from toolkit.output import plain, print_json
-    from toolkit.runs import reading
+    from toolkit.runs import queries
 
     flags = [
         *(["--dry-run"] if dry_run else []),
@@ -125,7 +125,7 @@ def replay(
         *([f"--rebuild={rebuild}"] if rebuild else []),
     ]
     with _head(config_path) as head:
-        answer = reading.replay(head, reading.find(head, run), flags)
+        answer = queries.replay(head, queries.find(head, run), flags)
     if as_json:
         print_json(answer)
         return
@@ -143,10 +143,10 @@ def replay(
 def settle(*, config_path: Path | None, as_json: bool, dry_run: bool) -> None:
     """Give MLflow runs whose jobs are over the end these had; the head does so by itself."""
     from toolkit.output import print_json, table
-    from toolkit.runs import reading
+    from toolkit.runs import queries
 
     with _head(config_path) as head:
-        done = reading.settle(head, dry_run=dry_run)
+        done = queries.settle(head, dry_run=dry_run)
     if as_json:
         print_json(done)
         return
@@ -155,10 +155,10 @@ def settle(*, config_path: Path | None, as_json: bool, dry_run: bool) -> None:
 
 
 def _recorded(head: Runner, reference: str) -> Any:
-    from toolkit.runs import reading
+    from toolkit.runs import queries
     from toolkit.runs.errors import RunNotFound
 
-    found: Found = reading.find(head, reference)
+    found: Found = queries.find(head, reference)
     if found.run is None:
         raise RunNotFound(f"{reference}: MLflow has no run of that folder to compare")
     return found.run

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolkit.lint.finding import Finding
     from toolkit.submit.checks import Stop
     from toolkit.submit.plan import Plan
-    from toolkit.submit.slurm_side import SlurmSide
+    from toolkit.submit.slurm_client import SlurmSide
 
 
 @click.command(
@@ -105,7 +105,7 @@ def _environment(user: str | None) -> dict[str, str]:
 
 @contextmanager
 def _slurm(config_path: Path | None, user: str | None) -> Iterator[SlurmSide]:
-    from toolkit.submit.slurm_side import AsUser, Here, SlurmSide
+    from toolkit.submit.slurm_client import AsUser, Here, SlurmSide
 
     if user is None:
         if shutil.which("sbatch") is None:

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from slurmplugins.cloud import tags
 from toolkit.deploy import images, names
-from toolkit.deploy.progress import BootStatus
+from toolkit.deploy.boot_progress import BootStatus
 from toolkit.deploy.session import error_code
 from toolkit.deploy.stack import builder_script
 from toolkit.errors import ImageBuildFailed
@@ -44,7 +44,7 @@ ALIVE = ["pending", "running", "stopping", "stopped"]
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """Where builders run: made once for all builds (toolkit.deploy.workplace)."""
+    """Where builders run: made once for all builds (toolkit.deploy.image_build_stack)."""
 
     bucket: Bucket
     profile: str

@@ -12,7 +12,7 @@ import zipfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolkit.deploy import assets
+from toolkit import assets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

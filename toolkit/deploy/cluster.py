@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
-from toolkit.deploy import assets, images, names, workplace
-from toolkit.deploy.boot import HeadBoot
+from toolkit import assets
+from toolkit.deploy import image_build_stack, images, names
 from toolkit.deploy.bundle import Bundle, cluster_bundle, different, pack
 from toolkit.deploy.changes import Plan, StackChanges
 from toolkit.deploy.head import find
-from toolkit.deploy.outcome import stack_facts
+from toolkit.deploy.head_setup import HeadBoot
 from toolkit.deploy.pricing import head_price, price_table
 from toolkit.deploy.stack import Facts, template
+from toolkit.deploy.stack_outputs import stack_facts
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import NotConfirmed
 from toolkit.render import bundle_files
@@ -87,7 +88,7 @@ class Cluster:
         Raises NotConfirmed before anything is lost, unless `yes`.
         """
         base = images.find_base(self._clients.client("ec2"), self._config)
-        ids = workplace.ensure(self._config, self._clients, base, self._report)
+        ids = image_build_stack.ensure(self._config, self._clients, base, self._report)
         with self._report.phase("Comparing the stack") as phase:
             plan = self._changes.plan(self._template(base, ids))
             phase.result(f"{len(plan.changes)} changes" if plan.change_set else "no changes")
@@ -155,7 +156,7 @@ class Cluster:
 
     def _store_template(self, body: str) -> str:
         """A template too large for a request goes to the images bucket, which is there first."""
-        place = workplace.prepare(self._config, self._clients, self._report)
+        place = image_build_stack.prepare(self._config, self._clients, self._report)
         key = f"templates/{names.stack(self._config)}.yaml"
         place.bucket.write(key, body.encode())
         endpoint = self._clients.client("s3").meta.endpoint_url

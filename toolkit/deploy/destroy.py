@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from slurmplugins.cloud import tags
 from slurmplugins.model.instance import ROLE_HEAD
-from toolkit.deploy import builders, images, names
+from toolkit.deploy import abandoned_builders, images, names
 from toolkit.deploy.changes import failures, stack_status, wait_for_stack
-from toolkit.deploy.leftovers import Leftover, leftovers, remove
 from toolkit.deploy.storage import Bucket
+from toolkit.deploy.tagged_resources import Leftover, leftovers, remove
 from toolkit.errors import DestroyIncomplete
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Destroyer:
         """Delete it all; DestroyIncomplete names whatever is still there."""
         with self._report.phase("Ending instances") as phase:
             self._end_instances(phase)
-        builders.end(self._clients.client("ec2"), self._builders(with_images=with_images))
+        abandoned_builders.end(self._clients.client("ec2"), self._builders(with_images=with_images))
         if self._bucket.exists():
             with self._report.phase("Emptying the bucket") as phase:
                 phase.result(f"{self._bucket.empty()} objects")
@@ -157,8 +157,8 @@ class Destroyer:
         """Those that nobody waits for; all of them where no image is to stay."""
         ec2 = self._clients.client("ec2")
         if with_images:
-            return tuple(builders.everyone(ec2))
-        return builders.forgotten(ec2, builders.now())
+            return tuple(abandoned_builders.everyone(ec2))
+        return abandoned_builders.forgotten(ec2, abandoned_builders.now())
 
     def _end_instances(self, phase: Phase) -> None:
         ec2 = self._clients.client("ec2")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from slurmplugins.cloud import tags
 from toolkit import accounts
 from toolkit.deploy import names
-from toolkit.deploy.boot import HeadBoot
 from toolkit.deploy.changes import stack_status
 from toolkit.deploy.head import Head, find
+from toolkit.deploy.head_setup import HeadBoot
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import HeadCommandFailed, ToolkitError
 from toolkit.explain import head_facts

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.exceptions import TemplateError
 
-from toolkit.deploy import assets
+from toolkit import assets
 from toolkit.errors import RenderError
 
 if TYPE_CHECKING:

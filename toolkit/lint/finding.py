@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from toolkit.lint.script import Script
+    from toolkit.lint.batch_script.script import Script
 
 
 class Severity(StrEnum):

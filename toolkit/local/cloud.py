@@ -19,24 +19,24 @@ from moto.core.common_models import BaseModel
 from moto.core.model_instances import reset_model_data
 from moto.s3.models import s3_backends
 
+from toolkit.local.aws import instance_status, request_limits, spot_prices
+from toolkit.local.aws.client_tokens import ClientTokens
+from toolkit.local.aws.cloudformation import Stacks
+from toolkit.local.aws.create_fleet import Fleets
+from toolkit.local.aws.fsx import FileSystems
+from toolkit.local.aws.images import Images, Shelf
+from toolkit.local.aws.instance_states import States
+from toolkit.local.aws.instance_tables import Life, Tables
+from toolkit.local.aws.moto_patches import Patches
+from toolkit.local.aws.request_rates import Throttle
+from toolkit.local.aws.run_instances import Compute
+from toolkit.local.aws.ssm_run_command import Commands
 from toolkit.local.control import Control
+from toolkit.local.endpoint import Endpoint, Front
 from toolkit.local.faults import Faults
-from toolkit.local.front import Endpoint, Front
 from toolkit.local.imds import MetadataService
-from toolkit.local.keeper import Keeper, Network
-from toolkit.local.layer import health, prices, requests
-from toolkit.local.layer.commands import Commands
-from toolkit.local.layer.compute import Compute
-from toolkit.local.layer.fleets import Fleets
-from toolkit.local.layer.idempotency import ClientTokens
-from toolkit.local.layer.images import Images, Shelf
-from toolkit.local.layer.patches import Patches
-from toolkit.local.layer.stacks import Stacks
-from toolkit.local.layer.states import States
-from toolkit.local.layer.storage import FileSystems
-from toolkit.local.layer.tables import Life, Tables
-from toolkit.local.layer.throttle import Throttle
-from toolkit.local.specs import machine_spec
+from toolkit.local.machine_controller import Keeper, Network
+from toolkit.local.machine_spec import machine_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -131,9 +131,9 @@ class Cloud:
         Commands(self.tables, self.driver, defer).install(self._patches)
         FileSystems(self.options.state / "fsx").install(self._patches)
         Stacks(self.tables, defer).install(self._patches)
-        requests.install(self._patches)
-        prices.install(self._patches, self.tables.wall)
-        health.install(self._patches, self.tables)
+        request_limits.install(self._patches)
+        spot_prices.install(self._patches, self.tables.wall)
+        instance_status.install(self._patches, self.tables)
         forget_everything()
         return self
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolkit.errors import LocalError
-from toolkit.local.machines import plan
+from toolkit.local.machines import nspawn_command
 from toolkit.local.machines.cgroups import Groups
-from toolkit.local.machines.disk import Disk
-from toolkit.local.machines.processes import Processes
+from toolkit.local.machines.machine_directory import Disk
+from toolkit.local.machines.procfs import Processes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ def enter_argv(layout: Layout, instance_id: str, argv: Sequence[str]) -> list[st
     for pid in Groups.on_this_host(layout.name).members(instance_id):
         if processes.is_init(pid) and processes.is_alive(pid):
             record = Disk(layout.instance(instance_id)).record()
-            return plan.enter_argv(pid, record.environment if record else {}, argv)
+            return nspawn_command.enter_argv(pid, record.environment if record else {}, argv)
     raise LocalError(
         f"{instance_id} has no running machine here",
         next_step="see the instances with: toolkit local status",

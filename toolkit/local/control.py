@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolkit.local.faults import Faults, Injection, Pattern
-from toolkit.local.interruption import DEFAULT_NOTICE, Interruptions, NoSuchTarget, shown
+from toolkit.local.instance_events import DEFAULT_NOTICE, Interruptions, NoSuchTarget, shown
 
 if TYPE_CHECKING:
+    from toolkit.local.aws.instance_tables import Tables
+    from toolkit.local.aws.request_rates import Throttle
     from toolkit.local.imds import StartResponse
-    from toolkit.local.layer.tables import Tables
-    from toolkit.local.layer.throttle import Throttle
     from toolkit.local.options import Options
 
 _BODY_LIMIT = 64 * 1024

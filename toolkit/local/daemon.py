@@ -16,15 +16,15 @@ import threading
 from typing import TYPE_CHECKING
 
 from toolkit.local.cloud import Cloud
+from toolkit.local.daemon_files import StateFiles
+from toolkit.local.image_registry import DiskShelf, MemoryShelf
 from toolkit.local.options import Options
-from toolkit.local.shelves import DiskShelf, MemoryShelf
 from toolkit.local.sockets import Listeners, MachineSockets, bind
-from toolkit.local.store import StateFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from toolkit.local.layer.images import Shelf
+    from toolkit.local.aws.images import Shelf
     from toolkit.local.machines.driver import Driver
 
 log = logging.getLogger("toolkit.local")
@@ -33,7 +33,7 @@ log = logging.getLogger("toolkit.local")
 def machines(options: Options) -> tuple[Driver, Shelf]:
     """Return the driver the options name, and where its images are kept."""
     if options.driver == "none":
-        from toolkit.local.machines.none import NoneDriver
+        from toolkit.local.machines.none_driver import NoneDriver
 
         return NoneDriver(), MemoryShelf()
     from toolkit.local.machines.factory import nspawn_driver

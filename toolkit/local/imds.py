@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit.local import imds_tree
 
 if TYPE_CHECKING:
-    from toolkit.local.layer.tables import Life, Tables
+    from toolkit.local.aws.instance_tables import Life, Tables
 
 TOKEN_PATH = "/latest/api/token"  # noqa: S105 - a path, not a secret
 _TTL_HEADER = "HTTP_X_AWS_EC2_METADATA_TOKEN_TTL_SECONDS"

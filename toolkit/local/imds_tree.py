@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from moto.iam.models import iam_backends
 
-from toolkit.local.layer.launch import user_data_bytes
+from toolkit.local.aws.launch_request import user_data_bytes
 from toolkit.local.options import ACCOUNT
 
 if TYPE_CHECKING:
-    from toolkit.local.layer.tables import Life
+    from toolkit.local.aws.instance_tables import Life
 
 VERSIONS = ("1.0", "2009-04-04", "2016-09-02", "2018-09-24", "2021-03-23", "latest")
 CREDENTIALS_PERIOD = 3600  # seconds between two rotations

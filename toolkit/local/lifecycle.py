@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from toolkit.errors import LocalError, PreflightFailed
 from toolkit.local.client import Client
+from toolkit.local.daemon_files import Running, StateFiles
 from toolkit.local.machines import cleanup, factory, preflight
 from toolkit.local.machines.errors import MachineError
 from toolkit.local.machines.layout import Layout
-from toolkit.local.store import Running, StateFiles
 
 if TYPE_CHECKING:
     from toolkit.local.options import Options

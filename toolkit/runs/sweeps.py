@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolkit.errors import HeadCommandFailed
 from toolkit.runs.errors import RunsError, SweepNotFound, TrackingAway
-from toolkit.runs.reading import LIBRARY, PYTHON, TIMEOUT
+from toolkit.runs.queries import LIBRARY, PYTHON, TIMEOUT
 
 if TYPE_CHECKING:
     from toolkit.slurm_api import Runner

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from slurmplugins.head.mlflow import Run
-    from toolkit.runs.reading import Found
+    from toolkit.runs.queries import Found
 
 LIST = ("JOB", "NAME", "USER", "STATUS", "STARTED", "ATTEMPTS", "USD", "RUN")
 _TIME = "%Y-%m-%d %H:%M"

@@ -8,10 +8,10 @@ same protocol and is chosen only where the versions match.
 
 from __future__ import annotations
 
-from toolkit.slurm_api.cli import CliReader
+from toolkit.head_runner import Runner, SlurmAnswerError
 from toolkit.slurm_api.model import JobInfo, NodeInfo, PartitionInfo
 from toolkit.slurm_api.reader import Reader, reader
-from toolkit.slurm_api.runner import Runner, SlurmAnswerError
+from toolkit.slurm_nodes import CliReader
 
 __all__ = [
     "CliReader",

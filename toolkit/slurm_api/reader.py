@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from toolkit.slurm_api.cli import CliReader
+from toolkit.slurm_nodes import CliReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from toolkit.head_runner import Runner
     from toolkit.slurm_api.model import JobInfo, NodeInfo, PartitionInfo
-    from toolkit.slurm_api.runner import Runner
 
 
 class Reader(Protocol):

@@ -8,19 +8,19 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, Self
 
 from slurmplugins.config.paths import SCRATCH
-from toolkit.lint import script as batch_script
-from toolkit.lint.check import check as lint
+from toolkit.lint.batch_script import script as batch_script
+from toolkit.lint.batch_script.check import check as lint
 from toolkit.lint.finding import Finding, Severity
 from toolkit.submit.errors import SlurmRefused
-from toolkit.training import pace
+from toolkit.training.checkpoint import save_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolkit.submit.plan import Plan
-    from toolkit.submit.slurm_side import SlurmSide
-    from toolkit.training.pace import StopForecast
-    from toolkit.training.stops import Measured
+    from toolkit.submit.slurm_client import SlurmSide
+    from toolkit.training.checkpoint.save_interval import StopForecast
+    from toolkit.training.reproduce.similar_run import Measured
 
 _PINNED: Final = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
 # lib/preflight.sh alone only finds the image: a step is in it by these.
@@ -46,7 +46,7 @@ class Stop:
     def of_size(cls, gib: float, gib_per_second: float) -> Self:
         """From what the caller says of a checkpoint."""
         seconds = gib / gib_per_second
-        forecast = pace.forecast(
+        forecast = save_interval.forecast(
             step_seconds=_STEP,
             in_flight_seconds=seconds,
             save_seconds=seconds,
@@ -61,7 +61,7 @@ class Stop:
         return cls(found.forecast, f"measured by job {found.job_id} on {ranks}")
 
     def __str__(self) -> str:
-        took, notice = self.forecast.seconds, pace.NOTICE
+        took, notice = self.forecast.seconds, save_interval.NOTICE
         return f"a stop would take {took:.0f} s of a spot notice's {notice:.0f} ({self.source})"
 
 

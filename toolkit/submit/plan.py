@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from toolkit.lint import script as batch_script
+from toolkit.lint.batch_script import script as batch_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from toolkit.lint.script import Directive
+    from toolkit.lint.batch_script.script import Directive
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolkit.training.checkpoint import Checkpointer
-    from toolkit.training.data import Batch, SampleOrder, content_hash
-    from toolkit.training.datasets.derive import derived
-    from toolkit.training.datasets.use import dataset
-    from toolkit.training.session import Run
-    from toolkit.training.stop import Stopped
+    from toolkit.datasets.dataset import dataset
+    from toolkit.datasets.derive.derive import derived
+    from toolkit.training.attempt.stop_request import Stopped
+    from toolkit.training.checkpoint.checkpointer import Checkpointer
+    from toolkit.training.run import Run
+    from toolkit.training.sample_order import Batch, SampleOrder, content_hash
 
 _HOMES = {
     "Batch": "data",

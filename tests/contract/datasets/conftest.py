@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pytest
 
 from tests.fakes.disk import QuickDisk
-from toolkit.training.datasets import chunks
-from toolkit.training.datasets.catalog import Catalog
-from toolkit.training.datasets.folder_store import FolderStore
+from toolkit.datasets import chunks
+from toolkit.datasets.store.catalog import Catalog
+from toolkit.datasets.store.folder_store import FolderStore
 
 
 @dataclass

@@ -19,12 +19,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from tests.fakes.disk import MortalDisk
-from toolkit.training.datasets import chunks
-from toolkit.training.datasets.cache import Cache
-from toolkit.training.datasets.catalog import Catalog
-from toolkit.training.datasets.disk import Disk
-from toolkit.training.datasets.errors import CacheFull
-from toolkit.training.datasets.folder_store import FolderStore
+from toolkit.datasets import chunks
+from toolkit.datasets.cache.cache import Cache
+from toolkit.datasets.errors import CacheFull
+from toolkit.datasets.filesystem import Disk
+from toolkit.datasets.store.catalog import Catalog
+from toolkit.datasets.store.folder_store import FolderStore
 
 SMALL_CHUNK = 4096
 

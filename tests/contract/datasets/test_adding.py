@@ -6,14 +6,14 @@ import pytest
 
 from tests.fakes.datasets import described, write_tree
 from tests.fakes.disk import WHEN, Killed, MortalDisk, QuickDisk
-from toolkit.training.datasets import markers
-from toolkit.training.datasets.add import add
-from toolkit.training.datasets.catalog import Catalog
-from toolkit.training.datasets.check import damaged
-from toolkit.training.datasets.errors import SourceChanged, StoreBusy, StoreFailed
-from toolkit.training.datasets.folder_store import FolderStore
-from toolkit.training.datasets.scan import scan
-from toolkit.training.datasets.transfer import LocalFile
+from toolkit.datasets.errors import SourceChanged, StoreBusy, StoreFailed
+from toolkit.datasets.store import gc_markers
+from toolkit.datasets.store.add import add
+from toolkit.datasets.store.catalog import Catalog
+from toolkit.datasets.store.folder_store import FolderStore
+from toolkit.datasets.store.scan import scan
+from toolkit.datasets.store.transfer import LocalFile
+from toolkit.datasets.store.verify import damaged
 
 CONTENT = {"a": b"1", "sub/b": b"22", "same": b"22", "empty": b"", "z": bytes(500)}
 DISTINCT = 1 + 2 + 500
@@ -84,7 +84,7 @@ def test_two_who_send_the_same_content_both_succeed(store, root):
 
 def test_an_addition_waits_for_a_collection_and_gives_up_in_the_end(catalog, root):
     naps = []
-    with markers.sweeping(catalog), pytest.raises(StoreBusy):
+    with gc_markers.sweeping(catalog), pytest.raises(StoreBusy):
         add(catalog, root, sleep=naps.append)
     assert sum(naps) >= 600
     assert not list(catalog.store.list("adding/"))
@@ -93,7 +93,7 @@ def test_an_addition_waits_for_a_collection_and_gives_up_in_the_end(catalog, roo
 
 def test_one_who_slept_for_long_does_not_go_on_as_if_nothing_had_been(catalog, clock, root):
     """Garbage collection may have taken it for dead and deleted what it counted on."""
-    with markers.adding(catalog) as marker:
+    with gc_markers.adding(catalog) as marker:
         clock.now += 3600
         with pytest.raises(StoreBusy):
             marker.refresh()

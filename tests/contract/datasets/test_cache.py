@@ -9,9 +9,9 @@ import pytest
 
 from tests.fakes.datasets import MemorySource, described, tree
 from tests.fakes.disk import FullDisk, QuickDisk
-from toolkit.training.datasets.cache import Cache
-from toolkit.training.datasets.errors import CacheFull, CacheTooSmall, CacheUnusable, Stopped
-from toolkit.training.datasets.manifest import BLOCK
+from toolkit.datasets.cache.cache import Cache
+from toolkit.datasets.errors import CacheFull, CacheTooSmall, CacheUnusable, Stopped
+from toolkit.datasets.store.manifest import BLOCK
 
 CONTENT = {"a/b": b"1" * 300, "c": b"2"}
 OTHERS = [{"one": bytes([number]) * 100} for number in range(4)]
@@ -178,7 +178,7 @@ def test_a_training_environment_needs_nothing_but_the_standard_library():
     import subprocess
 
     code = (
-        "import sys; import toolkit.training.datasets.__main__, toolkit.training.datasets.derive;"
+        "import sys; import toolkit.datasets.__main__, toolkit.datasets.derive.derive;"
         "from toolkit.training import dataset;"
         "print({'click','boto3','botocore','torch','numpy','pydantic','rich'} & set(sys.modules))"
     )

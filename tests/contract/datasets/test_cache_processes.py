@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.datasets import tree, write_tree
-from toolkit.training.datasets import chunks
-from toolkit.training.datasets.add import add
-from toolkit.training.datasets.cache import Cache
-from toolkit.training.datasets.catalog import Catalog
-from toolkit.training.datasets.errors import CacheFull
-from toolkit.training.datasets.folder_store import FolderStore
+from toolkit.datasets import chunks
+from toolkit.datasets.cache.cache import Cache
+from toolkit.datasets.errors import CacheFull
+from toolkit.datasets.store.add import add
+from toolkit.datasets.store.catalog import Catalog
+from toolkit.datasets.store.folder_store import FolderStore
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -194,7 +194,7 @@ def test_a_warm_up_under_the_bare_interpreter_is_stopped_and_goes_on(place):
         "SLURM_JOB_ID": "5",
     }
     # -S: no site-packages, so nothing but the standard library can be imported.
-    argv = [sys.executable, "-S", "-m", "toolkit.training.datasets", "warm", "small", "--json"]
+    argv = [sys.executable, "-S", "-m", "toolkit.datasets", "warm", "small", "--json"]
     add(
         Catalog(FolderStore(place / "store")),
         write_tree(place / "small", {"a": b"1", "b": b"22"}),

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fakes.datasets import described
-from toolkit.training.datasets.errors import DatasetUnknown, ManifestInvalid, NameRefused
+from toolkit.datasets.errors import DatasetUnknown, ManifestInvalid, NameRefused
 
 ONE, TWO = described({"a": b"1"}), described({"a": b"2"})
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.datasets import tree, write_tree
-from toolkit.training.datasets import lineage
-from toolkit.training.datasets.add import add
-from toolkit.training.datasets.catalog import Catalog
-from toolkit.training.datasets.derive import code_hash, derived, key_of
-from toolkit.training.datasets.errors import BuildFailed, DataError, DatasetUnknown
-from toolkit.training.datasets.folder_store import FolderStore
-from toolkit.training.datasets.places import Places
-from toolkit.training.datasets.use import take
+from toolkit.datasets.dataset import take
+from toolkit.datasets.derive import lineage
+from toolkit.datasets.derive.derive import code_hash, derived, key_of
+from toolkit.datasets.errors import BuildFailed, DataError, DatasetUnknown
+from toolkit.datasets.settings import Places
+from toolkit.datasets.store.add import add
+from toolkit.datasets.store.catalog import Catalog
+from toolkit.datasets.store.folder_store import FolderStore
 
 pytestmark = pytest.mark.usefixtures("no_syncing")
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("no_syncing")
 @pytest.fixture
 def no_syncing(monkeypatch):
     """The disk is real here; its syncs wait for everybody else's writes."""
-    from toolkit.training.datasets.disk import Disk
+    from toolkit.datasets.filesystem import Disk
 
     monkeypatch.setattr(Disk, "sync", lambda self, folder: None)
 

@@ -7,18 +7,19 @@ import pytest
 
 from tests.fakes.datasets import tree, write_tree
 from tests.fakes.training import JsonCodec, Part
-from toolkit.training import Stopped, dataset, derived, verdict
-from toolkit.training.attempt import current
-from toolkit.training.checkpoint import Checkpointer
-from toolkit.training.datasets import use
-from toolkit.training.datasets.add import add
-from toolkit.training.datasets.catalog import Catalog
-from toolkit.training.datasets.disk import Disk
-from toolkit.training.datasets.folder_store import FolderStore
-from toolkit.training.datasets.locks import Lock
-from toolkit.training.datasets.places import places
-from toolkit.training.run import RunDir
-from toolkit.training.world import Solo
+from toolkit.datasets import dataset as dataset_module
+from toolkit.datasets.filesystem import Disk
+from toolkit.datasets.locks import Lock
+from toolkit.datasets.settings import places
+from toolkit.datasets.store.add import add
+from toolkit.datasets.store.catalog import Catalog
+from toolkit.datasets.store.folder_store import FolderStore
+from toolkit.training import Stopped, dataset, derived
+from toolkit.training.attempt import verdict
+from toolkit.training.attempt.attempt import current
+from toolkit.training.checkpoint.checkpointer import Checkpointer
+from toolkit.training.distributed.process_group import Solo
+from toolkit.training.run_folder.run_folder import RunDir
 
 
 @pytest.fixture
@@ -34,9 +35,9 @@ def job(tmp_path, monkeypatch):
         "TOOLKIT_DATA_CACHE": tmp_path / "cache",
     }.items():
         monkeypatch.setenv(name, str(value))
-    monkeypatch.setattr(use, "_held", {})
+    monkeypatch.setattr(dataset_module, "_held", {})
     yield current()
-    for held in use._held.values():
+    for held in dataset_module._held.values():
         held.release()
 
 
@@ -81,7 +82,7 @@ def test_who_waits_for_another_rank_hears_the_stop_as_well(job, version, work):
 def test_what_is_there_already_is_had_while_a_stop_is_asked_for(job, version):
     """The run hears it at its first step, and saves what it has."""
     dataset(version.version)
-    use._held.popitem()[1].release()
+    dataset_module._held.popitem()[1].release()
     ask_to_stop(job)
     assert tree(dataset(version.version)) == {"x": b"1"}
     assert not job.verdict_file.exists()

@@ -6,10 +6,10 @@ import stat
 import pytest
 
 from tests.fakes.datasets import write_tree
-from toolkit.training.datasets.add import add
-from toolkit.training.datasets.derive import derived
-from toolkit.training.datasets.locks import Lock
-from toolkit.training.datasets.places import Places
+from toolkit.datasets.derive.derive import derived
+from toolkit.datasets.locks import Lock
+from toolkit.datasets.settings import Places
+from toolkit.datasets.store.add import add
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import socket
 import pytest
 
 from tests.fakes.datasets import described, write_tree
-from toolkit.training.datasets import scan as scanning
-from toolkit.training.datasets.errors import DatasetUnknown, NameRefused, SourceChanged, Stopped
-from toolkit.training.datasets.scan import Memory, scan
+from toolkit.datasets.errors import DatasetUnknown, NameRefused, SourceChanged, Stopped
+from toolkit.datasets.store import scan as scanning
+from toolkit.datasets.store.scan import Memory, scan
 
 CONTENT = {"a": b"1", "sub/b": b"22", "sub/deep/ü c": b"", "z": b"x" * 500}
 

@@ -13,25 +13,26 @@ from botocore.stub import Stubber
 
 from tests.fakes import s3_server
 from tests.fakes.datasets import described, tree, write_tree
-from toolkit.training.datasets import chunks, markers
-from toolkit.training.datasets.add import add
-from toolkit.training.datasets.cache import Cache
-from toolkit.training.datasets.catalog import Catalog
-from toolkit.training.datasets.check import damaged
-from toolkit.training.datasets.errors import (
+from toolkit.datasets import chunks
+from toolkit.datasets.cache.cache import Cache
+from toolkit.datasets.errors import (
     ContentCorrupt,
     SourceChanged,
     StoreBusy,
     StoreFailed,
     StoreUnreachable,
 )
-from toolkit.training.datasets.folder_store import FolderStore
-from toolkit.training.datasets.s3_store import S3Store
-from toolkit.training.datasets.scan import scan
-from toolkit.training.datasets.store import object_key, open_store
-from toolkit.training.datasets.sweep import sweep
-from toolkit.training.datasets.transfer import LocalFile
-from toolkit.training.s3 import S3Tier
+from toolkit.datasets.store import gc_markers
+from toolkit.datasets.store.add import add
+from toolkit.datasets.store.catalog import Catalog
+from toolkit.datasets.store.folder_store import FolderStore
+from toolkit.datasets.store.garbage_collection import sweep
+from toolkit.datasets.store.port import object_key, open_store
+from toolkit.datasets.store.s3_store import S3Store
+from toolkit.datasets.store.scan import scan
+from toolkit.datasets.store.transfer import LocalFile
+from toolkit.datasets.store.verify import damaged
+from toolkit.training.checkpoint.s3_tier import S3Tier
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -202,12 +203,12 @@ def test_a_collection_leaves_what_has_a_name(store, root, tmp_path):
 
 def test_adding_and_collecting_see_each_other(store):
     catalog = Catalog(store)
-    with markers.adding(catalog), pytest.raises(StoreBusy), markers.sweeping(catalog):
+    with gc_markers.adding(catalog), pytest.raises(StoreBusy), gc_markers.sweeping(catalog):
         pytest.fail("both are at it")
     with (
-        markers.sweeping(catalog),
+        gc_markers.sweeping(catalog),
         pytest.raises(StoreBusy),
-        markers.adding(catalog, sleep=lambda _: None, patience=4),
+        gc_markers.adding(catalog, sleep=lambda _: None, patience=4),
     ):
         pytest.fail("both are at it")
     assert list(store.list("")) == []

@@ -7,13 +7,13 @@ import pytest
 
 from tests.fakes.datasets import described, write_tree
 from tests.fakes.disk import WHEN, Killed, MortalDisk, QuickDisk
-from toolkit.training.datasets import markers
-from toolkit.training.datasets.add import add
-from toolkit.training.datasets.catalog import Catalog, Derivation
-from toolkit.training.datasets.check import damaged
-from toolkit.training.datasets.errors import DataError, StoreBusy
-from toolkit.training.datasets.folder_store import FolderStore
-from toolkit.training.datasets.sweep import plan, sweep
+from toolkit.datasets.errors import DataError, StoreBusy
+from toolkit.datasets.store import gc_markers
+from toolkit.datasets.store.add import add
+from toolkit.datasets.store.catalog import Catalog, Derivation
+from toolkit.datasets.store.folder_store import FolderStore
+from toolkit.datasets.store.garbage_collection import plan, sweep
+from toolkit.datasets.store.verify import damaged
 
 DAY = 86_400
 
@@ -101,7 +101,7 @@ def test_a_forgotten_name_keeps_nothing(catalog, clock, put):
 def test_nothing_goes_while_somebody_adds(catalog, clock, put):
     lost = put("lost")
     clock.now += 2 * DAY
-    with markers.adding(catalog):
+    with gc_markers.adding(catalog):
         for item in catalog.store.list("adding/"):
             os.utime(catalog.store.root / item.key, (clock.now, clock.now))
         with pytest.raises(StoreBusy):

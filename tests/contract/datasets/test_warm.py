@@ -11,22 +11,22 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.datasets import tree, write_tree
-from toolkit.training import verdict
-from toolkit.training.attempt import current
-from toolkit.training.datasets import use
-from toolkit.training.datasets.__main__ import main, warm
-from toolkit.training.datasets.add import add
-from toolkit.training.datasets.catalog import Catalog
-from toolkit.training.datasets.disk import Disk
-from toolkit.training.datasets.errors import (
+from toolkit.datasets import dataset
+from toolkit.datasets.__main__ import main, warm
+from toolkit.datasets.errors import (
     CacheUnusable,
     StoreBusy,
     StoreFailed,
     StoreUnreachable,
     StoreUnset,
 )
-from toolkit.training.datasets.folder_store import FolderStore
-from toolkit.training.datasets.places import Places, places
+from toolkit.datasets.filesystem import Disk
+from toolkit.datasets.settings import Places, places
+from toolkit.datasets.store.add import add
+from toolkit.datasets.store.catalog import Catalog
+from toolkit.datasets.store.folder_store import FolderStore
+from toolkit.training.attempt import verdict
+from toolkit.training.attempt.attempt import current
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_what_another_try_may_mend_is_an_ordinary_failure(where, attempt, tmp_pa
 @pytest.fixture
 def store_away(monkeypatch):
     """A store that is away for so many tries, and what the job slept meanwhile."""
-    slept, real = [], use.open_store
+    slept, real = [], dataset.open_store
 
     def away(tries, error):
         left = iter(range(tries))
@@ -99,7 +99,7 @@ def store_away(monkeypatch):
                 raise error
             return real(url)
 
-        monkeypatch.setattr(use, "open_store", open_store)
+        monkeypatch.setattr(dataset, "open_store", open_store)
         return slept
 
     return away
@@ -176,7 +176,7 @@ def test_the_command_reads_where_things_are_from_the_environment(where, monkeypa
 @pytest.fixture
 def fresh(monkeypatch):
     held = {}
-    monkeypatch.setattr(use, "_held", held)
+    monkeypatch.setattr(dataset, "_held", held)
     yield
     for one in held.values():
         one.release()
@@ -190,13 +190,13 @@ def test_a_script_gets_its_dataset_by_one_line_and_keeps_it(where, monkeypatch, 
     path = toolkit.training.dataset("one")
     assert tree(path) == {"file": b"one" * 100}
     assert toolkit.training.dataset("one") == path
-    (version,) = use.used().values()
+    (version,) = dataset.used().values()
     assert not where.node_cache().evict(version)
 
 
 def test_what_does_not_fit_on_the_node_is_read_from_the_shared_cache(where, tmp_path):
     both = replace(where, cache_limit=10, shared=tmp_path / "shared", shared_limit=1 << 20)
-    held = use.take("one", both)
+    held = dataset.take("one", both)
     assert held.path.is_relative_to(tmp_path / "shared")
 
 
@@ -205,16 +205,16 @@ def test_the_shared_cache_asks_the_store_once_for_all_nodes(where, tmp_path):
         one = replace(
             where, cache=tmp_path / node, shared=tmp_path / "shared", shared_limit=1 << 20
         )
-        assert tree(use.take("one", one).path) == {"file": b"one" * 100}
+        assert tree(dataset.take("one", one).path) == {"file": b"one" * 100}
     shared = one.shared_cache().stats()
     assert (shared.fills, shared.hits) == (1, 1)
 
 
 def test_a_version_that_is_cached_is_had_without_the_store(where):
-    held = use.take("one", where)
-    assert use.take(held.version, replace(where, store=None)).path == held.path
+    held = dataset.take("one", where)
+    assert dataset.take(held.version, replace(where, store=None)).path == held.path
     with pytest.raises(StoreUnset):
-        use.take("one", replace(where, store=None))
+        dataset.take("one", replace(where, store=None))
 
 
 def test_the_cluster_says_where_things_are_and_the_environment_wins(tmp_path):

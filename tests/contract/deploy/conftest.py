@@ -17,10 +17,10 @@ from toolkit.config import parse
 from toolkit.deploy import names
 from toolkit.deploy.session import Clients
 from toolkit.local.cloud import Cloud
+from toolkit.local.image_registry import MemoryShelf
 from toolkit.local.machines.driver import Completed
-from toolkit.local.machines.none import NoneDriver
+from toolkit.local.machines.none_driver import NoneDriver
 from toolkit.local.options import Options
-from toolkit.local.shelves import MemoryShelf
 from toolkit.local.sockets import Listeners, bind
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "local.yaml"

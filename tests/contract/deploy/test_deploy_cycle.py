@@ -5,8 +5,8 @@ import json
 import pytest
 
 from toolkit import cli
-from toolkit.deploy import boot, build, changes, destroy
-from toolkit.deploy.leftovers import leftovers
+from toolkit.deploy import build, changes, destroy, head_setup
+from toolkit.deploy.tagged_resources import leftovers
 
 # moto complains of objects that are still there when it is thrown away, as a whole cloud is here.
 pytestmark = [
@@ -18,7 +18,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
     """The actor answers in milliseconds; so may we ask."""
-    for module in (boot, build, changes, destroy):
+    for module in (head_setup, build, changes, destroy):
         monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from toolkit.local.front import Call
+    from toolkit.local.endpoint import Call
 
 NODES = hostlist.expand("gpu-[001-002]")
 XMLNS = b'xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"'

@@ -9,14 +9,14 @@ import pytest
 
 from slurmplugins.model import hostlist
 from tests.contract.engine.world import Reply, World, opened
-from toolkit.local.interruption import Interruptions
+from toolkit.local.instance_events import Interruptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from slurmplugins.model.hostlist import NodeName
-    from toolkit.local.front import Call
+    from toolkit.local.endpoint import Call
 
 NODES = hostlist.expand("gpu-[001-002]")
 CPU = hostlist.expand("cpu-1")

@@ -27,7 +27,7 @@ from tests.contract.local.localcloud import started
 from tests.fakes.engine import burst
 from tests.fakes.scontrol import NO_JOBS, UNREACHED
 from tests.fakes.slurm import FakeSlurm
-from toolkit.local.front import Call, call_of
+from toolkit.local.endpoint import Call, call_of
 from toolkit.local.sockets import Listeners, bind
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import boto3
 from botocore.config import Config
 
 from toolkit.local.cloud import Cloud
+from toolkit.local.image_registry import MEMORY_BASE, MemoryShelf
 from toolkit.local.machines.driver import Completed
-from toolkit.local.machines.none import NoneDriver
+from toolkit.local.machines.none_driver import NoneDriver
 from toolkit.local.options import Options
-from toolkit.local.shelves import MEMORY_BASE, MemoryShelf
 from toolkit.local.sockets import Listeners, bind
 
 if TYPE_CHECKING:

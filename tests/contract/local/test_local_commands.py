@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from toolkit.commands.local import local as command
 from toolkit.errors import LocalError
-from toolkit.local.shelves import MEMORY_BASE
+from toolkit.local.daemon_files import StateFiles
+from toolkit.local.image_registry import MEMORY_BASE
 from toolkit.local.sockets import bind
-from toolkit.local.store import StateFiles
 
 
 @pytest.fixture

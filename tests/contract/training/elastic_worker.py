@@ -30,12 +30,13 @@ from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.fakes import generators
-from toolkit.training import Run, SampleOrder, blockwork
-from toolkit.training.attempt import Attempt
-from toolkit.training.dcp import DcpCodec
-from toolkit.training.session import Stopped
-from toolkit.training.tracking import NoTracker
-from toolkit.training.world import TorchWorld, World, join
+from toolkit.training import Run, SampleOrder
+from toolkit.training.attempt.attempt import Attempt
+from toolkit.training.checkpoint import block_reader
+from toolkit.training.checkpoint.dcp_codec import DcpCodec
+from toolkit.training.distributed.process_group import TorchWorld, World, join
+from toolkit.training.run import Stopped
+from toolkit.training.tracking.tracker import NoTracker
 
 ORDER = SampleOrder(size=40, global_batch=12, seed=3)  # four steps an epoch, the last one short
 EPOCHS = 4
@@ -113,7 +114,7 @@ def zero(stage: int, **of_codec: Any) -> tuple[Any, dict[str, Any], Any]:
     """The same with DeepSpeed."""
     import deepspeed
 
-    from toolkit.training.zero import DeepSpeedCodec
+    from toolkit.training.checkpoint.deepspeed_codec import DeepSpeedCodec
 
     model = network()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -263,7 +264,7 @@ def forked(ranks: int, work: Callable[[], None]) -> list[int]:
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(port),
             }
-            blockwork.threads.cache_clear()  # they did not come along
+            block_reader.threads.cache_clear()  # they did not come along
             ended = 1
             try:
                 work()

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import torch._dynamo
 import torch.nn.parallel  # noqa: F401  # for the attempts
 
-import toolkit.training.session  # noqa: F401  # for the attempts
+import toolkit.training.run  # noqa: F401  # for the attempts
 
 
 def attempt(argv: Sequence[str], environment: Mapping[str, str]) -> int:

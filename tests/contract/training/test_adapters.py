@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 import torch
 
-from toolkit.training import verdict
 from toolkit.training.adapters.errors import Unsupported
-from toolkit.training.adapters.parts import plain
-from toolkit.training.audit import audit
-from toolkit.training.checkpoint import Checkpointer
-from toolkit.training.steplog import read
-from toolkit.training.world import Solo
+from toolkit.training.adapters.trainer_state import plain
+from toolkit.training.attempt import verdict
+from toolkit.training.checkpoint.checkpointer import Checkpointer
+from toolkit.training.distributed.process_group import Solo
+from toolkit.training.recording.audit import audit
+from toolkit.training.run_folder.steps import read
 
 pytestmark = pytest.mark.timeout(240)
 

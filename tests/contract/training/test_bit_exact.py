@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from toolkit.training.audit import audit
-from toolkit.training.checkpoint import Checkpointer
-from toolkit.training.world import Solo
+from toolkit.training.checkpoint.checkpointer import Checkpointer
+from toolkit.training.distributed.process_group import Solo
+from toolkit.training.recording.audit import audit
 
 pytestmark = pytest.mark.timeout(200)
 

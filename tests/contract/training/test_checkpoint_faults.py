@@ -14,14 +14,14 @@ import torch
 
 from tests.fakes import checkpoint_disk as disk, generators
 from tests.fakes.training import JsonCodec, Part
-from toolkit.training import manifest, shard
-from toolkit.training.agreement import CheckpointUnreadable
-from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
-from toolkit.training.local_disk import ViaLocalDisk
-from toolkit.training.owner import Owner, Superseded
-from toolkit.training.saver import Saver
-from toolkit.training.state import TorchCodec
-from toolkit.training.world import Solo
+from toolkit.training.attempt.fencing import Owner, Superseded
+from toolkit.training.checkpoint import hashed_file, manifest
+from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.checkpoint.collective import CheckpointUnreadable
+from toolkit.training.checkpoint.local_disk import ViaLocalDisk
+from toolkit.training.checkpoint.save_schedule import Saver
+from toolkit.training.checkpoint.torch_codec import TorchCodec
+from toolkit.training.distributed.process_group import Solo
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -68,7 +68,7 @@ def numbers(found):
 def codec(name):
     if name == "torch":
         return TorchCodec()
-    from toolkit.training.dcp import DcpCodec
+    from toolkit.training.checkpoint.dcp_codec import DcpCodec
 
     return DcpCodec()
 
@@ -102,9 +102,9 @@ def pathlib_of(request, monkeypatch):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Several blocks to a file."""
-    for module in (shard, manifest):
+    for module in (hashed_file, manifest):
         monkeypatch.setattr(module, "BLOCK", 8000)
-    monkeypatch.setattr(shard, "_LARGE", 4000)
+    monkeypatch.setattr(hashed_file, "_LARGE", 4000)
 
 
 @pytest.fixture
@@ -368,7 +368,7 @@ def test_damage_where_no_rank_reads_is_found_too(tmp_path, saved, kind):
     root, truth = saved
     shutil.copytree(root, tmp_path / "copy")
     folder = tmp_path / "copy" / "step-00000002.000002"
-    with shard.HashingWriter(folder / "rank-00007.pt") as writer:
+    with hashed_file.HashingWriter(folder / "rank-00007.pt") as writer:
         writer.write(b"of a rank that is gone")
     found = manifest.read(folder)
     manifest.commit(folder, [*found.files, writer.entry()], found.facts)
@@ -378,7 +378,7 @@ def test_damage_where_no_rank_reads_is_found_too(tmp_path, saved, kind):
 
 
 def test_a_load_reads_and_hashes_no_block_twice(tmp_path, kind, monkeypatch):
-    for module in (shard, manifest):
+    for module in (hashed_file, manifest):
         monkeypatch.setattr(module, "BLOCK", 6000)
     found = {"model": torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4)))}
     Checkpointer(tmp_path, Solo(), codec=codec(kind)).save(found, step=1, facts={})
@@ -433,31 +433,31 @@ def test_state_of_many_blocks_comes_back(tmp_path, small_blocks, kind):
 
 
 def test_files_of_many_blocks_are_hashed_alike_however_they_are_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(shard, "BLOCK", 1000)
-    monkeypatch.setattr(shard, "_LARGE", 300)
+    monkeypatch.setattr(hashed_file, "BLOCK", 1000)
+    monkeypatch.setattr(hashed_file, "_LARGE", 300)
     content = os.urandom(12_345)
     entries = []
     for name, size in (("a", 1), ("b", 250), ("c", 999), ("d", 1000), ("e", 5000), ("f", 12_345)):
-        with shard.HashingWriter(tmp_path / name) as writer:
+        with hashed_file.HashingWriter(tmp_path / name) as writer:
             for start in range(0, len(content), size):
                 writer.write(content[start : start + size])
         entries.append(writer.entry())
-        assert shard.read_file(tmp_path, entries[-1]) == content
-        assert b"".join(map(bytes, shard.blocks(tmp_path, entries[-1]))) == content
+        assert hashed_file.read_file(tmp_path, entries[-1]) == content
+        assert b"".join(map(bytes, hashed_file.blocks(tmp_path, entries[-1]))) == content
     assert len({entry.digest for entry in entries}) == 1
     assert len(entries[0].blocks) == 13
 
 
 def test_large_reads_go_where_they_are_wanted_and_are_checked_all_the_same(tmp_path, monkeypatch):
     for name in ("BLOCK", "_LARGE"):
-        monkeypatch.setattr(shard, name, 1000)
+        monkeypatch.setattr(hashed_file, name, 1000)
     content = os.urandom(12_345)
-    with shard.HashingWriter(tmp_path / "a") as writer:
+    with hashed_file.HashingWriter(tmp_path / "a") as writer:
         writer.write(content)
     entry, good = writer.entry(), []
     for start in (0, 10, 1000, 2999, 11_000, 12_000):
         for size in (1, 999, 1000, 1001, 2000, 5500, 20_000):
-            with shard.VerifiedReader(tmp_path, entry, good.append) as stream:
+            with hashed_file.VerifiedReader(tmp_path, entry, good.append) as stream:
                 stream.seek(start)
                 assert stream.read(3) == content[start : start + 3]
                 assert stream.read(size) == content[start + 3 : start + 3 + size]
@@ -465,7 +465,7 @@ def test_large_reads_go_where_they_are_wanted_and_are_checked_all_the_same(tmp_p
     damaged = bytearray(content)
     damaged[5500] ^= 1
     (tmp_path / "a").write_bytes(damaged)
-    with shard.VerifiedReader(tmp_path, entry) as stream:
+    with hashed_file.VerifiedReader(tmp_path, entry) as stream:
         assert stream.read(5000) == content[:5000]
-        with pytest.raises(shard.Corrupt):
+        with pytest.raises(hashed_file.Corrupt):
             stream.read(5000)

@@ -9,11 +9,11 @@ import pytest
 
 from tests.fakes import checkpoint_disk as disk
 from tests.fakes.checkpoint_disk import Killed
-from toolkit.training import manifest
-from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
-from toolkit.training.owner import UNCLAIMED, Owner, Superseded
-from toolkit.training.tiers import FolderTier
-from toolkit.training.world import Solo
+from toolkit.training.attempt.fencing import UNCLAIMED, Owner, Superseded
+from toolkit.training.checkpoint import manifest
+from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.checkpoint.tier import FolderTier
+from toolkit.training.distributed.process_group import Solo
 
 
 def save(root, codec, part, step, world=None):

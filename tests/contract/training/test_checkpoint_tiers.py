@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.training import tiers
-from toolkit.training.agreement import CheckpointUnreadable
-from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
-from toolkit.training.tiers import FolderTier, number
-from toolkit.training.world import Solo
+from toolkit.training.checkpoint import tier as tier_module
+from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.checkpoint.collective import CheckpointUnreadable
+from toolkit.training.checkpoint.tier import FolderTier, number
+from toolkit.training.distributed.process_group import Solo
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_a_copy_that_arrived_wrong_is_made_again_before_an_older_one_goes(
     near, checkpointer, part, saved, monkeypatch
 ):
     saved(1)
-    copy, spoilt = tiers.copy_file, []
+    copy, spoilt = tier_module.copy_file, []
 
     def badly_once(source, entry, target):
         copy(source, entry, target)
@@ -112,7 +112,7 @@ def test_a_copy_that_arrived_wrong_is_made_again_before_an_older_one_goes(
             content = (target / entry.name).read_bytes()
             (target / entry.name).write_bytes(bytes([content[0] ^ 1]) + content[1:])
 
-    monkeypatch.setattr(tiers, "copy_file", badly_once)
+    monkeypatch.setattr(tier_module, "copy_file", badly_once)
     assert saved(2).problems == ()
     assert spoilt
     shutil.rmtree(near)
@@ -167,7 +167,7 @@ def test_a_copy_that_was_cut_short_is_gone_on_with(near, far, saved):
     before = (far / name / "rank-0.json").stat().st_ino
     tier, folder = FolderTier(far), near / name
     assert tier.names() == []
-    from toolkit.training import manifest
+    from toolkit.training.checkpoint import manifest
 
     tier.push(folder, manifest.read(folder).files)
     tier.commit(folder)

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from toolkit.training import Stopped, verdict
-from toolkit.training.attempt import current
-from toolkit.training.files import write_json
+from toolkit.training import Stopped
+from toolkit.training.attempt import verdict
+from toolkit.training.attempt.attempt import current
+from toolkit.training.io.durable_files import write_json
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "training.md"
 STEPS = 250

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from toolkit.training.audit import audit
-from toolkit.training.ledger import Ledger
+from toolkit.training.recording.audit import audit
+from toolkit.training.run_folder.attempts import Ledger
 
 pytestmark = pytest.mark.timeout(600)
 KINDS = ("ddp", "fsdp2", "fsdp2-background", "fsdp2-local", "zero1", "zero2", "zero3")

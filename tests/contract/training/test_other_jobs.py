@@ -18,7 +18,7 @@ import pytest
 
 from toolkit.submit import checks
 from toolkit.submit.plan import plan
-from toolkit.submit.slurm_side import SlurmSide
+from toolkit.submit.slurm_client import SlurmSide
 
 pytestmark = pytest.mark.timeout(120)
 JOB = "312"  # its port is not that of a job in another file, which may run at the same time
@@ -185,7 +185,7 @@ def test_a_warm_up_asks_for_the_datasets_and_ends_with_its_code(node, code):
     _program(node / "env" / "bin" / "python", PYTHON)
     played = {"WARM_CODE": str(code), "TOOLKIT_DATA_PYTHON": str(node / "env" / "bin" / "python")}
     said = ended(node, start(node, "data-warmup.sbatch", "a b", "c", **played), code)
-    assert "python -m toolkit.training.datasets warm a b c" in said
+    assert "python -m toolkit.datasets warm a b c" in said
 
 
 SLOW = """#!/bin/bash

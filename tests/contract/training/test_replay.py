@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.training import lockfile, opened, provenance, replay, submission, summary
-from toolkit.training.datasets.add import add
-from toolkit.training.datasets.catalog import Catalog
-from toolkit.training.datasets.folder_store import FolderStore
-from toolkit.training.run import RunDir
+from toolkit.datasets.store.add import add
+from toolkit.datasets.store.catalog import Catalog
+from toolkit.datasets.store.folder_store import FolderStore
+from toolkit.training.recording import summary
+from toolkit.training.reproduce import git_commit, installed_packages, replay, submission
+from toolkit.training.run_folder import datasets_used
+from toolkit.training.run_folder.run_folder import RunDir
 
 
 def git(folder, *words):
@@ -48,10 +50,10 @@ class Case:
         (parts / "submit-line").write_text(
             "sbatch --exclusive -C h100 job.sbatch train.py --name two words\n"
         )
-        code = provenance.code_of(self.code / "train.py", {})
+        code = git_commit.code_of(self.code / "train.py", {})
         patch = f"code-{code.patch_sha256[:12]}.patch"
         (self.run_dir / patch).write_bytes(code.patch)
-        lock = lockfile.digest(lockfile.text())
+        lock = installed_packages.digest(installed_packages.text())
         submission.capture(self.run_dir, code, lock=lock, patch=patch)
 
     def replay(self, *flags):
@@ -120,7 +122,7 @@ def test_a_dataset_that_is_another_one_now_is_said_to_differ(case, capsys, monke
     monkeypatch.setenv("TOOLKIT_DATA_STORE", str(store))
     catalog = Catalog(FolderStore(store))
     then = add(catalog, case.code, name="digits").version
-    opened.add(case.run_dir, {"digits": then, then: then})
+    datasets_used.add(case.run_dir, {"digits": then, then: then})
     assert case.replay("--dry-run") == 0
     capsys.readouterr()
     (case.root / "other").mkdir()

@@ -15,12 +15,12 @@ import pytest
 from tests.fakes import checkpoint_disk as disk
 from tests.fakes.training import JsonCodec, MemoryTracker, Part
 from toolkit.training import Run, SampleOrder
-from toolkit.training.attempt import current
-from toolkit.training.audit import audit
-from toolkit.training.budget import dollars
-from toolkit.training.ledger import Ledger
-from toolkit.training.owner import Superseded
-from toolkit.training.world import Solo
+from toolkit.training.attempt.attempt import current
+from toolkit.training.attempt.fencing import Superseded
+from toolkit.training.distributed.process_group import Solo
+from toolkit.training.recording.audit import audit
+from toolkit.training.requeue.retry_budget import dollars
+from toolkit.training.run_folder.attempts import Ledger
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -152,8 +152,8 @@ prepare >/dev/null
 container_options
 "$TOOLKIT_ENV/bin/python" -c '
 import os
-from toolkit.training.attempt import current
-from toolkit.training.job_name import task_name
+from toolkit.training.attempt.attempt import current
+from toolkit.training.slurm.job_id import task_name
 
 this = current()
 place = this.owner.place.name.rpartition(".")[0]

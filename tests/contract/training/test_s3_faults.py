@@ -17,10 +17,10 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 from tests.fakes import s3_server
 from tests.fakes.checkpoint_disk import Killed
 from tests.fakes.training import BytesCodec, Weights
-from toolkit.training import manifest, shard
-from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
-from toolkit.training.s3 import S3Tier
-from toolkit.training.world import Solo
+from toolkit.training.checkpoint import hashed_file, manifest
+from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.checkpoint.s3_tier import S3Tier
+from toolkit.training.distributed.process_group import Solo
 
 BLOCK = 1000
 CONTENT = {step: random.Random(step).randbytes(2 * BLOCK + 70) for step in (1, 2, 3)}  # noqa: S311  # the same every time
@@ -47,7 +47,7 @@ def client(endpoint, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)  # the server is in here
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    for module in (shard, manifest):
+    for module in (hashed_file, manifest):
         monkeypatch.setattr(module, "BLOCK", BLOCK)
     once = Config(retries={"total_max_attempts": 1})
     made = boto3.client("s3", region_name="us-east-1", endpoint_url=endpoint, config=once)

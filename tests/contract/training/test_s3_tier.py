@@ -17,13 +17,13 @@ from tests.fakes import s3_server
 from tests.fakes.training import BytesCodec, Weights
 from tests.unit.render.render_samples import FACTS, a_config
 from toolkit.render.playbook_vars import site_vars
-from toolkit.training import manifest
-from toolkit.training.agreement import CheckpointUnreadable
-from toolkit.training.checkpoint import Checkpointer
-from toolkit.training.s3 import S3Tier
-from toolkit.training.s3_client import s3_client
-from toolkit.training.shard import BLOCK
-from toolkit.training.world import Solo
+from toolkit.training.checkpoint import manifest
+from toolkit.training.checkpoint.checkpointer import Checkpointer
+from toolkit.training.checkpoint.collective import CheckpointUnreadable
+from toolkit.training.checkpoint.hashed_file import BLOCK
+from toolkit.training.checkpoint.s3_tier import S3Tier
+from toolkit.training.distributed.process_group import Solo
+from toolkit.training.io.s3_client import s3_client
 
 SIZE = 2 * BLOCK + 1000  # three parts
 
@@ -258,8 +258,8 @@ ENDLESS = """
 import threading
 from pathlib import Path
 from types import SimpleNamespace
-from toolkit.training.s3 import S3Tier
-from toolkit.training.shard import BLOCK, HashingWriter
+from toolkit.training.checkpoint.s3_tier import S3Tier
+from toolkit.training.checkpoint.hashed_file import BLOCK, HashingWriter
 
 class Endless:
     def head_object(self, **_):

@@ -12,8 +12,8 @@ from pathlib import Path
 import optuna
 import pytest
 
-from toolkit.training.audit import audit
-from toolkit.training.sweeps import status, store, trials
+from toolkit.training.recording.audit import audit
+from toolkit.training.sweeps import status, study as study_storage, trials
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -110,7 +110,7 @@ def test_of_a_sweep_with_killed_tasks_every_trial_ends_exactly_once(array):
     for task in (0, 1, 3):
         array.finish(task)
 
-    study = optuna.load_study(study_name="digits", storage=store.connect(array.storage))
+    study = optuna.load_study(study_name="digits", storage=study_storage.connect(array.storage))
     later = time.time() + trials.GRACE_SECONDS + 1
     found = status.of(study, frozenset(), later, count=1, settle=True, dry_run=False)
     ended = {one.task: one.state for one in trials.states(study)}
@@ -132,6 +132,6 @@ def test_every_epoch_of_a_trial_that_was_stopped_at_the_end_of_one_is_reported(a
     for restart in (0, 1):
         array.start(0, restart, *one_step_an_epoch)
         array.finish(0)
-    study = optuna.load_study(study_name="digits", storage=store.connect(array.storage))
+    study = optuna.load_study(study_name="digits", storage=study_storage.connect(array.storage))
     assert audit(array.root / "task-0").resumed_at, "it was to be stopped"
     assert set(study.trials[0].intermediate_values) == set(range(EPOCHS))

@@ -18,14 +18,14 @@ from pathlib import Path
 import optuna
 import pytest
 
-from toolkit.training.audit import audit
-from toolkit.training.checkpoint import Checkpointer
-from toolkit.training.datasets.add import add
-from toolkit.training.datasets.catalog import Catalog
-from toolkit.training.datasets.folder_store import FolderStore
-from toolkit.training.datasets.locks import Lock
-from toolkit.training.ledger import Ledger
-from toolkit.training.world import Solo
+from toolkit.datasets.locks import Lock
+from toolkit.datasets.store.add import add
+from toolkit.datasets.store.catalog import Catalog
+from toolkit.datasets.store.folder_store import FolderStore
+from toolkit.training.checkpoint.checkpointer import Checkpointer
+from toolkit.training.distributed.process_group import Solo
+from toolkit.training.recording.audit import audit
+from toolkit.training.run_folder.attempts import Ledger
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -339,7 +339,7 @@ ALONE = """
 from datetime import timedelta
 import torch
 from toolkit.training import Run
-from toolkit.training.world import join
+from toolkit.training.distributed.process_group import join
 
 def evaluate(run):
     run.check()

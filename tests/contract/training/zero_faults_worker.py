@@ -17,9 +17,9 @@ import torch
 from elastic_worker import on, prepare_deepspeed, zero  # its folder comes first on the path
 
 from tests.fakes import checkpoint_disk as disk, generators
-from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
-from toolkit.training.owner import Owner, Superseded
-from toolkit.training.world import World
+from toolkit.training.attempt.fencing import Owner, Superseded
+from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.distributed.process_group import World
 
 STAGES = (1, 2, 3)
 NEWER = "step-00000002.000002"
@@ -173,7 +173,7 @@ def beside(root: Path, world: World, stage: int) -> list[str]:
 @contextlib.contextmanager
 def during_conversion(work: Any) -> Any:
     """`work` is done as the next conversion has ended, and before it is read."""
-    from toolkit.training import zero as zero_codec
+    from toolkit.training.checkpoint import deepspeed_codec as zero_codec
 
     real = zero_codec.ds_to_universal.main
 
@@ -197,7 +197,7 @@ def two(root: Path, world: World) -> None:
 def rank(root: Path) -> None:
     from datetime import timedelta
 
-    from toolkit.training.world import join
+    from toolkit.training.distributed.process_group import join
 
     torch.set_num_threads(1)
     os.fsync = lambda _: None  # faults are put where one is; waiting for it proves nothing

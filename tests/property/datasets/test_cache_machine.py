@@ -15,10 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.fakes.datasets import MemorySource, described, tree
 from tests.fakes.disk import WHEN, FullDisk, Killed, MortalDisk, QuickDisk
-from toolkit.training.datasets import chunks
-from toolkit.training.datasets.cache import Cache
-from toolkit.training.datasets.errors import CacheFull, ContentCorrupt, Stopped
-from toolkit.training.datasets.manifest import BLOCK
+from toolkit.datasets import chunks
+from toolkit.datasets.cache.cache import Cache
+from toolkit.datasets.errors import CacheFull, ContentCorrupt, Stopped
+from toolkit.datasets.store.manifest import BLOCK
 
 CONTENTS = [
     {"a": b"", "b/c": bytes(range(100))},

@@ -7,9 +7,9 @@ import random
 import pytest
 from hypothesis import assume, given, strategies as st
 
-from toolkit.training.datasets import chunks
-from toolkit.training.datasets.errors import DataError, ManifestInvalid, NameRefused
-from toolkit.training.datasets.manifest import File, check_path, manifest, parse, version_of
+from toolkit.datasets import chunks
+from toolkit.datasets.errors import DataError, ManifestInvalid, NameRefused
+from toolkit.datasets.store.manifest import File, check_path, manifest, parse, version_of
 
 REFUSED = ("Cc", "Cs", "Zl", "Zp")
 PARTS = st.text(st.characters(exclude_categories=REFUSED, exclude_characters="/"), min_size=1)

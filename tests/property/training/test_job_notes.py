@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from toolkit.training.job_remark import LONGEST, marked, noted
+from toolkit.training.slurm.job_comment import LONGEST, marked, noted
 
 users = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="|:"))
 lines = st.lists(st.text(max_size=700).map("toolkit: held {}".format), max_size=6)

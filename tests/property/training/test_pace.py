@@ -6,8 +6,8 @@ from dataclasses import replace
 from hypothesis import given, strategies as st
 
 from tests.fakes.training import attempt
-from toolkit.training import pace
-from toolkit.training.cause import Cause
+from toolkit.training.checkpoint import save_interval
+from toolkit.training.requeue.failure_cause import Cause
 
 seconds = st.floats(min_value=0.001, max_value=1e7)
 causes = st.sampled_from([*(str(cause) for cause in Cause), "lost", "no-progress", "running"])
@@ -17,7 +17,7 @@ OWN_WILL = (
 
 
 def work(cost, mtti):
-    return pace.interval(cost, mtti, floor=0, ceiling=math.inf)
+    return save_interval.interval(cost, mtti, floor=0, ceiling=math.inf)
 
 
 attempts = st.builds(attempt, causes, st.floats(0, 200), st.integers(1, 8))
@@ -41,21 +41,21 @@ def test_machines_that_last_longer_never_mean_more_saves(cost, one, other):
 @given(seconds, seconds, seconds, seconds)
 def test_the_interval_is_within_its_bounds(cost, mtti, one, other):
     floor, ceiling = sorted((one, other))
-    assert floor <= pace.interval(cost, mtti, floor=floor, ceiling=ceiling) <= ceiling
+    assert floor <= save_interval.interval(cost, mtti, floor=floor, ceiling=ceiling) <= ceiling
 
 
 @given(pasts, attempts, st.integers(1, 64))
 def test_an_interruption_never_makes_the_next_seem_further_off_than_a_quiet_end(
     past, last, machines
 ):
-    quiet = pace.mtti([*past, replace(last, cause="finished")], machines)
-    assert pace.mtti([*past, last], machines) <= quiet
+    quiet = save_interval.mtti([*past, replace(last, cause="finished")], machines)
+    assert save_interval.mtti([*past, last], machines) <= quiet
 
 
 @given(pasts, attempts, st.sampled_from(OWN_WILL), st.integers(1, 64))
 def test_an_end_of_its_own_will_never_makes_a_run_save_more_often(past, last, cause, machines):
-    before = pace.mtti(past, machines)
-    after = pace.mtti([*past, replace(last, cause=cause)], machines)
+    before = save_interval.mtti(past, machines)
+    after = save_interval.mtti([*past, replace(last, cause=cause)], machines)
     assert after >= before
     assert work(5.0, after) >= work(5.0, before) * (1 - 1e-9) or after < 2.5
 
@@ -63,4 +63,4 @@ def test_an_end_of_its_own_will_never_makes_a_run_save_more_often(past, last, ca
 @given(pasts, st.integers(1, 64), st.integers(1, 64))
 def test_more_machines_are_never_left_alone_for_longer(past, one, other):
     few, many = sorted((one, other))
-    assert pace.mtti(past, many) <= pace.mtti(past, few)
+    assert save_interval.mtti(past, many) <= save_interval.mtti(past, few)

@@ -2,7 +2,7 @@
 
 from hypothesis import given, settings, strategies as st
 
-from toolkit.training.data import SampleOrder, fingerprint
+from toolkit.training.sample_order import SampleOrder, fingerprint
 
 orders = st.builds(SampleOrder, st.integers(1, 300), st.integers(1, 64), st.integers(0, 2**32))
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from hypothesis import given, settings, strategies as st
 
-from toolkit.training.audit import audit
-from toolkit.training.data import SampleOrder, fingerprint
-from toolkit.training.run import RunDir
-from toolkit.training.steplog import Resumption, StepLog, StepRecord
+from toolkit.training.recording.audit import audit
+from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.steps import Resumption, StepLog, StepRecord
+from toolkit.training.sample_order import SampleOrder, fingerprint
 
 ORDER = SampleOrder(size=20, global_batch=6, seed=5)
 BATCHES = list(ORDER.batches(step=0, position=0, epochs=3, rank=0, world=1))

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.accounting.samples import T0, a_book, an_instance
 from toolkit.accounting.allocation import Policy, Window, allocate
-from toolkit.accounting.binding import Usage
+from toolkit.accounting.attempt_instances import Usage
 from toolkit.accounting.charges import Component
 from toolkit.prices import PriceSource
 

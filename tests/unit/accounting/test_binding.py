@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from tests.unit.accounting.samples import G5, T0, an_attempt, an_instance
-from toolkit.accounting.binding import bind, share
+from toolkit.accounting.attempt_instances import bind, share
 from toolkit.accounting.tres import Tres
 from toolkit.prices import Shape
 

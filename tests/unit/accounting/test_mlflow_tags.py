@@ -8,7 +8,7 @@ from tests.unit.accounting.samples import G5, T0, a_book, an_attempt, an_instanc
 from toolkit.accounting import mlflow
 from toolkit.accounting.allocation import Window
 from toolkit.accounting.build import build
-from toolkit.runs import reading
+from toolkit.runs import queries
 from toolkit.runs.errors import RunsError
 
 
@@ -44,7 +44,7 @@ def test_the_head_is_given_the_tags_of_each_job():
     head = Head()
     assert mlflow.record(head, a_report([an_attempt()])) == 1
     program, what, tags = head.argv
-    assert (program, what) == (reading.PROGRAM, "tag")
+    assert (program, what) == (queries.PROGRAM, "tag")
     assert json.loads(tags)["7"]["cost_usd"] == "0.720000"
 
 

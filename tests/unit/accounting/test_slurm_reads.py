@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolkit.slurm_api.cli import gpus, node, number, words
+from toolkit.slurm_nodes import gpus, node, number, words
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from tests.bench import __main__ as bench, arena, ask, launching, report
 from tests.bench.contest import Figures
-from toolkit.local.layer import throttle
+from toolkit.local.aws import request_rates
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "benchmarks.md"
 
@@ -71,7 +71,7 @@ def test_an_account_at_the_published_rate_is_a_load_of_its_own():
     ours, peers = bench.contestants(load)
     assert [label for label, _ in ours] == ["toolkit, defaults"]
     assert [label for label, _ in peers] == ["parallelcluster", "parallelcluster, DNS off"]
-    assert arena.rate(raised=load.raised) == (1000, 2) == throttle.RESOURCES["RunInstances"]
+    assert arena.rate(raised=load.raised) == (1000, 2) == request_rates.RESOURCES["RunInstances"]
 
 
 def test_fleets_have_no_floor_and_the_peer_asks_for_fleets_too():

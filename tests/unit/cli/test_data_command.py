@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes.datasets import write_tree
 from toolkit import cli
-from toolkit.training.datasets.disk import Disk
+from toolkit.datasets.filesystem import Disk
 
 
 @pytest.fixture

@@ -10,10 +10,11 @@ import pytest
 import toolkit
 from toolkit.cli import run
 from toolkit.config.training import Data
-from toolkit.submit import checks, plan, slurm_side
-from toolkit.submit.slurm_side import SlurmSide
-from toolkit.training import pace, stops, submission
-from toolkit.training.provenance import Code
+from toolkit.submit import checks, plan, slurm_client
+from toolkit.submit.slurm_client import SlurmSide
+from toolkit.training.checkpoint import save_interval
+from toolkit.training.reproduce import similar_run, submission
+from toolkit.training.reproduce.git_commit import Code
 
 GOOD = "#!/bin/bash\n#SBATCH --requeue\n#SBATCH --open-mode=append\npython tokenize.py\n"
 BARE = "#!/bin/bash\npython tokenize.py\n"
@@ -247,8 +248,8 @@ def test_a_stop_that_takes_longer_than_the_notice_is_said_beforehand(cluster, ca
 @pytest.fixture
 def earlier_run(cluster, monkeypatch):
     """A run of good.sbatch with train.py that measured so many seconds for a save."""
-    monkeypatch.setattr(slurm_side, "PYTHON", sys.executable)
-    monkeypatch.setattr(slurm_side, "LIBRARY", str(Path(toolkit.__file__).parents[1]))
+    monkeypatch.setattr(slurm_client, "PYTHON", sys.executable)
+    monkeypatch.setattr(slurm_client, "LIBRARY", str(Path(toolkit.__file__).parents[1]))
     monkeypatch.setenv("TOOLKIT_RUNS", str(cluster / "runs"))
 
     def make(job, save_seconds, *, script=GOOD, arguments=("train.py", "--epochs=3")):
@@ -259,14 +260,14 @@ def earlier_run(cluster, monkeypatch):
             (folder / "submission" / name).write_text("".join(f"{word}\0" for word in words))
         (folder / "submission" / "directory").write_text("/home/ada")
         submission.capture(folder, Code("train.py", ""), lock="", patch="")
-        found = pace.forecast(
+        found = save_interval.forecast(
             step_seconds=0.5,
             in_flight_seconds=save_seconds,
             save_seconds=save_seconds,
             saved_bytes=2**36,
         )
-        stops.keep(folder, found, job, 8)
-        os.utime(folder / stops.FILE, (int(job), int(job)))
+        similar_run.keep(folder, found, job, 8)
+        os.utime(folder / similar_run.FILE, (int(job), int(job)))
 
     return make
 

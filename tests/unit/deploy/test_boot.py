@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.unit.deploy.samples import Clock, FakeClients, FakeS3, Report, example
-from toolkit.deploy.boot import BOOT, SILENT_SECONDS, STALE_SECONDS, HeadBoot
+from toolkit.deploy.head_setup import BOOT, SILENT_SECONDS, STALE_SECONDS, HeadBoot
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import HeadNotReady
 

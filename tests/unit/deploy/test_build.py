@@ -5,10 +5,10 @@ import json
 import pytest
 
 from tests.unit.deploy.samples import Clock, FakeClients, FakeS3, Report, example, refusal
+from toolkit.deploy.boot_progress import Shared
 from toolkit.deploy.build import BUILD_SECONDS, Builder, Workplace
 from toolkit.deploy.bundle import Bundle
 from toolkit.deploy.images import BaseImage, ImageSpec
-from toolkit.deploy.progress import Shared
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import ImageBuildFailed
 

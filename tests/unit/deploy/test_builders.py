@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.unit.deploy.samples import FakeClients, Report, example
-from toolkit.deploy import builders, workplace
+from toolkit.deploy import abandoned_builders, image_build_stack
 from toolkit.deploy.images import BaseImage, wanted
 from toolkit.deploy.stack import builder_script
 
@@ -66,7 +66,7 @@ def test_a_builder_whose_image_is_there_is_forgotten_and_one_at_work_is_not(ec2)
     ec2.builder("i-left", "done", state="stopped")
     ec2.builder("i-work", "other")
     ec2.builder("i-copy", "copied", state="stopped")
-    assert builders.forgotten(ec2, NOW) == ("i-left",)
+    assert abandoned_builders.forgotten(ec2, NOW) == ("i-left",)
 
 
 def test_a_builder_older_than_any_deploy_waits_is_forgotten(ec2):
@@ -75,16 +75,16 @@ def test_a_builder_older_than_any_deploy_waits_is_forgotten(ec2):
     ec2.builder("i-nameless", "", minutes=91, state="stopped")
     ec2.builder("i-gone", "never", minutes=91, state="terminated")
     ec2.builder("i-new", "never", minutes=89)
-    assert builders.forgotten(ec2, NOW) == ("i-old", "i-nameless")
+    assert abandoned_builders.forgotten(ec2, NOW) == ("i-old", "i-nameless")
 
 
 def test_the_next_deploy_ends_the_builder_that_a_killed_one_left(ec2, monkeypatch):
     """Also when it finds every image and has nothing to build."""
-    monkeypatch.setattr(builders, "now", lambda: NOW)
+    monkeypatch.setattr(abandoned_builders, "now", lambda: NOW)
     specs = wanted(example(), BASE)
     ec2.images = {spec.name: "available" for spec in specs}
     ec2.builder("i-left", specs[0].name, state="stopped")
-    found = workplace.ensure(example(), FakeClients(ec2=ec2), BASE, Report())
+    found = image_build_stack.ensure(example(), FakeClients(ec2=ec2), BASE, Report())
     assert found == {spec.kind: f"ami-{spec.name}" for spec in specs}
     assert ec2.instances["i-left"]["State"] == {"Name": "terminated"}
 

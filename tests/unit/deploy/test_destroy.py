@@ -7,7 +7,7 @@ import pytest
 from tests.unit.deploy.samples import Clock, FakeClients, Report, example, refusal
 from toolkit.deploy import destroy as module
 from toolkit.deploy.destroy import Destroyer
-from toolkit.deploy.leftovers import Leftover
+from toolkit.deploy.tagged_resources import Leftover
 from toolkit.errors import DestroyIncomplete
 
 

@@ -1,7 +1,7 @@
 """Accounts as part of a deploy."""
 
 from tests.unit.deploy.samples import Report, example
-from toolkit.deploy.people import apply_accounts
+from toolkit.deploy.slurm_accounts import apply_accounts
 
 
 class Slurmdbd:

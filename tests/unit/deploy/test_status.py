@@ -7,7 +7,7 @@ import pytest
 from slurmplugins.head.report import HeadReport, PassReport, StandingReport
 from tests.fakes.sacctmgr import FakeSacctmgr
 from tests.unit.deploy.samples import Report, example
-from toolkit.deploy.people import apply_accounts
+from toolkit.deploy.slurm_accounts import apply_accounts
 from toolkit.deploy.status import Down, Status, engine_trouble, missing_accounts
 
 GOOD = Status(

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.lint import script, shell
-from toolkit.lint.check import RULES, check
+from toolkit.lint.batch_script import script, shell
+from toolkit.lint.batch_script.check import RULES, check
 from toolkit.lint.finding import Severity
 
 REPO = Path(__file__).resolve().parents[3]

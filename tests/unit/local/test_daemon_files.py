@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.local.layer.patches import Patches
+from toolkit.local.aws.moto_patches import Patches
+from toolkit.local.daemon_files import AlreadyRunning, StateFiles
 from toolkit.local.options import Options, state_dir
-from toolkit.local.store import AlreadyRunning, StateFiles
 
 
 def test_options_survive_the_way_to_the_daemon():

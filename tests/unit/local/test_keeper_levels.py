@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from toolkit.local.aws.instance_tables import SPOT_RECLAIMED, Life, Notice, Reason
 from toolkit.local.faults import Pool
-from toolkit.local.keeper import Keeper
-from toolkit.local.layer.tables import SPOT_RECLAIMED, Life, Notice, Reason
+from toolkit.local.machine_controller import Keeper
 from toolkit.local.machines.driver import MachineState
-from toolkit.local.machines.none import NoneDriver
+from toolkit.local.machines.none_driver import NoneDriver
 from toolkit.local.options import Options
 
 

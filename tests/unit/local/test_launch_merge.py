@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from toolkit.local.layer.launch import (
+from toolkit.local.aws.launch_request import (
     USER_DATA_LIMIT,
     launch_of,
     merge,

@@ -7,12 +7,12 @@ import string
 
 import pytest
 
-from toolkit.local.front import call_of
-from toolkit.local.layer.idempotency import ClientTokens
-from toolkit.local.layer.prices import on_demand_price, spot_price
-from toolkit.local.layer.refusals import Refusal
-from toolkit.local.layer.secret import generate
-from toolkit.local.layer.throttle import Throttle
+from toolkit.local.aws.aws_errors import Refusal
+from toolkit.local.aws.client_tokens import ClientTokens
+from toolkit.local.aws.request_rates import Throttle
+from toolkit.local.aws.secrets_manager import generate
+from toolkit.local.aws.spot_prices import on_demand_price, spot_price
+from toolkit.local.endpoint import call_of
 
 
 class Clock:

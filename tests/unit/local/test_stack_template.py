@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.local.layer.template import order, references, unresolved
+from toolkit.local.aws.stack_template import order, references, unresolved
 
 
 def template(**resources):

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.local.machines import recipe
+from toolkit.local.machines import base_image_recipe
 from toolkit.local.machines.driver import check_image_id
 from toolkit.local.machines.errors import MachineError
-from toolkit.local.machines.inherit import Inheritance
-from toolkit.local.machines.interpreter import Interpreter
+from toolkit.local.machines.host_settings import Inheritance
 from toolkit.local.machines.layout import Layout
+from toolkit.local.machines.python_copy import Interpreter
 
 HOST = Inheritance()
-TREE = Path(recipe.__file__).parent / "tree"
+TREE = Path(base_image_recipe.__file__).parent / "tree"
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def python(tmp_path):
 
 
 def test_the_same_recipe_has_the_same_id_and_it_is_an_ami_id(python):
-    first = recipe.image_id(HOST, python)
-    assert first == recipe.image_id(Inheritance(), python)
+    first = base_image_recipe.image_id(HOST, python)
+    assert first == base_image_recipe.image_id(Inheritance(), python)
     assert check_image_id(first)
 
 
@@ -50,12 +50,12 @@ def test_the_same_recipe_has_the_same_id_and_it_is_an_ami_id(python):
 )
 def test_what_goes_into_the_tree_changes_its_id(python, changed):
     host = dataclasses.replace(HOST, **changed)
-    assert recipe.image_id(host, python) != recipe.image_id(HOST, python)
+    assert base_image_recipe.image_id(host, python) != base_image_recipe.image_id(HOST, python)
 
 
 def test_what_only_builders_get_does_not_change_the_id(python):
     host = dataclasses.replace(HOST, apt_auth=b"secret", resolv_conf=b"x", pip=(("a", "b"),))
-    assert recipe.image_id(host, python) == recipe.image_id(HOST, python)
+    assert base_image_recipe.image_id(host, python) == base_image_recipe.image_id(HOST, python)
 
 
 def test_the_copied_interpreter_has_pip_and_the_library_and_nothing_installed(python, tmp_path):

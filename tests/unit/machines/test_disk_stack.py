@@ -1,6 +1,6 @@
 """A machine whose disk became an image goes on on top of it."""
 
-from toolkit.local.machines.disk import Disk, Record
+from toolkit.local.machines.machine_directory import Disk, Record
 
 BASE, IMAGE = "ami-00000000000000001", "ami-00000000000000002"
 

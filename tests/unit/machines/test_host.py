@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.local.machines.host import RealHost
+from toolkit.local.machines.host_commands import RealHost
 
 LONG = 60.0
 

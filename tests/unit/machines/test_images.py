@@ -5,7 +5,7 @@ import json
 import pytest
 
 from toolkit.local.machines.errors import ImageMissing, MachineError
-from toolkit.local.machines.images import Image, ImageStore
+from toolkit.local.machines.image_store import Image, ImageStore
 
 BASE, COMPUTE, HEAD = "ami-00000000000000001", "ami-00000000000000002", "ami-00000000000000003"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.local.machines import inherit
+from toolkit.local.machines import host_settings
 
 DEB822 = """\
 # a comment
@@ -30,7 +30,7 @@ def root(tmp_path):
 
 def test_mirrors_are_read_from_deb822_sources(root):
     (root / "etc/apt/sources.list.d/debian.sources").write_text(DEB822)
-    assert inherit.mirrors(root) == (
+    assert host_settings.mirrors(root) == (
         "https://mirror.example/debian",
         "http://mirror.example/debian-security",
     )
@@ -42,18 +42,24 @@ def test_mirrors_are_read_from_one_line_sources(root):
         "deb [arch=amd64 trusted=no] http://one.example/debian bookworm main\n"
         "deb http://third.example/apt bookworm stable\n"
     )
-    assert inherit.mirrors(root) == ("http://one.example/debian", inherit.SECURITY_MIRROR)
+    assert host_settings.mirrors(root) == (
+        "http://one.example/debian",
+        host_settings.SECURITY_MIRROR,
+    )
 
 
 def test_a_disabled_source_is_no_mirror(root):
     (root / "etc/apt/sources.list.d/x.sources").write_text("Enabled: no\n" + DEB822)
-    assert inherit.mirrors(root)[0] == inherit.DEBIAN_MIRROR
+    assert host_settings.mirrors(root)[0] == host_settings.DEBIAN_MIRROR
 
 
 def test_another_distributions_mirrors_are_not_debians(root):
     (root / "etc/os-release").write_text("ID=ubuntu\nVERSION_CODENAME=noble\n")
     (root / "etc/apt/sources.list").write_text("deb http://ubuntu.example/ubuntu noble main\n")
-    assert inherit.mirrors(root) == (inherit.DEBIAN_MIRROR, inherit.SECURITY_MIRROR)
+    assert host_settings.mirrors(root) == (
+        host_settings.DEBIAN_MIRROR,
+        host_settings.SECURITY_MIRROR,
+    )
 
 
 def test_apt_options_are_transport_and_trust_not_storage_nor_commands():
@@ -67,7 +73,7 @@ Acquire::GzipIndexes "true";
 DPkg::Post-Invoke:: "rm -f /var/cache/apt/*.bin || true";
 APT::Architecture "amd64";
 """
-    assert inherit.apt_options(dump) == (
+    assert host_settings.apt_options(dump) == (
         ("Acquire::http::Proxy", "http://proxy.example:3128"),
         ("Acquire::https::CaInfo", "/etc/ssl/certs/ca-certificates.crt"),
         ("Acquire::Check-Valid-Until", "false"),
@@ -85,7 +91,9 @@ def test_pips_nearer_file_and_then_the_environment_win(root, tmp_path):
         "extra-index-url =\n  https://a.example\n  https://b.example\n"
         "[list]\nformat = columns\n"
     )
-    found = dict(inherit.pip_settings(root, {"PIP_FIND_LINKS": "/wheels", "PIP_USER": "1"}, home))
+    found = dict(
+        host_settings.pip_settings(root, {"PIP_FIND_LINKS": "/wheels", "PIP_USER": "1"}, home)
+    )
     assert found == {
         "index-url": "https://near.example/simple",
         "extra-index-url": "https://a.example https://b.example",
@@ -96,7 +104,7 @@ def test_pips_nearer_file_and_then_the_environment_win(root, tmp_path):
 
 def test_a_pip_conf_that_does_not_parse_is_passed_over(root, tmp_path):
     (root / "etc/pip.conf").write_text("index-url = x\n")
-    assert inherit.pip_settings(root, {}, tmp_path / "home") == ()
+    assert host_settings.pip_settings(root, {}, tmp_path / "home") == ()
 
 
 def test_directories_pip_reads_are_shown_whole_and_once(tmp_path):
@@ -107,11 +115,13 @@ def test_directories_pip_reads_are_shown_whole_and_once(tmp_path):
         ("find-links", f"{tmp_path}/wheels {tmp_path}/wheels/sub {tmp_path}/absent relative"),
         ("trusted-host", str(tmp_path)),
     )
-    assert inherit.pip_directories(settings) == (tmp_path / "pypi", tmp_path / "wheels")
+    assert host_settings.pip_directories(settings) == (tmp_path / "pypi", tmp_path / "wheels")
 
 
 def test_the_whole_host_is_never_shown(tmp_path):
-    assert inherit.pip_directories((("find-links", "/"), ("index-url", "file:///simple"))) == ()
+    assert (
+        host_settings.pip_directories((("find-links", "/"), ("index-url", "file:///simple"))) == ()
+    )
 
 
 def test_secrets_and_trust_are_collected_apart(root):
@@ -121,7 +131,9 @@ def test_secrets_and_trust_are_collected_apart(root):
     (root / "usr/local/share/ca-certificates").mkdir(parents=True)
     (root / "usr/local/share/ca-certificates/corp.crt").write_text("CERT")
     (root / "etc/resolv.conf").write_text("nameserver 192.0.2.1\n")
-    found = inherit.read(root, {"https_proxy": "http://p", "no_proxy": "", "X": "1"}, "", root)
+    found = host_settings.read(
+        root, {"https_proxy": "http://p", "no_proxy": "", "X": "1"}, "", root
+    )
     assert found.apt_auth.count(b"machine") == 2
     assert found.local_cas == {"corp.crt": b"CERT"}
     assert found.resolv_conf == b"nameserver 192.0.2.1\n"
@@ -129,5 +141,5 @@ def test_secrets_and_trust_are_collected_apart(root):
 
 
 def test_a_host_with_nothing_gives_the_defaults(tmp_path):
-    found = inherit.read(tmp_path, {}, "", Path("/nonexistent"))
-    assert found == inherit.Inheritance()
+    found = host_settings.read(tmp_path, {}, "", Path("/nonexistent"))
+    assert found == host_settings.Inheritance()

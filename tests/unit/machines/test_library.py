@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from toolkit.local.machines.errors import ImageMissing
-from toolkit.local.machines.images import Image, ImageStore
-from toolkit.local.machines.library import Library
+from toolkit.local.machines.image_store import Image, ImageStore
+from toolkit.local.machines.shared_images import Library
 
 BASE, HEAD = "ami-00000000000000001", "ami-00000000000000002"
 OWN = "ami-00000000000000003"

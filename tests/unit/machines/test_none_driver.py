@@ -4,7 +4,7 @@ import pytest
 
 from toolkit.local.machines.driver import Driver, MachineState
 from toolkit.local.machines.errors import NotRunning
-from toolkit.local.machines.none import NoneDriver
+from toolkit.local.machines.none_driver import NoneDriver
 
 
 def test_states_follow_start_stop_and_delete(make_spec):

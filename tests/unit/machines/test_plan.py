@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from toolkit.local.machines import launch, plan
+from toolkit.local.machines import enter_machine, nspawn_command
 
 
 def boot(spec, **changed):
     values = {"namespace": None, "binds": {}, "read_only": (), "environment": {}}
-    return plan.boot_argv(spec, Path("/state/root"), **(values | changed))
+    return nspawn_command.boot_argv(spec, Path("/state/root"), **(values | changed))
 
 
 def test_a_vpc_machine_boots_in_its_own_network_and_may_configure_it(make_spec):
@@ -34,11 +34,11 @@ def test_a_colon_in_a_path_does_not_end_it(make_spec):
     argv = boot(make_spec(), binds={Path("/a:b"): Path("/fsx")}, read_only=(Path("/c:d"),))
     assert r"--bind=/a\:b:/fsx" in argv
     assert r"--bind-ro=/c\:d" in argv
-    assert launch.escape("/a:b,c\\d") == "/a\\:b\\,c\\\\d"
+    assert enter_machine.escape("/a:b,c\\d") == "/a\\:b\\,c\\\\d"
 
 
 def test_a_command_enters_every_namespace_with_a_clean_environment():
-    argv = plan.enter_argv(42, {"A": "1"}, ["printf", "%s", "$HOME; rm"])
+    argv = nspawn_command.enter_argv(42, {"A": "1"}, ["printf", "%s", "$HOME; rm"])
     assert argv[:2] == ["nsenter", "--target=42"]
     assert {"--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root"} <= set(argv)
     assert argv[argv.index("/usr/bin/env") + 1] == "-i"
@@ -47,7 +47,7 @@ def test_a_command_enters_every_namespace_with_a_clean_environment():
 
 
 def test_the_launcher_gets_only_the_environment_in_the_plan():
-    found = plan.launch_plan(["true"], overlay=None, cgroups=(), environment={"X": "1"})
+    found = nspawn_command.launch_plan(["true"], overlay=None, cgroups=(), environment={"X": "1"})
     assert found["env"] == {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "LANG": "C.UTF-8",
@@ -57,7 +57,7 @@ def test_the_launcher_gets_only_the_environment_in_the_plan():
 
 
 def test_the_launcher_imports_the_standard_library_alone():
-    text = Path(launch.__file__).read_text()
+    text = Path(enter_machine.__file__).read_text()
     assert "toolkit" not in "".join(
         line for line in text.splitlines() if line.startswith(("import", "from"))
     )

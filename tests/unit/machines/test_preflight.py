@@ -3,8 +3,8 @@
 import pytest
 
 from toolkit.local.machines import __main__ as entry, preflight
-from toolkit.local.machines.interpreter import Interpreter
 from toolkit.local.machines.layout import Layout
+from toolkit.local.machines.python_copy import Interpreter
 
 ALL = "000001ffffffffff"
 HYBRID = "40 31 0:37 / {root} rw - cgroup cgroup rw,name=systemd\n"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from toolkit.local.machines.cgroups import Groups, hierarchies
-from toolkit.local.machines.processes import Processes
+from toolkit.local.machines.procfs import Processes
 
 HYBRID = """\
 31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755

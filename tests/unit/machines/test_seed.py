@@ -2,8 +2,8 @@
 
 import stat
 
-from toolkit.local.machines import seed
-from toolkit.local.machines.inherit import Inheritance
+from toolkit.local.machines import seed_files
+from toolkit.local.machines.host_settings import Inheritance
 
 HOST = Inheritance(
     apt_options=(("Acquire::http::Proxy", "http://u:secret@proxy:3128"),),
@@ -15,27 +15,27 @@ HOST = Inheritance(
 
 
 def test_a_vpc_machine_has_its_names_and_an_empty_resolver(make_spec):
-    found = seed.files(make_spec(), HOST)
+    found = seed_files.files(make_spec(), HOST)
     assert found["etc/hostname"].content == b"ip-10-42-1-10\n"
     assert b"10.42.1.10 ip-10-42-1-10.ec2.internal ip-10-42-1-10\n" in found["etc/hosts"].content
     assert found["etc/resolv.conf"].content == b""
 
 
 def test_a_vpc_machine_gets_no_secret_of_the_host(make_spec):
-    everything = b"".join(file.content for file in seed.files(make_spec(), HOST).values())
+    everything = b"".join(file.content for file in seed_files.files(make_spec(), HOST).values())
     assert b"secret" not in everything
     assert b"proxy" not in everything
 
 
 def test_a_builders_secrets_are_readable_by_root_alone(make_builder):
-    found = seed.files(make_builder(user_data=b"#!/bin/sh\n"), HOST)
+    found = seed_files.files(make_builder(user_data=b"#!/bin/sh\n"), HOST)
     for name, file in found.items():
         if b"secret" in file.content or name.endswith("user-data"):
             assert file.mode == 0o600, name
 
 
 def test_a_builder_finds_its_user_data_without_a_metadata_service(make_builder):
-    found = seed.files(make_builder(user_data=b"#!/bin/sh\n\xff"), HOST)
+    found = seed_files.files(make_builder(user_data=b"#!/bin/sh\n\xff"), HOST)
     assert found["var/lib/cloud/seed/nocloud/user-data"].content == b"#!/bin/sh\n\xff"
     assert b"instance-id: i-0123456789abcdef0" in (
         found["var/lib/cloud/seed/nocloud/meta-data"].content
@@ -44,14 +44,16 @@ def test_a_builder_finds_its_user_data_without_a_metadata_service(make_builder):
 
 
 def test_the_metadata_service_and_the_endpoint_are_never_proxied(make_builder):
-    found = seed.environment(make_builder(), HOST)
+    found = seed_files.environment(make_builder(), HOST)
     assert found["no_proxy"] == "corp.example,localhost,127.0.0.1,169.254.169.254"
     assert found["https_proxy"] == "http://proxy:3128"
 
 
 def test_services_get_the_environment_with_hostile_values_quoted(make_spec):
     spec = make_spec(environment={"A": 'x "y" %h \\', "B": "1"})
-    text = seed.files(spec, HOST)["etc/systemd/system.conf.d/50-toolkit.conf"].content.decode()
+    text = seed_files.files(spec, HOST)[
+        "etc/systemd/system.conf.d/50-toolkit.conf"
+    ].content.decode()
     assert text == '[Manager]\nDefaultEnvironment="A=x \\"y\\" %%h \\\\" "B=1"\n'
 
 
@@ -59,7 +61,7 @@ def test_the_layer_is_written_afresh_with_an_ordinary_trees_modes(make_builder, 
     layer = tmp_path / "seed"
     layer.mkdir()
     (layer / "stale").touch()
-    seed.write(layer, seed.files(make_builder(), HOST))
+    seed_files.write(layer, seed_files.files(make_builder(), HOST))
     assert not (layer / "stale").exists()
     assert {stat.S_IMODE(path.stat().st_mode) for path in layer.rglob("*") if path.is_dir()} == {
         0o755

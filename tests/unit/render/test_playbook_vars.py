@@ -11,9 +11,9 @@ import pytest
 from slurmplugins.node import users
 from tests.unit.render.render_samples import CPU_POOL, FACTS, GPU_POOL, PRICES, a_config
 from toolkit import training
+from toolkit.datasets.settings import places
 from toolkit.render import image_vars
 from toolkit.render.playbook_vars import OF_TRAINING, site_vars
-from toolkit.training.datasets.places import places
 
 
 def test_training_changes_rebuild_the_head_image_only():

@@ -1,11 +1,11 @@
 """Partitions of different priority: who gives way, and how long they have."""
 
 from tests.unit.render.render_samples import PRICES, a_config
-from toolkit.deploy import assets
-from toolkit.render import traps
+from toolkit import assets
+from toolkit.lint.slurm_conf import check
+from toolkit.lint.slurm_conf.parser import parse
 from toolkit.render.context import slurm_context
 from toolkit.render.slurm import slurm_files
-from toolkit.render.slurm_conf import parse
 from toolkit.render.versions import SlurmVersion
 
 
@@ -33,11 +33,11 @@ def test_a_higher_partition_takes_nodes_from_a_lower_which_has_its_grace():
     assert conf.words("PreemptParameters") == ("send_user_signal",)
     tiers = [(p.name, p.get("PriorityTier"), p.get("GraceTime")) for p in conf.partitions]
     assert tiers == [("spot", "", "120"), ("team", "5", "60"), ("urgent", "10", "")]
-    assert traps.check(conf, SlurmVersion.parse("24.11")) == ()
+    assert check.check(conf, SlurmVersion.parse("24.11")) == ()
 
 
 def test_a_grace_of_nothing_is_a_trap():
     conf = rendered(spot={"grace_seconds": 0}, urgent={"priority": 10})
-    assert {item.slug for item in traps.check(conf, SlurmVersion.parse("24.11"))} == {
+    assert {item.slug for item in check.check(conf, SlurmVersion.parse("24.11"))} == {
         "preempt-grace"
     }

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.unit.render.render_samples import PRICES, a_config
-from toolkit.deploy import assets
-from toolkit.render import traps
+from toolkit import assets
+from toolkit.lint.slurm_conf import check
+from toolkit.lint.slurm_conf.parser import parse
 from toolkit.render.context import slurm_context
 from toolkit.render.slurm import slurm_files
-from toolkit.render.slurm_conf import parse
 from toolkit.render.versions import SlurmVersion
 
 VERSIONS = ("23.11", "24.05", "24.11", "25.05", "25.11", "26.05")
@@ -22,7 +22,7 @@ def rendered(version="24.11", profile="aws"):
 
 
 def found(text, version="24.11"):
-    return {item.slug for item in traps.check(parse(text), SlurmVersion.parse(version))}
+    return {item.slug for item in check.check(parse(text), SlurmVersion.parse(version))}
 
 
 @pytest.mark.parametrize("profile", ["local", "aws"])
@@ -110,13 +110,13 @@ def test_each_trap_is_found_and_nothing_else_with_it(slug):
 
 
 def test_every_trap_has_a_case_and_a_name_of_its_own():
-    slugs = [rule.slug for rule in (*traps.ALWAYS, *traps.WITH_CLOUD_NODES)]
+    slugs = [rule.slug for rule in (*check.ALWAYS, *check.WITH_CLOUD_NODES)]
     assert sorted(slugs) == sorted(CASES)
 
 
 def test_a_finding_says_where_and_what_to_do_and_who_says_so():
     text = edited(rendered(), "TreeWidth=65533")
-    (first, *_) = traps.check(parse(text), SlurmVersion.parse("24.11"))
+    (first, *_) = check.check(parse(text), SlurmVersion.parse("24.11"))
     assert first.line == len(text.splitlines())
     assert first.fix == "leave TreeWidth out"
     assert first.source.startswith("https://")
@@ -135,7 +135,7 @@ def test_a_partition_that_mixes_shares_says_which_nodes_are_left_half_used():
     """The least of them is all that each GPU brings along."""
     text = f"{LARGE}\nNodeName=small CPUs=4 Gres=gpu:1\nPartitionName=all Nodes=ALL DefCpuPerGPU=4"
     (hit,) = [
-        item for item in traps.check(parse(text), SlurmVersion(24, 11)) if item.slug == "gpu-share"
+        item for item in check.check(parse(text), SlurmVersion(24, 11)) if item.slug == "gpu-share"
     ]
     assert hit.message == "in all, a job with all GPUs of big-[1-2] has 32 of 192 CPUs"
 
@@ -156,7 +156,7 @@ def test_a_node_whose_cpus_go_with_its_gpus_is_not_accused(lines):
 def test_a_cluster_without_cloud_nodes_hears_nothing_of_power_saving():
     text = "NodeName=rack[01-09] CPUs=4\nPartitionName=all Nodes=ALL\n"
     slugs = found(text)
-    assert not slugs & {rule.slug for rule in traps.WITH_CLOUD_NODES}
+    assert not slugs & {rule.slug for rule in check.WITH_CLOUD_NODES}
 
 
 def test_a_partition_line_of_all_nodes_and_defaults_are_understood():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.training import MemoryTracker, json_codec, part, ranks
-from toolkit.training.attempt import Attempt
+from toolkit.training.attempt.attempt import Attempt
 
 __all__ = ["json_codec", "part", "ranks"]
 

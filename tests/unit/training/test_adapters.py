@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from toolkit.training.adapters.data_loader import Feed, size_of
 from toolkit.training.adapters.errors import PackageMissing, Unsupported
-from toolkit.training.adapters.feed import Feed, size_of
-from toolkit.training.data import SampleOrder, fingerprint
-from toolkit.training.session import Run
-from toolkit.training.world import Solo
+from toolkit.training.distributed.process_group import Solo
+from toolkit.training.run import Run
+from toolkit.training.sample_order import SampleOrder, fingerprint
 
 ORDER = SampleOrder(size=30, global_batch=8, seed=1)  # steps of 8, 8, 8 and 6
 
@@ -113,7 +113,7 @@ def test_a_missing_package_is_said_with_what_to_install(monkeypatch, adapter, pa
 
 def test_the_training_library_loads_no_trainer():
     code = (
-        "import sys, toolkit.training.session, toolkit.training.adapters.feed\n"
+        "import sys, toolkit.training.run, toolkit.training.adapters.data_loader\n"
         "print([n for n in ('torch', 'transformers', 'lightning') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

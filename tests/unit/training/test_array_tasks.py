@@ -3,10 +3,10 @@
 import pytest
 
 from tests.fakes.scontrol import FakeScontrol
-from toolkit.training.cancelling import cancelled
-from toolkit.training.job_name import task_name
-from toolkit.training.job_remark import for_job
-from toolkit.training.slurm_job import SlurmJob
+from toolkit.training.slurm.cancelling import cancelled
+from toolkit.training.slurm.job import SlurmJob
+from toolkit.training.slurm.job_comment import for_job
+from toolkit.training.slurm.job_id import task_name
 
 LAST, ANOTHER = 40, 41
 

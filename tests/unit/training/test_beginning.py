@@ -10,13 +10,13 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.own_job import FakeScontrol
-from toolkit.training import manifest
-from toolkit.training.beginning import Beginning
-from toolkit.training.ending import Ending
-from toolkit.training.ledger import AttemptRecord, Ledger
-from toolkit.training.run import RunDir
-from toolkit.training.slurm_job import SlurmJob
-from toolkit.training.steplog import StepLog, StepRecord
+from toolkit.training.checkpoint import manifest
+from toolkit.training.requeue.end_of_attempt import Ending
+from toolkit.training.requeue.start_check import Beginning
+from toolkit.training.run_folder.attempts import AttemptRecord, Ledger
+from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.steps import StepLog, StepRecord
+from toolkit.training.slurm.job import SlurmJob
 
 NOW = 2_000_000_000.0
 HOUR = 3600.0
@@ -312,7 +312,7 @@ def test_where_slurm_does_not_answer_the_budgets_hold_all_the_same(begun):
 
 
 def test_what_the_batch_script_waits_for_loads_no_torch():
-    loaded = "import sys, toolkit.training.beginning; print('torch' in sys.modules)"
+    loaded = "import sys, toolkit.training.requeue.start_check; print('torch' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
     )

@@ -2,8 +2,8 @@
 
 import pytest
 
-from toolkit.training.boundary import Boundaries
-from toolkit.training.world import Solo
+from toolkit.training.distributed.process_group import Solo
+from toolkit.training.distributed.step_sync import Boundaries
 
 
 class Left(Exception):  # noqa: N818  # what leaving is played by

@@ -4,10 +4,10 @@ from decimal import Decimal
 
 import pytest
 
-from toolkit.training import ledger
-from toolkit.training.budget import LONGEST_WAIT, WINDOW, decide
-from toolkit.training.cause import Cause, Diagnosis
-from toolkit.training.ledger import AttemptRecord
+from toolkit.training.requeue.failure_cause import Cause, Diagnosis
+from toolkit.training.requeue.retry_budget import LONGEST_WAIT, WINDOW, decide
+from toolkit.training.run_folder import attempts as attempts_file
+from toolkit.training.run_folder.attempts import AttemptRecord
 
 NOW = 1_000_000.0
 
@@ -80,7 +80,7 @@ def test_failures_of_other_days_and_other_jobs_do_not_count():
 
 
 def test_ends_without_a_word_count_as_their_nodes():
-    lost = [record(number, ledger.LOST) for number in range(20)]
+    lost = [record(number, attempts_file.LOST) for number in range(20)]
     assert decided(Cause.NODE, [*lost[:5], record(20, Cause.NODE)]).action == "requeue"
     assert decided(Cause.NODE, [*lost, record(20, Cause.NODE)]).action == "hold"
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.corpus import accuracy
-from toolkit.training import ending
-from toolkit.training.cause import Cause, Evidence, tail
-from toolkit.training.cause_rules import RULES, classify
-from toolkit.training.job_log import say
+from toolkit.training.attempt.job_log import say
+from toolkit.training.requeue import end_of_attempt
+from toolkit.training.requeue.failure_cause import Cause, Evidence, tail
+from toolkit.training.requeue.failure_rules import RULES, classify
 
 CORPUS = Path(__file__).resolve().parents[2] / "corpus"
 LOGS = sorted(CORPUS.glob("*/*/*.log"))
@@ -131,7 +131,7 @@ def test_a_large_log_is_looked_at_from_its_end():
 
 def test_a_log_alone_can_be_explained_from_the_command_line(capsys):
     log = CORPUS / "attempts" / "out-of-memory" / "cuda-oom.log"
-    assert ending.main(["--explain", str(log)]) == 1
+    assert end_of_attempt.main(["--explain", str(log)]) == 1
     assert capsys.readouterr().out.startswith("out-of-memory gpu-memory@")
 
 

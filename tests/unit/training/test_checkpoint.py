@@ -5,12 +5,12 @@ import threading
 
 import pytest
 
-from toolkit.training import manifest
-from toolkit.training.attempt import owner_of
-from toolkit.training.checkpoint import Checkpointer, CheckpointFailed, Saved
-from toolkit.training.owner import Owner, Superseded
-from toolkit.training.tiers import FolderTier
-from toolkit.training.world import Solo
+from toolkit.training.attempt.attempt import owner_of
+from toolkit.training.attempt.fencing import Owner, Superseded
+from toolkit.training.checkpoint import manifest
+from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed, Saved
+from toolkit.training.checkpoint.tier import FolderTier
+from toolkit.training.distributed.process_group import Solo
 
 
 class Clock:
@@ -325,7 +325,8 @@ def test_without_an_owner_given_it_is_the_attempt_that_the_folder_belongs_to(
     place.mkdir()
     asked = []
     monkeypatch.setattr(
-        "toolkit.training.checkpoint.owner_of", lambda path: asked.append(path) or Owner(place)
+        "toolkit.training.checkpoint.checkpointer.owner_of",
+        lambda path: asked.append(path) or Owner(place),
     )
     checkpoints = Checkpointer(root, Solo(), codec=json_codec)
     assert asked == [root]

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
-from toolkit.training.tiers import FolderTier
-from toolkit.training.world import Solo
+from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.checkpoint.tier import FolderTier
+from toolkit.training.distributed.process_group import Solo
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
-from toolkit.training import manifest
-from toolkit.training.checkpoint_folders import Folders
-from toolkit.training.owner import UNCLAIMED, Owner, Superseded
+from toolkit.training.attempt.fencing import UNCLAIMED, Owner, Superseded
+from toolkit.training.checkpoint import manifest
+from toolkit.training.checkpoint.folders import Folders
 
 
 def make(root, step, number, *, committed=True):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.training.datasets.catalog import Catalog
-from toolkit.training.datasets.errors import DatasetUnknown
-from toolkit.training.datasets.folder_store import FolderStore
+from toolkit.datasets.errors import DatasetUnknown
+from toolkit.datasets.store.catalog import Catalog
+from toolkit.datasets.store.folder_store import FolderStore
 
 REPO = Path(__file__).resolve().parents[3]
 SHARED = "/shared/jobscripts/"

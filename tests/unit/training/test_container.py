@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from toolkit.training.container import BundleRefusedError, Mount, job_config, main
+from toolkit.training.tools.oci_bundle import BundleRefusedError, Mount, job_config, main
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 OTHER = "sha256:" + "f" * 64

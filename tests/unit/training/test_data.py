@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from toolkit.training.data import SampleOrder, content_hash, fingerprint
+from toolkit.training.sample_order import SampleOrder, content_hash, fingerprint
 
 GOLDEN_0 = [6, 7, 2, 3, 4, 5, 0, 10, 9, 1, 11, 8]
 GOLDEN_1 = [10, 9, 11, 0, 4, 6, 5, 7, 1, 2, 3, 8]

@@ -10,14 +10,17 @@ import pytest
 from tests.fakes.checkpoint_disk import CALLS, fail, strike
 from tests.fakes.own_job import FakeScontrol
 from tests.fakes.scontrol import NO_JOBS
-from toolkit.training import files, manifest, mlflow_server, verdict
-from toolkit.training.ending import Ending, Outcome
-from toolkit.training.files import write_json
-from toolkit.training.ledger import AttemptRecord, Ledger, stalled
-from toolkit.training.owner import Owner
-from toolkit.training.run import RunDir
-from toolkit.training.slurm_job import SlurmJob
-from toolkit.training.sweeps import noted
+from toolkit.training.attempt import verdict
+from toolkit.training.attempt.fencing import Owner
+from toolkit.training.checkpoint import manifest
+from toolkit.training.io import durable_files
+from toolkit.training.io.durable_files import write_json
+from toolkit.training.requeue.end_of_attempt import Ending, Outcome
+from toolkit.training.run_folder.attempts import AttemptRecord, Ledger, stalled
+from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.slurm.job import SlurmJob
+from toolkit.training.sweeps import trial_file
+from toolkit.training.tracking import mlflow
 
 NOW = 2_000_000_000.0
 KEYERROR = "[rank0]: KeyError: 'x'\n"
@@ -409,8 +412,8 @@ def test_an_error_of_any_one_operation_keeps_no_transient_failure_from_coming_ba
 
 def test_the_batch_script_hears_the_exit_code_and_nothing_else(attempt_of, monkeypatch, capsys):
     """MLflow's client prints where a run is to be seen as it ends one, over HTTP."""
-    monkeypatch.setattr(mlflow_server, "end_run", lambda *_: sys.stdout.write("View run\n"))
-    monkeypatch.setattr(noted, "tell_over", lambda *_: sys.stdout.write("told\n"))
+    monkeypatch.setattr(mlflow, "end_run", lambda *_: sys.stdout.write("View run\n"))
+    monkeypatch.setattr(trial_file, "tell_over", lambda *_: sys.stdout.write("told\n"))
     Outcome(1, ("why",), "FAILED").conclude(attempt_of())
     out, err = capsys.readouterr()
     assert out == "1\n"
@@ -482,7 +485,7 @@ def test_a_full_disk_under_the_ledger_brings_the_job_back_and_is_said(owned, mon
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
     ending = owned(0)
-    monkeypatch.setattr(files, "_write_beside", full)
+    monkeypatch.setattr(durable_files, "_write_beside", full)
     outcome = ending.settle(1)
     assert outcome.code == 85
     assert any("not noted in the attempt ledger" in line for line in outcome.said)

@@ -5,12 +5,13 @@ from decimal import Decimal
 
 import pytest
 
-from toolkit.training import goodput, timings
-from toolkit.training.goodput import split
-from toolkit.training.ledger import AttemptRecord
-from toolkit.training.steplog import History, Resumption, StepRecord
-from toolkit.training.throughput import Throughput
-from toolkit.training.timings import Timing
+from toolkit.training.recording import goodput
+from toolkit.training.recording.goodput import split
+from toolkit.training.recording.throughput import Throughput
+from toolkit.training.run_folder import pauses as pauses_file
+from toolkit.training.run_folder.attempts import AttemptRecord
+from toolkit.training.run_folder.pauses import Timing
+from toolkit.training.run_folder.steps import History, Resumption, StepRecord
 
 
 def attempt(number, started, ended, *, price=None, cause="lost"):
@@ -102,10 +103,10 @@ def test_a_run_without_attempts_has_no_ratio():
 
 def test_a_pause_that_a_kill_cut_short_is_left_out(tmp_path):
     path = tmp_path / "times.jsonl"
-    timings.append(path, PAUSES[0])
+    pauses_file.append(path, PAUSES[0])
     with path.open("a") as stream:
         stream.write('{"attempt": 1, "kind": "sa')
-    assert timings.read(path) == PAUSES[:1]
+    assert pauses_file.read(path) == PAUSES[:1]
 
 
 def test_the_command_prints_the_split_and_says_when_there_is_no_run(tmp_path, capsys):

@@ -4,8 +4,8 @@ from http import client
 
 import pytest
 
-from toolkit.training import idle
-from toolkit.training.idle import wait_until_idle
+from toolkit.training.tools import notebook_idle
+from toolkit.training.tools.notebook_idle import wait_until_idle
 
 LIMIT = 600.0
 
@@ -73,6 +73,6 @@ def test_only_a_server_without_terminals_has_none(monkeypatch):
 
     monkeypatch.setattr(client.HTTPConnection, "request", lambda *_, **__: None)
     monkeypatch.setattr(client.HTTPConnection, "getresponse", lambda _: NotFound())
-    assert idle._ask("127.0.0.1:1", "terminals") == []
+    assert notebook_idle._ask("127.0.0.1:1", "terminals") == []
     with pytest.raises(ValueError, match="404 Not Found"):
-        idle._ask("127.0.0.1:1", "kernels")
+        notebook_idle._ask("127.0.0.1:1", "kernels")

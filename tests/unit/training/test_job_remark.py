@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from toolkit.training.job_remark import LONGEST, PERIOD, JobRemark, for_job, marked, noted
+from toolkit.training.slurm.job_comment import LONGEST, PERIOD, JobRemark, for_job, marked, noted
 
 
 class Scontrol:

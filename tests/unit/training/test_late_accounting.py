@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.own_job import FakeScontrol
-from toolkit.training import earlier
-from toolkit.training.files import write_json
-from toolkit.training.ledger import AttemptRecord, Ledger
-from toolkit.training.slurm_job import SlurmJob
+from toolkit.training.io.durable_files import write_json
+from toolkit.training.requeue import previous_attempts
+from toolkit.training.run_folder.attempts import AttemptRecord, Ledger
+from toolkit.training.slurm.job import SlurmJob
 
 BEGAN, LAST_SIGN, GIVEN_UP = 2_000_000_000.0, 2_000_000_100.0, 2_000_003_600.0
 OVER = f"12|NODE_FAIL|{BEGAN - 8:.0f}|{GIVEN_UP:.0f}\n"
@@ -37,7 +37,7 @@ def test_accounting_that_is_away_or_late_changes_nothing_in_the_ledger_once_it_a
     scontrol = FakeScontrol()
     for restart, answer in enumerate([*answers, OVER], 1):
         scontrol.accounting = answer
-        earlier.tell(books, attempt_of(restart), SlurmJob("12", scontrol), {})
+        previous_attempts.tell(books, attempt_of(restart), SlurmJob("12", scontrol), {})
         (lost,) = books.attempts()
         assert lost.cause == "spot-interruption", "what is known counts at once"
         assert lost.rule.startswith("asked-spot@" if answer == OVER else "")
@@ -48,9 +48,9 @@ def test_accounting_that_is_away_or_late_changes_nothing_in_the_ledger_once_it_a
 @pytest.mark.parametrize("answer", [OVER, "", "11|NODE_FAIL|1|2\n"])
 def test_an_attempt_that_accounting_has_told_is_not_asked_about_again(books, attempt_of, answer):
     scontrol = FakeScontrol(accounting=answer)
-    earlier.tell(books, attempt_of(1), SlurmJob("12", scontrol), {})
+    previous_attempts.tell(books, attempt_of(1), SlurmJob("12", scontrol), {})
     told = books.attempts()
     assert told[0].rule
     scontrol.accounting = None
-    earlier.tell(books, attempt_of(2), SlurmJob("12", scontrol), {})
+    previous_attempts.tell(books, attempt_of(2), SlurmJob("12", scontrol), {})
     assert books.attempts() == told

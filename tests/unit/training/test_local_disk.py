@@ -2,9 +2,9 @@
 
 import pytest
 
-from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
-from toolkit.training.local_disk import ViaLocalDisk
-from toolkit.training.world import Solo
+from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.checkpoint.local_disk import ViaLocalDisk
+from toolkit.training.distributed.process_group import Solo
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import pytest
 
 from tests.fakes.own_job import FakeScontrol
 from tests.fakes.scontrol import NO_JOBS
-from toolkit.training import verdict
-from toolkit.training.beginning import Beginning
-from toolkit.training.ending import NODES_SECONDS, Ending
-from toolkit.training.ledger import Ledger
-from toolkit.training.run import RunDir
-from toolkit.training.slurm_job import SlurmJob
+from toolkit.training.attempt import verdict
+from toolkit.training.requeue.end_of_attempt import NODES_SECONDS, Ending
+from toolkit.training.requeue.start_check import Beginning
+from toolkit.training.run_folder.attempts import Ledger
+from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.slurm.job import SlurmJob
 
 NOW = 2_000_000_000.0
 UP = {"name": "gpu-001", "state": ["ALLOCATED", "CLOUD"], "reason": ""}

@@ -5,11 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from toolkit.training import opened, verdict
-from toolkit.training.datasets import use
-from toolkit.training.session import Run
-from toolkit.training.stop import Stopped
-from toolkit.training.world import Solo
+from toolkit.datasets import dataset
+from toolkit.training.attempt import verdict
+from toolkit.training.attempt.stop_request import Stopped
+from toolkit.training.distributed.process_group import Solo
+from toolkit.training.run import Run
+from toolkit.training.run_folder import datasets_used
 
 FIRST, SECOND = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 
@@ -18,13 +19,13 @@ FIRST, SECOND = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 def shelf(monkeypatch, tmp_path):
     """What each name stands for; taken without a store or a cache."""
     names = {"digits": FIRST, "labels@1": SECOND}
-    monkeypatch.setattr(use, "_held", {})
-    monkeypatch.setattr(use, "_listeners", [])
+    monkeypatch.setattr(dataset, "_held", {})
+    monkeypatch.setattr(dataset, "_listeners", [])
 
     def take(reference, where, **_):
         return SimpleNamespace(version=names[reference], path=tmp_path, filled=False)
 
-    monkeypatch.setattr(use, "take", take)
+    monkeypatch.setattr(dataset, "take", take)
     return names
 
 
@@ -45,16 +46,16 @@ def run(attempt_of, json_codec, memory_tracker):
 
 
 def test_every_dataset_that_is_opened_is_tagged_by_its_digest(shelf, run, memory_tracker, part):
-    use.dataset("labels@1")  # before the run begins, as scripts do
+    dataset.dataset("labels@1")  # before the run begins, as scripts do
     with run() as one:
         one.resume(model=part())
         assert memory_tracker.tags["toolkit.dataset"] == SECOND
-        use.dataset("digits")
+        dataset.dataset("digits")
         assert memory_tracker.tags["toolkit.dataset"] == f"{FIRST},{SECOND}"
         assert memory_tracker.tags["toolkit.dataset_asked"] == "digits,labels@1"
     kept = json.loads((one.dir.path / "datasets.json").read_text())
     assert kept == {"digits": [FIRST], "labels@1": [SECOND]}
-    assert use._listeners == []  # an ended run hears no more
+    assert dataset._listeners == []  # an ended run hears no more
 
 
 def test_a_run_whose_dataset_was_not_there_before_a_stop_comes_back(run, part, attempt_of):
@@ -74,9 +75,9 @@ def test_a_run_whose_dataset_was_not_there_before_a_stop_comes_back(run, part, a
 def test_a_run_says_how_much_of_its_data_was_there(shelf, run, memory_tracker, part):
     with run() as one:
         one.resume(model=part())
-        use.dataset("digits")
-        use.dataset("labels@1")
-        use._held["labels@1"].filled = True
+        dataset.dataset("digits")
+        dataset.dataset("labels@1")
+        dataset._held["labels@1"].filled = True
     found = [dict(record.metrics) for record in memory_tracker.records if record.metrics]
     assert [m["toolkit.data_hit_ratio"] for m in found if "toolkit.data_hit_ratio" in m] == [0.5]
 
@@ -94,13 +95,13 @@ def test_a_name_that_moved_between_attempts_is_reported_and_both_are_kept(
 ):
     with run() as one:
         one.resume(model=part())
-        use.dataset("digits")
-    use._held.clear()
+        dataset.dataset("digits")
+    dataset._held.clear()
     shelf["digits"] = SECOND
     with run(restart_count=1) as two:
         two.resume(model=part())
-        use.dataset("digits")
-    assert opened.moved(opened.read(two.dir.path)) == ["digits"]
+        dataset.dataset("digits")
+    assert datasets_used.moved(datasets_used.read(two.dir.path)) == ["digits"]
     assert memory_tracker.tags["toolkit.dataset"] == f"{FIRST},{SECOND}"
     assert "dataset digits is not what it was" in capsys.readouterr().out
 

@@ -11,17 +11,18 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.own_job import FakeScontrol
-from toolkit.training import SampleOrder, verdict
-from toolkit.training.attempt import current, owner_of
-from toolkit.training.beginning import Beginning
-from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
-from toolkit.training.ending import Ending, Outcome
-from toolkit.training.ledger import AttemptRecord, Ledger
-from toolkit.training.owner import UNCLAIMED, Owner, Superseded
-from toolkit.training.session import Run
-from toolkit.training.slurm_job import SlurmJob
-from toolkit.training.tiers import FolderTier
-from toolkit.training.world import Solo
+from toolkit.training import SampleOrder
+from toolkit.training.attempt import verdict
+from toolkit.training.attempt.attempt import current, owner_of
+from toolkit.training.attempt.fencing import UNCLAIMED, Owner, Superseded
+from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.checkpoint.tier import FolderTier
+from toolkit.training.distributed.process_group import Solo
+from toolkit.training.requeue.end_of_attempt import Ending, Outcome
+from toolkit.training.requeue.start_check import Beginning
+from toolkit.training.run import Run
+from toolkit.training.run_folder.attempts import AttemptRecord, Ledger
+from toolkit.training.slurm.job import SlurmJob
 
 NCCL_LOST = "[rank0]: ncclRemoteError: A call failed possibly due to a network error\n"
 ORDER = SampleOrder(size=30, global_batch=8, seed=1)  # four steps
@@ -266,7 +267,7 @@ def test_a_place_that_the_file_server_no_longer_knows_is_lost_and_other_errors_t
     def answer(*_):
         raise OSError(number, os.strerror(number), str(place))
 
-    monkeypatch.setattr("toolkit.training.owner.os.utime", answer)
+    monkeypatch.setattr("toolkit.training.attempt.fencing.os.utime", answer)
     owner = Owner(place)
     assert owner.may_be_lost()
     with pytest.raises(OSError, match=os.strerror(number)) if lost is None else nullcontext():
@@ -280,7 +281,7 @@ def test_a_disk_that_is_full_is_no_taking_over(saves, monkeypatch):
         raise OSError(28, "No space left on device")
 
     _, save = saves()
-    monkeypatch.setattr("toolkit.training.owner.write_atomic", full)
+    monkeypatch.setattr("toolkit.training.attempt.fencing.write_atomic", full)
     with pytest.raises(CheckpointFailed, match="No space left"):
         save(1)
 
@@ -458,7 +459,8 @@ def test_the_run_of_an_attempt_that_is_taken_over_after_its_end_was_judged_gets_
 ):
     ends = []
     monkeypatch.setattr(
-        "toolkit.training.mlflow_server.end_run", lambda _attempt, status, _at: ends.append(status)
+        "toolkit.training.tracking.mlflow.end_run",
+        lambda _attempt, status, _at: ends.append(status),
     )
     if taken:
         shutil.rmtree(place)

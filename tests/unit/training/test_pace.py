@@ -6,7 +6,7 @@ import math
 import pytest
 
 from tests.fakes.training import attempt
-from toolkit.training import pace
+from toolkit.training.checkpoint import save_interval
 
 
 @pytest.mark.parametrize(
@@ -14,14 +14,14 @@ from toolkit.training import pace
     [(60, 8, 30.3), (6, 8, 9.7), (1, 24, 6.9)],
 )
 def test_the_interval_is_young_and_dalys(cost, hours, minutes):
-    found = pace.interval(cost, hours * 3600, floor=0, ceiling=math.inf)
+    found = save_interval.interval(cost, hours * 3600, floor=0, ceiling=math.inf)
     assert found / 60 == pytest.approx(minutes, abs=0.1)
 
 
 @pytest.mark.parametrize(("hours", "minutes"), [(24, 117), (6, 57), (0.25, 9.1)])
 def test_dalys_own_examples_come_out_as_in_his_paper(hours, minutes):
     """Figures 3 to 5: dumps of 5 minutes."""
-    found = pace.interval(300, hours * 3600, floor=0, ceiling=math.inf) / 60
+    found = save_interval.interval(300, hours * 3600, floor=0, ceiling=math.inf) / 60
     assert round(found, 1 if minutes < 10 else None) == minutes
 
 
@@ -33,33 +33,33 @@ def test_no_other_interval_loses_less(cost):
     def lost(seconds):
         return cost / seconds + (seconds / 2 + cost) / mtti
 
-    best = pace.interval(cost, mtti, floor=0, ceiling=math.inf)
+    best = save_interval.interval(cost, mtti, floor=0, ceiling=math.inf)
     assert lost(best) < 1.01 * min(lost(best * factor) for factor in (0.5, 0.8, 1.25, 2))
 
 
 def test_the_interval_stays_within_its_bounds():
-    assert pace.interval(0.001, 3600, floor=30, ceiling=60) == 30
-    assert pace.interval(600, 1e9, floor=30, ceiling=3600) == 3600
-    assert pace.interval(100, 10, floor=0, ceiling=math.inf) == 10
+    assert save_interval.interval(0.001, 3600, floor=30, ceiling=60) == 30
+    assert save_interval.interval(600, 1e9, floor=30, ceiling=3600) == 3600
+    assert save_interval.interval(100, 10, floor=0, ceiling=math.inf) == 10
 
 
 def test_more_machines_are_interrupted_sooner_and_a_quiet_past_counts():
-    one = pace.mtti((), 1)
-    assert pace.mtti((), 8) == one / 8
-    assert pace.mtti([attempt("finished", 100)], 1) > one
-    assert pace.mtti([attempt("spot-interruption", 1)] * 3, 1) < one
+    one = save_interval.mtti((), 1)
+    assert save_interval.mtti((), 8) == one / 8
+    assert save_interval.mtti([attempt("finished", 100)], 1) > one
+    assert save_interval.mtti([attempt("spot-interruption", 1)] * 3, 1) < one
 
 
 def test_what_a_run_ends_by_itself_is_no_interruption():
-    quiet = pace.mtti([attempt("finished", 5)], 1)
+    quiet = save_interval.mtti([attempt("finished", 5)], 1)
     for cause in ("error", "out-of-memory", "cancelled", "time-limit", "requeued", "no-progress"):
-        assert pace.mtti([attempt(cause, 5)], 1) == quiet
+        assert save_interval.mtti([attempt(cause, 5)], 1) == quiet
     for cause in ("spot-interruption", "preemption", "node-failure", "transient", "lost"):
-        assert pace.mtti([attempt(cause, 5)], 1) < quiet
+        assert save_interval.mtti([attempt(cause, 5)], 1) < quiet
 
 
 def test_a_known_rate_is_begun_with():
-    assert pace.mtti((), 2, per_machine_hour=0.5) == 3600
+    assert save_interval.mtti((), 2, per_machine_hour=0.5) == 3600
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_known_rate_is_begun_with():
 def test_a_stop_that_does_not_fit_the_notice_is_told_with_what_to_change(
     step, save, in_flight, says
 ):
-    found = pace.forecast(
+    found = save_interval.forecast(
         step_seconds=step,
         in_flight_seconds=in_flight,
         save_seconds=save,
@@ -86,7 +86,7 @@ def test_a_stop_that_does_not_fit_the_notice_is_told_with_what_to_change(
 def test_no_advice_is_to_stop_between_gradients_and_their_optimizer_step():
     """A checkpoint holds no gradients: what was accumulated over several steps would be lost."""
     for step, save, in_flight in itertools.product((0.5, 60, 600), repeat=3):
-        found = pace.forecast(
+        found = save_interval.forecast(
             step_seconds=step, in_flight_seconds=in_flight, save_seconds=save, saved_bytes=2**30
         )
         assert "accumulate" not in found.advice()

@@ -12,10 +12,17 @@ import pytest
 
 from tests.fakes import nvml
 from tests.fakes.nvml import Driver
-from toolkit.training import dossier, gpus, hardware, lockfile, provenance, submission, untracked
-from toolkit.training.files import read_json
-from toolkit.training.gpus import Reading, Sampler
-from toolkit.training.run import RunDir
+from toolkit.training.io.durable_files import read_json
+from toolkit.training.recording import gpu_sampler, hardware
+from toolkit.training.recording.gpu_sampler import Reading, Sampler
+from toolkit.training.reproduce import (
+    gather as gathering,
+    git_commit,
+    installed_packages,
+    submission,
+    untracked_files,
+)
+from toolkit.training.run_folder.run_folder import RunDir
 
 REPO = Path(__file__).resolve().parents[3]
 
@@ -39,14 +46,14 @@ def checkout(tmp_path):
 
 
 def test_a_clean_checkout_has_a_commit_and_no_patch(checkout):
-    code = provenance.code_of(checkout / "train.py", {})
+    code = git_commit.code_of(checkout / "train.py", {})
     assert (len(code.commit), code.dirty, code.patch) == (40, False, None)
     assert "toolkit.git_diff" not in code.tags()
 
 
 def test_the_patch_of_a_dirty_checkout_makes_its_code_again(checkout, tmp_path):
     (checkout / "model.py").write_text("WIDTH = 2\n")
-    code = provenance.code_of(checkout / "train.py", {})
+    code = git_commit.code_of(checkout / "train.py", {})
     assert code.dirty
     assert code.tags()["toolkit.git_diff"] == f"sha256:{code.patch_sha256}"
     git(tmp_path, "clone", "-q", str(checkout), str(tmp_path / "again"))
@@ -56,18 +63,22 @@ def test_the_patch_of_a_dirty_checkout_makes_its_code_again(checkout, tmp_path):
 
 
 def test_a_patch_that_is_too_large_is_known_by_its_hash_alone(checkout, monkeypatch):
-    monkeypatch.setattr(provenance, "PATCH_LIMIT", 10)
+    monkeypatch.setattr(git_commit, "PATCH_LIMIT", 10)
     (checkout / "model.py").write_text("WIDTH = 2\n")
-    code = provenance.code_of(checkout / "train.py", {})
+    code = git_commit.code_of(checkout / "train.py", {})
     assert (code.patch, code.tags()["toolkit.git_diff_kept"]) == (None, "false")
     assert code.patch_bytes > 10
 
 
 def test_two_environments_are_the_same_when_their_packages_are():
-    text = lockfile.text()
+    text = installed_packages.text()
     assert text.startswith("# python 3.")
     assert any(line.startswith("pytest==") for line in text.splitlines())
-    assert lockfile.digest(text) == lockfile.digest(text) != lockfile.digest(text + "x==1\n")
+    assert (
+        installed_packages.digest(text)
+        == installed_packages.digest(text)
+        != installed_packages.digest(text + "x==1\n")
+    )
 
 
 ENVIRONMENT = {
@@ -103,7 +114,7 @@ def record(run_dir, *arguments, script="#!/bin/bash\n#SBATCH --requeue\n", **mor
 def test_what_was_submitted_is_kept_word_for_word_and_no_secret_with_it(tmp_path, checkout):
     odd = ["train.py", "two words", "", "--x=é\n$HOME"]
     batch = record(tmp_path / "run", *odd)
-    code = provenance.code_of(checkout / "train.py", {})
+    code = git_commit.code_of(checkout / "train.py", {})
     made = submission.capture(tmp_path / "run", code, lock="sha256:1", patch="")
     assert made == submission.read(tmp_path / "run")
     assert made.arguments == tuple(odd)
@@ -133,7 +144,7 @@ def test_credentials_in_values_stay_in_the_part_that_only_their_user_can_read(tm
     run_dir = tmp_path / "run"
     record(run_dir, "train.py", **variables)
     made = submission.capture(
-        run_dir, provenance.code_of(checkout / "train.py", {}), lock="", patch=""
+        run_dir, git_commit.code_of(checkout / "train.py", {}), lock="", patch=""
     )
     stated = {"TOOLKIT_EXPERIMENT": "night run", "NCCL_DEBUG": "INFO"}
     public = {
@@ -172,20 +183,20 @@ def test_sbatchs_own_words_are_accountings(tmp_path, checkout, says, typed):
     task = {"SLURM_ARRAY_JOB_ID": "10", "SLURM_ARRAY_TASK_ID": "2"}
     path = {"PATH": f"{folder}:{os.environ['PATH']}", "SAYS": says, "ASKED": "10_2"}
     record(tmp_path / "run", "train.py", **path, **task)
-    code = provenance.code_of(checkout / "train.py", {})
+    code = git_commit.code_of(checkout / "train.py", {})
     made = submission.capture(tmp_path / "run", code, lock="", patch="")
     assert submission.typed(tmp_path / "run", made) == typed
 
 
 def look(checkout, run_dir=Path("/runs/12")):
-    return untracked.look(provenance.code_of(checkout / "train.py", {}), run_dir)
+    return untracked_files.look(git_commit.code_of(checkout / "train.py", {}), run_dir)
 
 
 def test_code_and_settings_that_git_does_not_know_are_recorded_and_nothing_else(checkout):
     (checkout / ".gitignore").write_text("ignored.py\n")
     for name in ("ignored.py", "slurm-1.out", "helper.py", "api_token.json", "tokenizer.json"):
         (checkout / name).write_text(name)
-    (checkout / "large.so").write_bytes(bytes(untracked.FILE_BYTES + 1))
+    (checkout / "large.so").write_bytes(bytes(untracked_files.FILE_BYTES + 1))
     (checkout / "runs" / "12").mkdir(parents=True)
     (checkout / "runs" / "12" / "run.json").write_text("{}")
     found = look(checkout, checkout / "runs" / "12")
@@ -202,14 +213,14 @@ def test_of_more_files_than_are_recorded_the_nearest_are(checkout, monkeypatch):
     (checkout / "far").mkdir()
     for name in ("far/a.py", "near.py"):
         (checkout / name).write_text("")
-    monkeypatch.setattr(untracked, "FILES", 1)
+    monkeypatch.setattr(untracked_files, "FILES", 1)
     found = look(checkout)
     assert (list(found.marks), found.whole) == (["near.py"], False)
 
 
 def test_a_checkout_whose_files_can_not_be_listed_in_time_is_not_known_whole(checkout, monkeypatch):
-    monkeypatch.setattr(untracked, "_TIMEOUT", 0)
-    assert look(checkout) == untracked.Untracked()
+    monkeypatch.setattr(untracked_files, "_TIMEOUT", 0)
+    assert look(checkout) == untracked_files.Untracked()
 
 
 def test_of_a_script_that_is_in_no_checkout_the_modules_it_imported_are_recorded(
@@ -222,7 +233,7 @@ def test_of_a_script_that_is_in_no_checkout_the_modules_it_imported_are_recorded
     for name in (*files[:2], *files[3:]):
         module = types.SimpleNamespace(__file__=str(tmp_path / name))
         monkeypatch.setitem(sys.modules, f"_of_this_test.{name}", module)
-    found = untracked.look(provenance.Code(str(tmp_path / "train.py"), ""), Path("/runs/12"))
+    found = untracked_files.look(git_commit.Code(str(tmp_path / "train.py"), ""), Path("/runs/12"))
     assert list(found.marks) == ["model.py", "train.py", "pkg/layers.py"]
     assert not found.whole
 
@@ -236,7 +247,7 @@ def test_variables_that_are_not_kept_are_known_by_name_alone(tmp_path, checkout)
         "SSH_TTY": "x",
     }
     record(tmp_path / "run", "train.py", **theirs)
-    code = provenance.code_of(checkout / "train.py", {})
+    code = git_commit.code_of(checkout / "train.py", {})
     made = submission.capture(tmp_path / "run", code, lock="", patch="")
     assert made.unkept == ("HF_TOKEN", "TOOLKIT_API_KEY", "WIDTH", "lower_1")
     parts = (tmp_path / "run" / "submission").iterdir()
@@ -244,7 +255,7 @@ def test_variables_that_are_not_kept_are_known_by_name_alone(tmp_path, checkout)
 
 
 def test_a_run_without_a_batch_script_has_no_submission(tmp_path, checkout):
-    code = provenance.code_of(checkout / "train.py", {})
+    code = git_commit.code_of(checkout / "train.py", {})
     assert submission.capture(tmp_path, code, lock="", patch="") is None
     assert submission.read(tmp_path) is None
 
@@ -257,7 +268,9 @@ def test_the_dossier_has_a_tag_and_a_file_for_everything(tmp_path, checkout, att
     def gather():
         run_dir = RunDir(tmp_path / "run")
         script = checkout / "train.py"
-        return dossier.gather(attempt_of(), run_dir, seed=3, script=script, environment=environment)
+        return gathering.gather(
+            attempt_of(), run_dir, seed=3, script=script, environment=environment
+        )
 
     found = gather()
     assert found.tags["toolkit.seed"] == "3"
@@ -305,7 +318,7 @@ def test_the_peak_is_that_of_the_gpu_and_not_of_one_with_a_like_name(name, tflop
 
 
 def test_gpus_of_all_nodes_are_put_together(tmp_path):
-    assert gpus.metrics(tmp_path, "12.0") == {}
+    assert gpu_sampler.metrics(tmp_path, "12.0") == {}
     readings = {
         "12.0.n1": Reading(80.0, 2**30, 2**31),
         "12.0.n2": Reading(40.0, 2**30 * 3 // 2, 2**31),
@@ -313,7 +326,7 @@ def test_gpus_of_all_nodes_are_put_together(tmp_path):
     }
     for name, found in readings.items():
         Sampler(lambda f=found: [f], tmp_path / "gpus" / f"{name}.json", print, every=99).stop()
-    assert gpus.metrics(tmp_path, "12.0") == {
+    assert gpu_sampler.metrics(tmp_path, "12.0") == {
         "toolkit.gpu_utilization_percent": 60.0,
         "toolkit.gpu_memory_peak_mib": 1536.0,
         "toolkit.gpu_memory_peak_percent": 75.0,
@@ -331,7 +344,7 @@ def test_a_gpu_that_stops_answering_ends_the_sampling_and_nothing_else(tmp_path)
     while sampler._thread.is_alive() and time.monotonic() < deadline:
         time.sleep(0.001)
     sampler.stop()
-    assert gpus.metrics(tmp_path, "12.0") == {}
+    assert gpu_sampler.metrics(tmp_path, "12.0") == {}
     assert said == ["GPU use is recorded no longer: OSError('GPU is lost')"]
 
 
@@ -342,9 +355,9 @@ def test_an_attempt_on_a_machine_with_gpus_records_what_its_own_are_at(
     nvml.install(monkeypatch, Driver((90, 3 << 30, 4 << 30), (10, 1 << 30, 4 << 30), (50, 0, 1)))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     attempt = attempt_of()
-    sampler = gpus.start(attempt, ["NVIDIA H100"] * 2, print)
+    sampler = gpu_sampler.start(attempt, ["NVIDIA H100"] * 2, print)
     sampler.stop()
-    assert gpus.metrics(attempt.run_dir, attempt.key) == {
+    assert gpu_sampler.metrics(attempt.run_dir, attempt.key) == {
         "toolkit.gpu_utilization_percent": 50.0,
         "toolkit.gpu_memory_peak_mib": 3072.0,
         "toolkit.gpu_memory_peak_percent": 75.0,
@@ -368,10 +381,10 @@ def test_gpus_that_training_sees_and_nobody_can_ask_are_said_once_and_their_abse
     else:
         nvml.install(monkeypatch, driver)
     said = []
-    assert gpus.start(attempt_of(), ["NVIDIA H100"], said.append) is None
+    assert gpu_sampler.start(attempt_of(), ["NVIDIA H100"], said.append) is None
     assert len(said) == 1
     assert why in said[0]
-    assert gpus.start(attempt_of(), [], said.append) is None
+    assert gpu_sampler.start(attempt_of(), [], said.append) is None
     assert len(said) == 1
 
 
@@ -380,15 +393,18 @@ def test_a_gpu_that_tells_its_memory_alone_is_said_and_costs_no_attempt(attempt_
     refuses = {"nvmlDeviceGetUtilizationRates": nvml.NOT_SUPPORTED}
     nvml.install(monkeypatch, Driver((0, 1, 2), refuses=refuses))
     said = []
-    gpus.start(attempt_of(), ["NVIDIA H100"], said.append).stop()
+    gpu_sampler.start(attempt_of(), ["NVIDIA H100"], said.append).stop()
     assert len(said) == 1
     assert "NotSupported" in said[0]
 
 
 def test_only_the_gpus_that_the_job_was_given_are_sampled():
-    assert gpus._visible(8, {"CUDA_VISIBLE_DEVICES": "2,5"}) == [2, 5]
-    assert gpus._visible(2, {"CUDA_VISIBLE_DEVICES": "4,5"}) == [0, 1]  # the cgroup hides the rest
-    assert gpus._visible(2, {}) == [0, 1]
+    assert gpu_sampler._visible(8, {"CUDA_VISIBLE_DEVICES": "2,5"}) == [2, 5]
+    assert gpu_sampler._visible(2, {"CUDA_VISIBLE_DEVICES": "4,5"}) == [
+        0,
+        1,
+    ]  # the cgroup hides the rest
+    assert gpu_sampler._visible(2, {}) == [0, 1]
 
 
 def test_a_record_of_another_version_is_no_record(tmp_path):

@@ -6,12 +6,12 @@ import threading
 import pytest
 
 from tests.fakes import checkpoint_disk as disk
-from toolkit.training.agreement import on_rank_0
-from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
-from toolkit.training.files import write_atomic
-from toolkit.training.saver import Saver
-from toolkit.training.tiers import FolderTier
-from toolkit.training.world import Solo
+from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.checkpoint.collective import on_rank_0
+from toolkit.training.checkpoint.save_schedule import Saver
+from toolkit.training.checkpoint.tier import FolderTier
+from toolkit.training.distributed.process_group import Solo
+from toolkit.training.io.durable_files import write_atomic
 
 
 class Clock:

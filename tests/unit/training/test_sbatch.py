@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolkit.training import sbatch
+from toolkit.training.slurm import sbatch_options
 
 ARGUMENTS = ("train.py", "--name", "two words", "")
 
@@ -24,13 +24,13 @@ def line(*words):
 @pytest.mark.parametrize("arguments", [(), ARGUMENTS])
 def test_options_are_repeated_as_they_were_typed(words, arguments):
     said = line(*words, "/shared/jobs/torchrun.sbatch", *arguments)
-    assert sbatch.repeatable(said, arguments) == words
+    assert sbatch_options.repeatable(said, arguments) == words
 
 
 def test_what_belonged_to_the_moment_is_not_repeated():
     moment = ("--array=0-9", "-d", "afterok:7", "-W", "--parsable", "--begin", "now+1hour", "-H")
     said = line(*moment, "-p", "spot", "-D", "/shared", "job.sbatch")
-    assert sbatch.repeatable(said, ()) == ("-p", "spot")
+    assert sbatch_options.repeatable(said, ()) == ("-p", "spot")
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,4 @@ def test_what_belonged_to_the_moment_is_not_repeated():
     ],
 )
 def test_a_line_that_can_be_read_in_two_ways_is_not_guessed_at(said, arguments):
-    assert sbatch.repeatable(said, arguments) is None
+    assert sbatch_options.repeatable(said, arguments) is None

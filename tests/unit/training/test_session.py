@@ -13,22 +13,26 @@ import pytest
 from tests.fakes import checkpoint_disk as disk
 from tests.fakes.own_job import FakeScontrol
 from tests.fakes.training import JsonCodec, MemoryTracker
-from toolkit.training import SampleOrder, earlier, goodput, pace, stops
-from toolkit.training.agreement import CheckpointUnreadable
-from toolkit.training.audit import audit
-from toolkit.training.cause import Cause, Evidence
-from toolkit.training.cause_rules import classify
-from toolkit.training.checkpoint import Checkpointer, CheckpointFailed
-from toolkit.training.ending import Ending, unattended
-from toolkit.training.ledger import Ledger
-from toolkit.training.owner import Owner
-from toolkit.training.saver import Saver
-from toolkit.training.session import Run, Stopped
-from toolkit.training.slurm_job import JobFacts, SlurmJob
-from toolkit.training.steplog import StepLog
-from toolkit.training.termination import Terminated
-from toolkit.training.verdict import read
-from toolkit.training.world import Solo
+from toolkit.training import SampleOrder
+from toolkit.training.attempt.fencing import Owner
+from toolkit.training.attempt.sigterm import Terminated
+from toolkit.training.attempt.verdict import read
+from toolkit.training.checkpoint import save_interval
+from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
+from toolkit.training.checkpoint.collective import CheckpointUnreadable
+from toolkit.training.checkpoint.save_schedule import Saver
+from toolkit.training.distributed.process_group import Solo
+from toolkit.training.recording import goodput
+from toolkit.training.recording.audit import audit
+from toolkit.training.reproduce import similar_run
+from toolkit.training.requeue import previous_attempts
+from toolkit.training.requeue.end_of_attempt import Ending, unattended
+from toolkit.training.requeue.failure_cause import Cause, Evidence
+from toolkit.training.requeue.failure_rules import classify
+from toolkit.training.run import Run, Stopped
+from toolkit.training.run_folder.attempts import Ledger
+from toolkit.training.run_folder.steps import StepLog
+from toolkit.training.slurm.job import JobFacts, SlurmJob
 
 ORDER = SampleOrder(size=30, global_batch=8, seed=1)  # four steps an epoch
 EPOCHS = 3
@@ -259,7 +263,7 @@ def test_a_run_whose_job_was_cancelled_is_killed_and_one_that_comes_back_is_not(
     training, memory_tracker, monkeypatch
 ):
     for restart, (answer, statuses) in enumerate(((False, []), (True, ["KILLED"]))):
-        monkeypatch.setattr("toolkit.training.cancelling.cancelled", lambda _, a=answer: a)
+        monkeypatch.setattr("toolkit.training.slurm.cancelling.cancelled", lambda _, a=answer: a)
         memory_tracker.closed = False
         with pytest.raises(Terminated):
             training.run(restart, events={6: [is_sent_sigterm]})
@@ -515,8 +519,8 @@ def test_an_attempt_that_can_not_tell_whose_the_run_is_leaves_its_verdict_and_no
 @pytest.mark.parametrize(
     "call",
     [
-        "toolkit.training.ledger.Ledger.update",
-        "toolkit.training.record.goodput.of",
+        "toolkit.training.run_folder.attempts.Ledger.update",
+        "toolkit.training.recording.recorder.goodput.of",
         "tests.fakes.training.MemoryTracker.close",
     ],
 )
@@ -538,7 +542,7 @@ def test_a_checkpoint_that_can_never_be_read_ends_with_a_held_job_and_is_left_as
         training.run(events={6: [ask_to_stop]})
     saved = read(attempt_of().verdict_file).step
     scontrol, restart, code = FakeScontrol(), 0, 85
-    monkeypatch.setattr("toolkit.training.shard.os.preadv", disk.fail)
+    monkeypatch.setattr("toolkit.training.checkpoint.hashed_file.os.preadv", disk.fail)
     while code == 85:
         restart += 1
         memory_tracker.closed = False
@@ -730,7 +734,7 @@ def test_ranks_that_make_different_calls_are_told_so_at_once_and_have_failed(
     word = read(attempt_of().verdict_file)
     assert (word.verdict, word.exit_code) == ("failed", 1)
     said = Evidence(
-        verdict=earlier.words(word), log=f"ValueError: {first}\nConnection reset by peer"
+        verdict=previous_attempts.words(word), log=f"ValueError: {first}\nConnection reset by peer"
     )
     assert classify(said).cause is Cause.ERROR
 
@@ -832,7 +836,7 @@ def test_what_a_stop_takes_is_reckoned_with_steps_as_they_are_after_the_first(
                 clock=lambda: now[0],
                 timer=lambda: now[0],
             )
-        assert stops.of(attempt_of().run_dir).forecast.steps == 2 * 0.5
+        assert similar_run.of(attempt_of().run_dir).forecast.steps == 2 * 0.5
         said = capsys.readouterr().out
         assert (said.count("a stop would take"), "WARNING" in said) == (1, False)
 
@@ -842,7 +846,7 @@ def test_the_first_save_tells_what_a_stop_takes_and_keeps_it_for_the_next_submis
 ):
     training.run()
     said = capsys.readouterr().out
-    kept = stops.of(attempt_of().run_dir)
+    kept = similar_run.of(attempt_of().run_dir)
     assert (kept.job_id, kept.world_size) == ("12", 1)
     assert kept.forecast.in_flight > 0
     assert said.count("a stop would take") == 1
@@ -850,8 +854,10 @@ def test_the_first_save_tells_what_a_stop_takes_and_keeps_it_for_the_next_submis
 
 
 def test_a_stop_that_does_not_fit_is_warned_of_with_what_to_change(training, monkeypatch, capsys):
-    slow = pace.forecast(step_seconds=1, in_flight_seconds=300, save_seconds=300, saved_bytes=2**36)
-    monkeypatch.setattr(pace, "forecast", lambda **_: slow)
+    slow = save_interval.forecast(
+        step_seconds=1, in_flight_seconds=300, save_seconds=300, saved_bytes=2**36
+    )
+    monkeypatch.setattr(save_interval, "forecast", lambda **_: slow)
     training.run()
     said = capsys.readouterr().out
     assert "WARNING: a stop would take 619 s and a spot notice gives 120" in said

@@ -9,18 +9,18 @@ import pytest
 
 from tests.fakes import checkpoint_disk as disk
 from tests.fakes.training import BytesCodec, Weights
-from toolkit.training import manifest, shard
-from toolkit.training.agreement import CheckpointFailed, CheckpointUnreadable
-from toolkit.training.checkpoint import Checkpointer
-from toolkit.training.digests import Unreadable
-from toolkit.training.world import Solo
+from toolkit.training.checkpoint import hashed_file, manifest
+from toolkit.training.checkpoint.checkpointer import Checkpointer
+from toolkit.training.checkpoint.collective import CheckpointFailed, CheckpointUnreadable
+from toolkit.training.checkpoint.hashes import Unreadable
+from toolkit.training.distributed.process_group import Solo
 
 
 @pytest.fixture
 def written(tmp_path):
     folder = tmp_path / "step-00000001.000001"
     folder.mkdir()
-    with shard.HashingWriter(folder / "a") as writer:
+    with hashed_file.HashingWriter(folder / "a") as writer:
         writer.write(b"content")
     manifest.commit(folder, [writer.entry()], {"step": 1})
     return folder
@@ -49,7 +49,7 @@ def test_one_of_the_version_before_is_read(written):
     restate(written, version=2, hash="sha256", files=[file])
     assert manifest.verify(written).facts == {"step": 1}
     (written / "a").write_bytes(b"Content")
-    with pytest.raises(shard.Corrupt, match="content differs"):
+    with pytest.raises(hashed_file.Corrupt, match="content differs"):
         manifest.verify(written)
 
 
@@ -73,7 +73,7 @@ def _without_xxhash(monkeypatch):
 
 @pytest.mark.usefixtures("_without_xxhash")
 def test_without_xxhash_what_is_written_has_sha256(tmp_path):
-    with shard.HashingWriter(tmp_path / "a") as writer:
+    with hashed_file.HashingWriter(tmp_path / "a") as writer:
         writer.write(b"content")
     assert writer.entry().hash == "sha256"
     assert writer.entry().blocks == (hashlib.sha256(b"content").hexdigest(),)
@@ -133,5 +133,5 @@ def test_what_was_read_back_as_something_else_goes_at_once(tmp_path, monkeypatch
 
 def test_a_file_of_another_size_is_refused_before_anything_is_read(written):
     (written / "a").write_bytes(b"conten")
-    with pytest.raises(shard.Corrupt, match="6 bytes, 7 were written"):
+    with pytest.raises(hashed_file.Corrupt, match="6 bytes, 7 were written"):
         manifest.check_sizes(written, manifest.read(written), part=0, of=1)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from toolkit.training.smoke import Report, judge, lines
+from toolkit.training.tools.allocation_check import Report, judge, lines
 
 GOOD = Report(
     rank=0, host="gpu-001", gpu="A10G", gpu_problem="", wanted_gpus=1, sum_ok=True,

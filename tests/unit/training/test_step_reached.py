@@ -7,12 +7,12 @@ import pytest
 from tests.fakes.own_job import FakeScontrol
 from tests.fakes.training import JsonCodec
 from toolkit.training import SampleOrder
-from toolkit.training.ending import Ending
-from toolkit.training.ledger import Ledger
-from toolkit.training.session import Run
-from toolkit.training.slurm_job import SlurmJob
-from toolkit.training.tiers import last_step
-from toolkit.training.world import Solo
+from toolkit.training.checkpoint.tier import last_step
+from toolkit.training.distributed.process_group import Solo
+from toolkit.training.requeue.end_of_attempt import Ending
+from toolkit.training.run import Run
+from toolkit.training.run_folder.attempts import Ledger
+from toolkit.training.slurm.job import SlurmJob
 
 ORDER = SampleOrder(size=32, global_batch=8, seed=1)
 PEER_LOST = "Connection closed by peer [10.0.0.2]:1234"

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from toolkit.training import steplog
-from toolkit.training.audit import audit, main
-from toolkit.training.data import SampleOrder, fingerprint
-from toolkit.training.run import RunDir
-from toolkit.training.steplog import Resumption, StepLog, StepRecord
+from toolkit.training.recording.audit import audit, main
+from toolkit.training.run_folder import steps
+from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.steps import Resumption, StepLog, StepRecord
+from toolkit.training.sample_order import SampleOrder, fingerprint
 
 ORDER = SampleOrder(size=25, global_batch=10, seed=3)  # three steps an epoch: 10, 10, 5
 
@@ -142,4 +142,4 @@ def test_the_command_says_it_in_json_and_in_its_exit_code(run, capsys):
 
 
 def test_no_log_has_no_history(tmp_path):
-    assert steplog.read(tmp_path / "none").steps == ()
+    assert steps.read(tmp_path / "none").steps == ()

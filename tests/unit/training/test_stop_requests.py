@@ -8,15 +8,17 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.own_job import FakeScontrol
-from toolkit.training import SampleOrder, earlier, verdict
-from toolkit.training.ending import Ending
-from toolkit.training.files import write_json
-from toolkit.training.ledger import AttemptRecord, Ledger
-from toolkit.training.run import RunDir
-from toolkit.training.session import Run, Stopped
-from toolkit.training.slurm_job import SlurmJob
-from toolkit.training.stop import StopFiles
-from toolkit.training.world import Solo
+from toolkit.training import SampleOrder
+from toolkit.training.attempt import verdict
+from toolkit.training.attempt.stop_request import StopFiles
+from toolkit.training.distributed.process_group import Solo
+from toolkit.training.io.durable_files import write_json
+from toolkit.training.requeue import previous_attempts
+from toolkit.training.requeue.end_of_attempt import Ending
+from toolkit.training.run import Run, Stopped
+from toolkit.training.run_folder.attempts import AttemptRecord, Ledger
+from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.slurm.job import SlurmJob
 
 BEGAN = 2_000_000_000.0
 OURS = [{}, {"at": "?"}, {"at": BEGAN + 60}, {"at": BEGAN - 60}]  # a prolog takes its time
@@ -84,5 +86,5 @@ def test_nor_is_a_lost_attempt_told_by_it(attempt):
     books.begin(AttemptRecord.begun(attempt, 0, BEGAN, world_size=1, nodes=(), instances=()))
     books.close_lost(last_seen=BEGAN, step_end=0)
     later = replace(attempt, restart_count=1, started_at=BEGAN + 10_000)
-    earlier.tell(books, later, SlurmJob("12", FakeScontrol()), {})
+    previous_attempts.tell(books, later, SlurmJob("12", FakeScontrol()), {})
     assert books.attempts()[0].cause == "lost"

@@ -10,13 +10,14 @@ import optuna
 import pytest
 
 from tests.fakes.own_job import FakeScontrol
-from toolkit.training import SampleOrder, files
-from toolkit.training.ending import Ending
-from toolkit.training.session import Run
-from toolkit.training.slurm_job import SlurmJob
-from toolkit.training.sweeps import noted, queue, store, trials
+from toolkit.training import SampleOrder
+from toolkit.training.distributed.process_group import Solo
+from toolkit.training.io import durable_files
+from toolkit.training.requeue.end_of_attempt import Ending
+from toolkit.training.run import Run
+from toolkit.training.slurm.job import SlurmJob
+from toolkit.training.sweeps import array_tasks, study as study_storage, trial_file, trials
 from toolkit.training.sweeps.trial import TRIES, SweepTrial
-from toolkit.training.world import Solo
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 URL = "grpc://10.0.0.5:13000"
@@ -34,11 +35,11 @@ class Proxy:
     def connect(self, url):
         if self.away:
             self.away -= 1
-            raise store.NoStorage(f"{url} does not answer")
+            raise study_storage.NoStorage(f"{url} does not answer")
         try:
             self._asked()
         except RuntimeError as error:
-            raise store.NoStorage(f"{url} does not answer") from error
+            raise study_storage.NoStorage(f"{url} does not answer") from error
         return self
 
     def _asked(self):
@@ -60,8 +61,8 @@ class Proxy:
 def proxy(monkeypatch):
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     made = Proxy()
-    monkeypatch.setattr(store, "connect", made.connect)
-    monkeypatch.setattr(queue, "tasks", lambda: None)
+    monkeypatch.setattr(study_storage, "connect", made.connect)
+    monkeypatch.setattr(array_tasks, "tasks", lambda: None)
     return made
 
 
@@ -170,7 +171,7 @@ def test_a_value_is_not_lost_though_the_run_folder_takes_no_writes_as_it_is_told
     study, task, monkeypatch, heard
 ):
     """The sweep hears it, or the task comes back to the end of its training."""
-    complete, write, struck = SweepTrial.complete, files._write_beside, []
+    complete, write, struck = SweepTrial.complete, durable_files._write_beside, []
 
     def fails(path, content):
         struck.append(path)
@@ -180,7 +181,7 @@ def test_a_value_is_not_lost_though_the_run_folder_takes_no_writes_as_it_is_told
 
     def completes(trial, value):
         with monkeypatch.context() as patched:
-            patched.setattr(files, "_write_beside", fails)
+            patched.setattr(durable_files, "_write_beside", fails)
             if not heard:
                 patched.setattr(trials, "tell", no_answer)
             complete(trial, value)
@@ -202,8 +203,8 @@ def test_a_trial_with_a_value_has_not_failed_though_its_task_does_not_come_back(
         patched.setattr(trials, "tell", no_answer)
         assert task(0) == 85
     attempt = attempt_of(0)
-    noted.add(attempt.run_dir, pruned=state == "pruned")
-    assert noted.tell_over(attempt, at)
+    trial_file.add(attempt.run_dir, pruned=state == "pruned")
+    assert trial_file.tell_over(attempt, at)
     assert [one.state for one in trials.states(study())] == [state]
 
 
@@ -220,9 +221,9 @@ def test_a_name_at_which_nobody_was_ever_met_is_tried_once_and_brings_no_task_ba
 
     def connect(url):
         asked.append(url)
-        raise store.NoStorage(f"{url} does not answer")
+        raise study_storage.NoStorage(f"{url} does not answer")
 
-    monkeypatch.setattr(store, "connect", connect)
+    monkeypatch.setattr(study_storage, "connect", connect)
     at["TOOLKIT_SWEEP_STORAGE"] = "grpc://haed:5100"
     assert task(0) == 1
     assert asked == ["grpc://haed:5100"]
@@ -243,8 +244,8 @@ def test_where_no_storage_is_named_nobody_waits(attempt_of, monkeypatch, tmp_pat
     def connect(_):
         raise AssertionError
 
-    monkeypatch.setattr(store, "connect", connect)
+    monkeypatch.setattr(study_storage, "connect", connect)
     at = {"TOOLKIT_SITE_FILE": str(tmp_path / "absent")}
     trial = SweepTrial(dict, world=Solo(), attempt=attempt_of(), environment=at)
-    with pytest.raises(store.NoStorage, match="TOOLKIT_SWEEP_STORAGE"):
+    with pytest.raises(study_storage.NoStorage, match="TOOLKIT_SWEEP_STORAGE"):
         trial.__enter__()

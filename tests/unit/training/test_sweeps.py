@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import optuna
 import pytest
 
-from toolkit.training.session import Stopped
-from toolkit.training.sweeps import noted, queue, status, store, trials
+from toolkit.training.attempt.sigterm import Terminated
+from toolkit.training.attempt.verdict import hold, resume
+from toolkit.training.distributed.process_group import Solo
+from toolkit.training.run import Stopped
+from toolkit.training.sweeps import array_tasks, status, study as study_storage, trial_file, trials
 from toolkit.training.sweeps.trial import SweepTrial
-from toolkit.training.termination import Terminated
-from toolkit.training.verdict import hold, resume
-from toolkit.training.world import Solo
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 NOW = 10_000.0
@@ -81,8 +81,8 @@ def sweep(tmp_path, attempt_of, monkeypatch):
         assert url == "memory"
         return made.storage
 
-    monkeypatch.setattr(store, "connect", connect)
-    monkeypatch.setattr(queue, "tasks", lambda: EVERYTHING)
+    monkeypatch.setattr(study_storage, "connect", connect)
+    monkeypatch.setattr(array_tasks, "tasks", lambda: EVERYTHING)
     return made
 
 
@@ -130,7 +130,7 @@ def test_a_trial_whose_task_is_judged_by_its_batch_script_goes_on_unless_that_sa
     with pytest.raises(type(error)):
         sweep.run(1, error=error)
     at = {"TOOLKIT_SWEEP_STORAGE": "memory"}
-    assert [noted.tell_over(sweep.attempt(task), at) for task in (0, 1, 2)] == [
+    assert [trial_file.tell_over(sweep.attempt(task), at) for task in (0, 1, 2)] == [
         False,
         True,
         False,
@@ -214,11 +214,11 @@ def test_all_ranks_have_rank_0s_trial(sweep, ranks):
 
 def test_no_rank_waits_for_a_rank_0_that_found_no_storage(sweep, ranks, monkeypatch):
     def away(url):
-        raise store.NoStorage("away")
+        raise study_storage.NoStorage("away")
 
-    monkeypatch.setattr(store, "connect", away)
+    monkeypatch.setattr(study_storage, "connect", away)
     found = ranks(2, lambda world: sweep.run(0, world=world))
-    assert [type(one) for one in found] == [store.NoStorage, SystemExit]
+    assert [type(one) for one in found] == [study_storage.NoStorage, SystemExit]
 
 
 def lost_task(sweep):
@@ -234,7 +234,7 @@ def test_a_silent_trial_whose_task_waits_in_the_queue_is_left_alone(sweep):
 
 def test_a_trial_whose_task_is_gone_is_failed_by_whoever_comes_next(sweep, monkeypatch):
     lost_task(sweep)
-    monkeypatch.setattr(queue, "tasks", lambda: frozenset({"5_1"}))
+    monkeypatch.setattr(array_tasks, "tasks", lambda: frozenset({"5_1"}))
     sweep.run(1)
     assert sweep.states() == ["failed", "complete"]
     assert trials.states(sweep.study)[0].why == trials.GONE
@@ -247,7 +247,7 @@ def test_a_trial_that_was_heard_of_just_now_is_not_gone_though_its_task_is_not_l
 
 def test_where_slurm_cannot_be_asked_nothing_is_given_up(sweep, monkeypatch):
     lost_task(sweep)
-    monkeypatch.setattr(queue, "tasks", lambda: None)
+    monkeypatch.setattr(array_tasks, "tasks", lambda: None)
     sweep.run(1)
     assert sweep.states() == ["running", "complete"]
 
@@ -278,14 +278,14 @@ def test_the_status_counts_names_the_best_and_settles_only_when_asked(sweep):
 
 
 def test_the_queue_is_what_squeue_says_and_unknown_when_it_does_not():
-    assert queue.tasks(lambda _: "5_0\n5_12\n7_N/A\n") == {"5_0", "5_12"}
+    assert array_tasks.tasks(lambda _: "5_0\n5_12\n7_N/A\n") == {"5_0", "5_12"}
 
     def away(argv):
         raise OSError("no squeue")
 
-    assert queue.tasks(away) is None
+    assert array_tasks.tasks(away) is None
 
 
 def test_a_cluster_without_a_storage_says_what_to_do(tmp_path):
-    with pytest.raises(store.NoStorage, match="TOOLKIT_SWEEP_STORAGE"):
-        store.address({"TOOLKIT_SITE_FILE": str(tmp_path / "absent")})
+    with pytest.raises(study_storage.NoStorage, match="TOOLKIT_SWEEP_STORAGE"):
+        study_storage.address({"TOOLKIT_SITE_FILE": str(tmp_path / "absent")})

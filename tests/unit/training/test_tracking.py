@@ -11,14 +11,14 @@ import pytest
 
 from tests.fakes import checkpoint_disk as disk
 from toolkit.training import SampleOrder
-from toolkit.training.files import read_json, write_json
-from toolkit.training.mlflow_server import MlflowServer, end_run, tracker_for
-from toolkit.training.owner import Owner
-from toolkit.training.record import Books
-from toolkit.training.run import RunDir
-from toolkit.training.session import Run
-from toolkit.training.tracking import NoTracker, Record, Rejected, Tracker, numbers
-from toolkit.training.world import Solo
+from toolkit.training.attempt.fencing import Owner
+from toolkit.training.distributed.process_group import Solo
+from toolkit.training.io.durable_files import read_json, write_json
+from toolkit.training.recording.recorder import Books
+from toolkit.training.run import Run
+from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.tracking.mlflow import MlflowServer, end_run, tracker_for
+from toolkit.training.tracking.tracker import NoTracker, Record, Rejected, Tracker, numbers
 
 
 @dataclass
@@ -197,7 +197,7 @@ def test_what_an_attempt_has_to_tell_that_began_while_the_server_was_away_is_tol
 def test_where_it_can_not_be_told_whose_the_run_is_records_wait(tracker, place, monkeypatch):
     server = Server()
     with monkeypatch.context() as patch:
-        patch.setattr("toolkit.training.owner.os.utime", disk.fail)
+        patch.setattr("toolkit.training.attempt.fencing.os.utime", disk.fail)
         made = tracker(server, owner=Owner(place))
         made.add(metric(0))
         while not made.warnings:
@@ -332,7 +332,7 @@ def test_a_batch_script_ends_the_run_that_its_workers_had_and_no_other(
     attempt_of, tmp_path, monkeypatch
 ):
     server = Server()
-    monkeypatch.setattr("toolkit.training.mlflow_server.MlflowServer", lambda *_, **__: server)
+    monkeypatch.setattr("toolkit.training.tracking.mlflow.MlflowServer", lambda *_, **__: server)
     at = {"MLFLOW_TRACKING_URI": "http://head", "TOOLKIT_SITE_FILE": str(tmp_path / "none")}
     attempt = attempt_of()
     assert not end_run(attempt, "FAILED", 1.0, at)

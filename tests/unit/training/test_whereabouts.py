@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from toolkit.training import faults
-from toolkit.training.session import Run
-from toolkit.training.whereabouts import Watch, Whereabouts, absence, place_of
-from toolkit.training.world import Solo
+from toolkit.training.attempt import exception_verdict
+from toolkit.training.distributed.process_group import Solo
+from toolkit.training.distributed.straggler_report import Watch, Whereabouts, absence, place_of
+from toolkit.training.run import Run
 
 
 def rank(number, met, waits=0.0, place="train.py:7", *, own=False):
@@ -88,7 +88,7 @@ def test_a_wait_that_takes_a_minute_is_said_once_and_its_error_says_for_whom(mis
     (said,) = ranks.said
     assert f"not come: rank {missing} at" in said
     assert "test_whereabouts.py" in said
-    word = faults.verdict_of(end.value, 3)
+    word = exception_verdict.verdict_of(end.value, 3)
     assert (word.verdict, word.cause) == ("resume", "peer-lost")
     assert f"rank {missing} at" in word.detail
 

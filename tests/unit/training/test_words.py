@@ -11,14 +11,23 @@ import pytest
 
 from slurmplugins.head import mlflow
 from slurmplugins.slurm import json_parser
-from toolkit.training import attempt, faults, ledger, provenance, record as run_record, verdict
-from toolkit.training.attempt import current
-from toolkit.training.files import encode, read_json, read_lines, write_atomic, write_first
-from toolkit.training.goodput import split
-from toolkit.training.job_name import task_name
-from toolkit.training.steplog import History
-from toolkit.training.stop import StopFiles
-from toolkit.training.termination import Terminated
+from toolkit.training.attempt import attempt, exception_verdict, verdict
+from toolkit.training.attempt.attempt import current
+from toolkit.training.attempt.sigterm import Terminated
+from toolkit.training.attempt.stop_request import StopFiles
+from toolkit.training.io.durable_files import (
+    encode,
+    read_json,
+    read_lines,
+    write_atomic,
+    write_first,
+)
+from toolkit.training.recording import recorder as run_record
+from toolkit.training.recording.goodput import split
+from toolkit.training.reproduce import git_commit
+from toolkit.training.run_folder import attempts
+from toolkit.training.run_folder.steps import History
+from toolkit.training.slurm.job_id import task_name
 
 
 class Clock:
@@ -163,22 +172,22 @@ _GLOO = (
     ],
 )
 def test_a_rank_that_went_away_is_told_from_the_scripts_own_fault(error, expected):
-    word = faults.verdict_of(error, 7)
+    word = exception_verdict.verdict_of(error, 7)
     assert (word.verdict, word.cause) == expected
 
 
 def record(number, **changes):
     fields = {
         "attempt": number, "job_id": "12", "restart_count": number, "started_at": 100.0,
-        "ended_at": None, "seconds": None, "cause": ledger.RUNNING, "step_start": 0,
+        "ended_at": None, "seconds": None, "cause": attempts.RUNNING, "step_start": 0,
         "step_end": None, "world_size": 2, "nodes": ("gpu-001", "gpu-002"),
         "instances": ({"price": "0.4"}, {"price": "0.5"}), "cost_usd": None,
     }  # fmt: skip
-    return ledger.AttemptRecord(**(fields | changes))
+    return attempts.AttemptRecord(**(fields | changes))
 
 
 def test_an_attempt_costs_its_machines_prices_times_its_seconds(tmp_path):
-    books = ledger.Ledger(tmp_path / "attempts.jsonl")
+    books = attempts.Ledger(tmp_path / "attempts.jsonl")
     books.begin(record(0))
     books.update(record(0).ended(at=1900.0, cause="spot-interruption", step_end=50))
     (only,) = books.attempts()
@@ -189,7 +198,7 @@ def test_an_attempt_costs_its_machines_prices_times_its_seconds(tmp_path):
 def test_a_ledger_of_a_later_version_is_read_without_what_only_that_knows(tmp_path):
     path = tmp_path / "attempts.jsonl"
     path.write_bytes(encode(asdict(record(0)) | {"mood": "fine"}))
-    books = ledger.Ledger(path)
+    books = attempts.Ledger(path)
     books.begin(record(1))
     assert books.attempts() == (record(0), record(1))
 
@@ -199,7 +208,7 @@ def test_without_a_price_there_is_no_cost_and_no_zero():
         at=200.0, cause="finished", step_end=5
     )
     assert ended.cost_usd is None
-    assert ledger.total_cost([ended]) is None
+    assert attempts.total_cost([ended]) is None
 
 
 @pytest.mark.parametrize("unread", [(), ({},), ({"price": None},), ({"price": "?"},)])
@@ -213,12 +222,12 @@ def test_a_machine_that_could_not_be_asked_costs_what_the_others_do(unread):
 
 def test_progress_is_counted_per_job_by_where_attempts_begin():
     same = [record(number, step_start=40) for number in range(3)]
-    assert ledger.stalled(same, "12", 40)
-    assert not ledger.stalled(same, "12", 41)
-    assert not ledger.stalled(same[:2], "12", 40)
-    assert not ledger.stalled(same, "13", 40)
+    assert attempts.stalled(same, "12", 40)
+    assert not attempts.stalled(same, "12", 41)
+    assert not attempts.stalled(same[:2], "12", 40)
+    assert not attempts.stalled(same, "13", 40)
     never_began = record(3, step_start=None)
-    assert ledger.stalled([*same[1:], never_began], "12", 40)
+    assert attempts.stalled([*same[1:], never_began], "12", 40)
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
@@ -242,11 +251,11 @@ def test_the_commit_comes_from_who_knows_it_best(tmp_path):
     script = tmp_path / "digits" / "train.py"
     script.parent.mkdir()
     script.write_text("print()")
-    assert "mlflow.source.git.commit" not in provenance.code_of(script, {}).tags()
+    assert "mlflow.source.git.commit" not in git_commit.code_of(script, {}).tags()
     (tmp_path / "GIT_SHA").write_text("abc123+dirty\n")
-    tags = provenance.code_of(script, {}).tags()
+    tags = git_commit.code_of(script, {}).tags()
     assert (tags["mlflow.source.git.commit"], tags["toolkit.git_dirty"]) == ("abc123", "true")
-    tags = provenance.code_of(script, {"TOOLKIT_GIT_SHA": "def"}).tags()
+    tags = git_commit.code_of(script, {"TOOLKIT_GIT_SHA": "def"}).tags()
     assert (tags["mlflow.source.git.commit"], tags["toolkit.git_dirty"]) == ("def", "false")
 
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from toolkit.local.machines.cgroups import Groups
 from toolkit.local.machines.errors import MachineError
-from toolkit.local.machines.host import RealHost, must
-from toolkit.local.machines.images import ImageStore
+from toolkit.local.machines.host_commands import RealHost, must
+from toolkit.local.machines.image_store import ImageStore
 from toolkit.local.machines.network import Network
-from toolkit.local.machines.processes import Processes
+from toolkit.local.machines.procfs import Processes
 
 if TYPE_CHECKING:
-    from toolkit.local.machines.host import Host
+    from toolkit.local.machines.host_commands import Host
     from toolkit.local.machines.layout import Layout
 
 _MOUNTINFO = Path("/proc/self/mountinfo")

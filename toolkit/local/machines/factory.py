@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.local.machines import inherit
-from toolkit.local.machines.base import BaseBuilder
+from toolkit.local.machines import host_settings
+from toolkit.local.machines.base_image import BaseBuilder
 from toolkit.local.machines.cgroups import Groups
-from toolkit.local.machines.host import RealHost
-from toolkit.local.machines.images import ImageStore
-from toolkit.local.machines.interpreter import Interpreter
-from toolkit.local.machines.library import Library
-from toolkit.local.machines.nspawn import NspawnDriver
+from toolkit.local.machines.host_commands import RealHost
+from toolkit.local.machines.image_store import ImageStore
+from toolkit.local.machines.nspawn_driver import NspawnDriver
+from toolkit.local.machines.python_copy import Interpreter
+from toolkit.local.machines.shared_images import Library
 
 if TYPE_CHECKING:
     from toolkit.local.machines.layout import Layout
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def nspawn_driver(layout: Layout) -> NspawnDriver:
     """Return the driver of real machines."""
     host = RealHost()
-    return NspawnDriver(layout, host, inherit.of_this_host(host))
+    return NspawnDriver(layout, host, host_settings.of_this_host(host))
 
 
 def base_builder(layout: Layout) -> BaseBuilder:
@@ -33,6 +33,6 @@ def base_builder(layout: Layout) -> BaseBuilder:
         ImageStore(layout.images, library),
         library,
         Groups.on_this_host(layout.name),
-        inherit.of_this_host(host),
+        host_settings.of_this_host(host),
         Interpreter.of_this_process(),
     )

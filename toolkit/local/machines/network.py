@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.local.machines.errors import MachineError
-from toolkit.local.machines.host import must
+from toolkit.local.machines.host_commands import must
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from toolkit.local.machines.driver import MachineSpec
-    from toolkit.local.machines.host import Host
+    from toolkit.local.machines.host_commands import Host
 
 NETNS_ROOT = Path("/run/netns")
 # Whether the mount that `ip netns` makes is ours to remove; one for all local clouds of a boot.

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.local.machines import launch, plan
+from toolkit.local.machines import enter_machine, nspawn_command
 from toolkit.local.machines.cgroups import hierarchies
-from toolkit.local.machines.host import RealHost
-from toolkit.local.machines.interpreter import Interpreter
+from toolkit.local.machines.host_commands import RealHost
+from toolkit.local.machines.python_copy import Interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from toolkit.local.machines.host import Host
+    from toolkit.local.machines.host_commands import Host
     from toolkit.local.machines.layout import Layout
 
 _GIB = 1 << 30
@@ -169,10 +169,12 @@ class Preflight:
             parts = [home / part for part in ("lower", "upper", "work", "root")]
             for part in parts:
                 part.mkdir()
-            overlay = plan.Overlay((parts[0],), *parts[1:])
+            overlay = nspawn_command.Overlay((parts[0],), *parts[1:])
             path = home / "plan.json"
-            path.write_text(json.dumps(plan.launch_plan(["true"], overlay=overlay, cgroups=())))
-            done = self.host.run([sys.executable, "-I", "-S", launch.__file__, str(path)])
+            path.write_text(
+                json.dumps(nspawn_command.launch_plan(["true"], overlay=overlay, cgroups=()))
+            )
+            done = self.host.run([sys.executable, "-I", "-S", enter_machine.__file__, str(path)])
         if done.returncode != 0:
             said = done.stderr.decode(errors="replace").strip().splitlines()
             yield Problem(

@@ -19,11 +19,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from toolkit.training.adapters.data_loader import Feed, over, size_of
 from toolkit.training.adapters.errors import PackageMissing, Unsupported
-from toolkit.training.adapters.feed import Feed, over, size_of
-from toolkit.training.adapters.parts import Slot, TrainingRng
-from toolkit.training.data import SampleOrder
-from toolkit.training.session import Run
+from toolkit.training.adapters.trainer_state import Slot, TrainingRng
+from toolkit.training.run import Run
+from toolkit.training.sample_order import SampleOrder
 
 try:
     from transformers import TrainerCallback

@@ -16,11 +16,11 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from toolkit.training.adapters.data_loader import Feed, over, size_of
 from toolkit.training.adapters.errors import AdapterError, PackageMissing, Unsupported
-from toolkit.training.adapters.feed import Feed, over, size_of
-from toolkit.training.adapters.parts import TrainingRng, plain
-from toolkit.training.data import SampleOrder
-from toolkit.training.session import Run
+from toolkit.training.adapters.trainer_state import TrainingRng, plain
+from toolkit.training.run import Run
+from toolkit.training.sample_order import SampleOrder
 
 try:
     import lightning.pytorch as pl

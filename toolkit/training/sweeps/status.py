@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from toolkit.training.sweeps import queue, store, trials
+from toolkit.training.sweeps import array_tasks, study as study_storage, trials
 from toolkit.training.sweeps.trials import TrialState
 
 NO_SWEEP, NO_STORAGE = 2, 3
@@ -59,8 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dry-run", action="store_true")
     options = parser.parse_args(arguments)
     try:
-        storage = store.connect(store.address())
-    except store.NoStorage as error:
+        storage = study_storage.connect(study_storage.address())
+    except study_storage.NoStorage as error:
         sys.stderr.write(f"{error}\n")
         return NO_STORAGE
     import optuna
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     now = time.time()
     answer = of(
         study,
-        queue.tasks(),
+        array_tasks.tasks(),
         now,
         count=options.best,
         settle=options.settle,

@@ -12,13 +12,13 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from toolkit.training import faults, verdict
-from toolkit.training.attempt import Attempt, current
-from toolkit.training.job_log import say
-from toolkit.training.record import read_verdict
-from toolkit.training.stop import Stopped
-from toolkit.training.sweeps import noted, queue, store, trials
-from toolkit.training.world import World, join
+from toolkit.training.attempt import exception_verdict, verdict
+from toolkit.training.attempt.attempt import Attempt, current
+from toolkit.training.attempt.job_log import say
+from toolkit.training.attempt.stop_request import Stopped
+from toolkit.training.distributed.process_group import World, join
+from toolkit.training.recording.recorder import read_verdict
+from toolkit.training.sweeps import array_tasks, study, trial_file, trials
 
 Space = Callable[[Any], Mapping[str, Any]]
 """From an Optuna trial to parameters: `lambda t: {"rate": t.suggest_float("rate", 1e-4, 1e-1)}`."""
@@ -38,7 +38,7 @@ class SweepTrial:
         self,
         space: Space,
         *,
-        direction: store.Direction = "minimize",
+        direction: study.Direction = "minimize",
         world: World | None = None,
         attempt: Attempt | None = None,
         environment: Mapping[str, str] = os.environ,
@@ -77,10 +77,10 @@ class SweepTrial:
         if self.world.rank == 0:
             self._told = True
             with suppress(OSError):  # the sweep may be there to hear it
-                noted.add(self._attempt.run_dir, value=float(value), pruned=self._pruned)
+                trial_file.add(self._attempt.run_dir, value=float(value), pruned=self._pruned)
             try:
                 self._tell(value=float(value))
-            except store.NoStorage as error:
+            except study.NoStorage as error:
                 self._come_back(f"NoStorage: {error}")
                 raise
         self._told = True
@@ -112,7 +112,7 @@ class SweepTrial:
         self._quiet.set()
         if self.world.rank != 0 or self._told:
             return
-        left = faults.on_purpose(error) and not isinstance(error, Stopped)
+        left = exception_verdict.on_purpose(error) and not isinstance(error, Stopped)
         if error is None or left:
             self._fail("the script gave no value")
         elif not _comes_back(error):
@@ -121,7 +121,7 @@ class SweepTrial:
                 self._fail(why)
                 return
             with suppress(OSError):  # the batch script may bring it back, and tells if not
-                noted.add(self._attempt.run_dir, failed=why)
+                trial_file.add(self._attempt.run_dir, failed=why)
 
     # -- rank 0 -----------------------------------------------------------------------------------
 
@@ -139,8 +139,8 @@ class SweepTrial:
         return self._environment.get("TOOLKIT_SWEEP") or f"sweep-{array}"
 
     def _take_up(self) -> tuple[int, Mapping[str, Any], bool]:
-        self._study = store.study(self._storage(), self.sweep, self._direction)
-        live = queue.tasks()
+        self._study = study.study(self._storage(), self.sweep, self._direction)
+        live = array_tasks.tasks()
         if live is not None:  # whoever comes clears up after those that are gone
             trials.give_up(
                 self._study, trials.gone(trials.states(self._study), live, self._clock())
@@ -152,10 +152,10 @@ class SweepTrial:
         self._trial = trial
         self._reported = set(self._frozen().intermediate_values)
         params = dict(self._space(trial))
-        known = noted.read(self._attempt.run_dir)
+        known = trial_file.read(self._attempt.run_dir)
         self._attempt.run_dir.mkdir(parents=True, exist_ok=True)
         mine = {"sweep": self.sweep, "task": self.task, "trial": trial.number, "params": params}
-        noted.add(self._attempt.run_dir, **mine, failed="")
+        trial_file.add(self._attempt.run_dir, **mine, failed="")
         if "value" in known:  # it was done, and killed before it could say so
             self._pruned = bool(known.get("pruned"))
             self._tell(value=known["value"])
@@ -165,23 +165,23 @@ class SweepTrial:
         return trial.number, params, False
 
     def _storage(self) -> Any:
-        url = store.address(self._environment)
-        if url != store.clusters(self._environment) and not noted.read(self._attempt.run_dir):
+        url = study.address(self._environment)
+        if url != study.clusters(self._environment) and not trial_file.read(self._attempt.run_dir):
             return self._never_met(url)
         for _ in range(TRIES - 1):
             try:
-                return store.connect(url)
-            except store.NoStorage as error:
+                return study.connect(url)
+            except study.NoStorage as error:
                 say(f"{error}: trying again")
-        return store.connect(url)
+        return study.connect(url)
 
     def _never_met(self, url: str) -> Any:
         try:
-            return store.connect(url)
-        except store.NoStorage:
+            return study.connect(url)
+        except study.NoStorage:
             # By no words that bring a job back, not even as a cause: the name may be a mistake.
             why = f"nobody answers at {url}: is TOOLKIT_SWEEP_STORAGE right?"
-            raise store.NoStorage(why) from None
+            raise study.NoStorage(why) from None
 
     def _report(self, value: float, step: int) -> bool:
         try:
@@ -200,8 +200,8 @@ class SweepTrial:
                 trials.tell(self._study, self._trial, value, pruned=self._pruned, again=True)
             except Exception as error:
                 if pause is None:
-                    url = store.address(self._environment)
-                    raise store.NoStorage(f"{url} does not answer: {error}") from error
+                    url = study.address(self._environment)
+                    raise study.NoStorage(f"{url} does not answer: {error}") from error
                 say(f"the sweep's storage does not answer, trying again: {error}")
                 time.sleep(pause)
             else:
@@ -242,4 +242,6 @@ class SweepTrial:
 
 def _comes_back(error: BaseException) -> bool:
     """Whether Slurm will start this task again, so that its trial goes on."""
-    return faults.verdict_of(error, 0).verdict == "resume" or isinstance(error, KeyboardInterrupt)
+    return exception_verdict.verdict_of(error, 0).verdict == "resume" or isinstance(
+        error, KeyboardInterrupt
+    )

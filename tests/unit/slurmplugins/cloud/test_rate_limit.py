@@ -26,7 +26,7 @@ from slurmplugins.power_save.resume import resume
 from tests.fakes import request_rates
 from tests.fakes.clock import FakeClock
 from tests.fakes.engine import Bench
-from toolkit.local.layer import throttle
+from toolkit.local.aws import request_rates as local_rates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,8 +66,8 @@ class Race:
         )
         self._turns = Bucket(RUN_INSTANCES, self.clock)
         burst = self.account.burst
-        self._ec2 = throttle.Bucket(burst, self.account.per_second, burst, 0.0)
-        self._calls = throttle.Bucket(5, 2, 5, 0.0)
+        self._ec2 = local_rates.Bucket(burst, self.account.per_second, burst, 0.0)
+        self._calls = local_rates.Bucket(5, 2, 5, 0.0)
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._left: list[int] = []
 

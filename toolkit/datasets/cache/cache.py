@@ -1,0 +1,264 @@
+"""Datasets as folders on a node's own disk: filled once, shared by all jobs, evicted by size.
+
+    entries/<hex>/{size,manifest.json,data/…}   whole, checked, read-only; there or not there
+    filling/<hex>/…                             the same on its way; a dead filler's is taken over
+    trash/                                      on its way out
+    locks/<hex>                                 shared: in use; exclusive: filled or evicted now
+    budget                                      exclusive: space is being given out
+
+A lock file's time is its dataset's last use. Space is given out before a fill begins: `size` says
+how much a folder will take in the end, so entries and fills together never exceed the limit.
+"""
+
+import errno
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolkit.datasets import parallel
+from toolkit.datasets.cache.fill import Source, damaged, fill
+from toolkit.datasets.cache.stats import Stats, StatsFile
+from toolkit.datasets.errors import CacheFull, CacheTooSmall, CacheUnusable
+from toolkit.datasets.filesystem import Disk
+from toolkit.datasets.locks import Lock
+from toolkit.datasets.store.manifest import Manifest, hex_of, parse
+
+OpenSource = Callable[[], AbstractContextManager[tuple[Manifest, Source]]]
+
+_FOLDERS = ("entries", "filling", "trash", "locks")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A dataset in the cache."""
+
+    version: str
+    size: int  # what it takes, in whole blocks
+    used_at: float
+    in_use: bool
+
+
+class Held:
+    """A dataset that stays where it is until `release`, or until the process ends."""
+
+    def __init__(self, version: str, folder: Path, lock: Lock, *, filled: bool) -> None:
+        self.version, self.path, self.filled = version, folder / "data", filled
+        self._folder, self._lock = folder, lock
+
+    def manifest(self) -> Manifest:
+        return parse((self._folder / "manifest.json").read_bytes(), self.version)
+
+    def release(self) -> None:
+        self._lock.close()
+
+
+class Cache:
+    """One cache folder. Any number of processes use it at once, and any may die at any time."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        limit: int,
+        disk: Disk | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.root, self.limit = root, limit
+        self._disk, self._sleep, self._clock = disk or Disk(), sleep, clock
+        try:
+            for name in _FOLDERS:
+                self._disk.make_folder(root / name)
+        except OSError as error:
+            raise CacheUnusable(f"the cache {root}: {error.strerror}") from error
+        self._stats = StatsFile(root, disk=self._disk, sleep=sleep)
+
+    def hold(
+        self,
+        version: str,
+        open_source: OpenSource,
+        *,
+        stop: Callable[[], bool] = parallel.never,
+        say: Callable[[str], None] | None = None,
+    ) -> Held:
+        """The dataset's folder, filled from the source unless it is there. Waits for whoever fills.
+
+        Raises CacheFull, Stopped, and what reading the source raises; what was fetched until then
+        is kept for the next try, except on a full disk.
+        """
+        lock = self._lock(version)
+        fetched, waited, began = -1, False, self._clock()
+        try:
+            while True:
+                waited = lock.shared(stop) or waited
+                if self._entry(version).is_dir():
+                    lock.used()
+                    self._count(fetched, self._clock() - began, waited=waited)
+                    return Held(version, self._entry(version), lock, filled=fetched >= 0)
+                lock.unlock()
+                waited = lock.exclusive(stop) or waited
+                if not self._entry(version).is_dir():
+                    lock.used()
+                    began = self._clock()
+                    with open_source() as (manifest, source):
+                        fetched = self._fill(manifest, source, stop, say)
+                # Turning the lock into a shared one leaves a gap: the loop looks again.
+        except BaseException:
+            lock.close()
+            raise
+
+    def entries(self) -> list[Entry]:
+        """What is whole, the least recently used first."""
+        found = []
+        for folder in self._folders("entries"):
+            version = f"sha256:{folder.name}"
+            with self._lock(version) as lock:
+                used_at = lock.path.stat().st_mtime
+                in_use = not lock.try_exclusive()
+            found.append(Entry(version, _size(folder), used_at, in_use))
+        return sorted(found, key=lambda entry: (entry.used_at, entry.version))
+
+    @property
+    def used(self) -> int:
+        """Bytes given out, to entries and to fills."""
+        return sum(
+            _size(folder) for place in ("entries", "filling") for folder in self._folders(place)
+        )
+
+    def stats(self) -> Stats:
+        return self._stats.read()
+
+    def verify(self, version: str) -> list[str] | None:
+        """Read an entry and compare; evict it if it is damaged. Which paths are; None: no entry.
+
+        A damaged entry that a job holds stays: the job has read what it has read.
+        """
+        with self._lock(version) as lock:
+            lock.shared()
+            folder = self._entry(version)
+            if not folder.is_dir():
+                return None
+            manifest = parse((folder / "manifest.json").read_bytes(), version)
+            found = damaged(manifest, folder / "data")
+            if found and lock.try_exclusive() and folder.is_dir():
+                self._evict(folder)
+            return found
+
+    def evict(self, version: str) -> bool:
+        """Take an entry out unless it is in use; whether it is gone."""
+        with self._lock(version) as lock:
+            if not lock.try_exclusive():
+                return False
+            if self._entry(version).is_dir():
+                self._evict(self._entry(version))
+            return True
+
+    # -- filling
+
+    def _fill(
+        self,
+        manifest: Manifest,
+        source: Source,
+        stop: Callable[[], bool],
+        say: Callable[[str], None] | None,
+    ) -> int:
+        """Under the exclusive lock. On return the entry is there, whole and on disk."""
+        folder = self.root / "filling" / hex_of(manifest.version)
+        try:
+            self._reserve(folder, manifest.footprint, stop)
+            fetched = fill(manifest, folder / "data", source, disk=self._disk, stop=stop, say=say)
+            self._disk.write_file(folder / "manifest.json", manifest.encoded)
+            self._disk.sync(folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise CacheUnusable(f"the cache {self.root}: {error.strerror}") from error
+            # The space goes back: what is on the disk besides the cache needs it as well.
+            self._disk.remove_tree(folder)
+            raise CacheFull(f"the disk of the cache {self.root} is full") from error
+        self._disk.rename(folder, self._entry(manifest.version))
+        return fetched
+
+    def _reserve(self, folder: Path, size: int, stop: Callable[[], bool]) -> None:
+        """Set space aside, evicting what was used least recently. Raises CacheFull."""
+        if size > self.limit:
+            raise CacheTooSmall(
+                f"the dataset takes {_gb(size)}, the cache may hold {_gb(self.limit)}",
+                next_step="set TOOLKIT_DATA_CACHE_GIB, or TOOLKIT_DATA_CACHE to a larger disk",
+            )
+        with Lock(self.root / "budget", sleep=self._sleep) as budget:
+            budget.exclusive(stop)
+            for dead in self._folders("trash"):
+                self._disk.remove_tree(dead)
+            others = self.used - _size(folder)
+            for candidate in self._candidates(besides=folder):
+                if others + size <= self.limit:
+                    break
+                others -= self._evict_unless_used(candidate)
+            if others + size > self.limit:
+                raise CacheFull(
+                    f"the dataset takes {_gb(size)}; running jobs hold {_gb(others)}"
+                    f" of the {_gb(self.limit)} that the cache may hold",
+                    next_step="wait for them, or set TOOLKIT_DATA_CACHE_GIB",
+                )
+            self._disk.make_folder(folder)
+            self._disk.write_file(folder / "size", f"{size}\n".encode())
+
+    def _candidates(self, *, besides: Path) -> list[Path]:
+        """What could go, the least recently used first; fills that were left as well."""
+        folders = [*self._folders("filling"), *self._folders("entries")]
+        return sorted((path for path in folders if path != besides), key=self._used_at)
+
+    def _evict_unless_used(self, folder: Path) -> int:
+        with self._lock(f"sha256:{folder.name}") as lock:
+            if not lock.try_exclusive() or not folder.is_dir():
+                return 0
+            size = _size(folder)
+            self._evict(folder)
+            return size
+
+    def _evict(self, folder: Path) -> None:
+        """Under its exclusive lock. One rename takes it out of sight, whole."""
+        size, whole = _size(folder), folder.parent.name == "entries"
+        gone = self.root / "trash" / f"{folder.name}.{uuid.uuid4().hex}"
+        self._disk.rename(folder, gone)
+        self._disk.remove_tree(gone)
+        if whole:
+            self._stats.add(evictions=1, evicted_bytes=size)
+
+    def _count(self, fetched: int, seconds: float, *, waited: bool) -> None:
+        if fetched >= 0:
+            self._stats.add(fills=1, fetched_bytes=fetched, fill_seconds=seconds)
+        else:
+            self._stats.add(**{"joined" if waited else "hits": 1})
+
+    # -- places
+
+    def _entry(self, version: str) -> Path:
+        return self.root / "entries" / hex_of(version)
+
+    def _lock(self, version: str) -> Lock:
+        return Lock(self.root / "locks" / hex_of(version), sleep=self._sleep)
+
+    def _used_at(self, folder: Path) -> float:
+        try:
+            return (self.root / "locks" / folder.name).stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
+
+    def _folders(self, place: str) -> list[Path]:
+        return sorted(path for path in (self.root / place).iterdir() if path.is_dir())
+
+
+def _size(folder: Path) -> int:
+    """What the folder was given; nothing while its fill has not begun."""
+    try:
+        return int((folder / "size").read_text())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return 0
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB"

@@ -1,0 +1,184 @@
+"""A dataset's files written into a folder: several at once, big ones in ranges, hashed on the way.
+
+Whatever the folder holds from an earlier, unfinished try is checked, and kept where it is right.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from toolkit.datasets import chunks, parallel
+from toolkit.datasets.chunks import Readable, Span
+from toolkit.datasets.errors import ContentCorrupt
+from toolkit.datasets.filesystem import WRITABLE, Disk
+from toolkit.datasets.parallel import Progress
+from toolkit.datasets.store.manifest import File, Manifest
+from toolkit.datasets.store.transfer import LocalFile, place
+
+
+class Source(Protocol):
+    """Where the content comes from: a store, or another cache."""
+
+    workers: int
+
+    def open(self, file: File) -> Readable: ...
+
+
+class FolderSource:
+    """A dataset that lies in a folder, as it is in a cache."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+        self.workers = parallel.STORE_WORKERS
+
+    def open(self, file: File) -> Readable:
+        return LocalFile(f"{self._folder}/{file.path}")
+
+
+def fill(
+    manifest: Manifest,
+    folder: Path,
+    source: Source,
+    *,
+    disk: Disk,
+    stop: Callable[[], bool] = parallel.never,
+    say: Callable[[str], None] | None = None,
+) -> int:
+    """Write what is missing; the bytes that were fetched. Not yet on disk when it returns.
+
+    Raises ContentCorrupt when the source's bytes are not what the manifest says, and Stopped.
+    """
+    progress = Progress("filling the cache", files=len(manifest.files), size=manifest.size, say=say)
+    for name in sorted({file.path.rpartition("/")[0] for file in manifest.files} | {""}):
+        disk.make_folder(folder / name)
+    filling = _Filling(folder, source, disk, progress)
+    parallel.run(
+        filling.tasks(manifest),
+        filling.work,
+        workers=source.workers,
+        stop=stop,
+        progress=progress,
+    )
+    return filling.fetched.done_bytes
+
+
+def damaged(manifest: Manifest, folder: Path) -> list[str]:
+    """The paths whose content is not what the manifest says."""
+    found: list[str] = []
+    progress = Progress("verifying", files=len(manifest.files), size=manifest.size)
+
+    def work(file: File, buffer: memoryview) -> None:
+        if not _matches(f"{folder}/{file.path}", file, buffer):
+            found.append(file.path)
+        progress.add(file.size, files=1)
+
+    parallel.run(iter(manifest.files), work, workers=parallel.local_workers(), progress=progress)
+    return sorted(found)
+
+
+class _Filling:
+    """Paths are text here: making them of `Path` took more time than copying small files."""
+
+    def __init__(self, folder: Path, source: Source, disk: Disk, progress: Progress) -> None:
+        self._folder, self._source, self._disk = str(folder), source, disk
+        self._progress, self.fetched = progress, Progress()
+        self._lock = threading.Lock()
+        self._left: dict[str, int] = {}
+
+    def tasks(self, manifest: Manifest) -> Iterator[tuple[File, Span]]:
+        """Every chunk of every file. Runs in one thread at a time, ahead of those who copy."""
+        for file in manifest.files:
+            if len(file.chunks) > 1:
+                self._prepare(file)
+            for span in chunks.spans(file.size):
+                yield file, span
+
+    def work(self, task: tuple[File, Span], buffer: memoryview) -> None:
+        file, span = task
+        if len(file.chunks) == 1:
+            self._small(file, span, buffer)
+        else:
+            self._part(file, span, buffer)
+        self._progress.add(span.length, files=int(len(file.chunks) == 1))
+
+    def _small(self, file: File, span: Span, buffer: memoryview) -> None:
+        path = f"{self._folder}/{file.path}"
+        try:
+            descriptor = self._disk.create(path)
+        except FileExistsError:
+            if _matches(path, file, buffer):
+                return
+            self._disk.remove(path)
+            descriptor = self._disk.create(path)
+        try:
+            self._fetch(file, span, descriptor, buffer)
+        finally:
+            os.close(descriptor)
+
+    def _prepare(self, file: File) -> None:
+        """A big file at its full size, so that its parts can be written in any order."""
+        path = f"{self._folder}/{file.path}"
+        self._left[file.path] = len(file.chunks)
+        try:
+            descriptor = self._disk.create(path, mode=WRITABLE)
+        except FileExistsError:
+            self._disk.unprotect(path)
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            if os.fstat(descriptor).st_size != file.size:
+                self._disk.resize(descriptor, file.size)
+        finally:
+            os.close(descriptor)
+
+    def _part(self, file: File, span: Span, buffer: memoryview) -> None:
+        path = f"{self._folder}/{file.path}"
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            if not self._is_there(path, descriptor, file, span, buffer):
+                self._fetch(file, span, descriptor, buffer)
+        finally:
+            os.close(descriptor)
+        with self._lock:
+            self._left[file.path] -= 1
+            last = self._left[file.path] == 0
+        if last:
+            self._disk.protect(path)
+            self._progress.add(0, files=1)
+
+    def _is_there(
+        self, path: str, descriptor: int, file: File, span: Span, buffer: memoryview
+    ) -> bool:
+        """Whether an earlier try has written this part: the hash says so. A hole is not read."""
+        try:
+            written = os.lseek(descriptor, span.offset, os.SEEK_DATA)
+        except OSError:  # nothing but a hole from here on
+            return False
+        if written >= span.offset + span.length:
+            return False
+        expected = file.chunks[span.offset // chunks.CHUNK]
+        return chunks.digest(LocalFile(path).pieces(span, buffer)) == expected
+
+    def _fetch(self, file: File, span: Span, descriptor: int, buffer: memoryview) -> None:
+        expected = file.chunks[span.offset // chunks.CHUNK]
+        pieces = self._source.open(file).pieces(span, buffer)
+        if not place(pieces, descriptor, span, expected, self._disk):
+            raise ContentCorrupt(
+                f"the stored content of {file.path} is not what was added",
+                next_step="toolkit data verify finds all that is damaged; add the dataset again",
+            )
+        self.fetched.add(span.length)
+
+
+def _matches(path: str, file: File, buffer: memoryview) -> bool:
+    try:
+        if os.lstat(path).st_size != file.size:
+            return False
+        content = LocalFile(path)
+        return all(
+            chunks.digest(content.pieces(span, buffer)) == expected
+            for span, expected in zip(chunks.spans(file.size), file.chunks, strict=True)
+        )
+    except OSError:
+        return False

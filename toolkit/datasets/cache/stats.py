@@ -1,0 +1,55 @@
+"""How well a cache serves: counted in one small file, so that it outlives the jobs."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+
+from toolkit.datasets.filesystem import Disk
+from toolkit.datasets.locks import Lock
+from toolkit.training.io.durable_files import encode, read_json
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Since the cache began: every request was a hit, joined another's fill, or filled itself."""
+
+    hits: int = 0
+    joined: int = 0
+    fills: int = 0
+    fetched_bytes: int = 0
+    fill_seconds: float = 0.0
+    evictions: int = 0
+    evicted_bytes: int = 0
+
+    @property
+    def requests(self) -> int:
+        return self.hits + self.joined + self.fills
+
+    @property
+    def hit_ratio(self) -> float | None:
+        """The share of requests that moved no bytes of their own; None before the first."""
+        return (self.hits + self.joined) / self.requests if self.requests else None
+
+    def plus(self, **more: float) -> "Stats":
+        return replace(self, **{name: getattr(self, name) + count for name, count in more.items()})
+
+
+class StatsFile:
+    """The counts of one cache, shared by all processes that use it."""
+
+    def __init__(self, folder: Path, *, disk: Disk, sleep: Callable[[float], None]) -> None:
+        self._path, self._lock = folder / "stats.json", folder / "stats.lock"
+        self._disk, self._sleep = disk, sleep
+
+    def read(self) -> Stats:
+        """What is counted so far; nothing when the file can't be read."""
+        said = read_json(self._path) or {}
+        try:
+            return Stats(**{field.name: said[field.name] for field in fields(Stats)})
+        except (KeyError, TypeError):
+            return Stats()
+
+    def add(self, **more: float) -> None:
+        with Lock(self._lock, sleep=self._sleep) as lock:
+            lock.exclusive()
+            self._disk.write_file(self._path, encode(asdict(self.read().plus(**more))))

@@ -1,0 +1,67 @@
+"""A build that is a program: any that reads folders and writes into one."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from toolkit.datasets.derive.derive import Build
+from toolkit.datasets.errors import BuildFailed, DataError
+
+_STDERR = 2
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+def build_by(words: Sequence[str]) -> Build:
+    """A build that runs these words; `{input}`, `{input2}`, `{output}`, `{PARAMETER}` are put in.
+
+    The same is in the environment: TOOLKIT_INPUTS (one a line), TOOLKIT_OUTPUT, TOOLKIT_PARAMS
+    (JSON). What the program prints goes to standard error.
+    """
+
+    def build(inputs: Sequence[Path], output: Path, params: Mapping[str, Any]) -> None:
+        argv = [_filled(word, inputs, output, params) for word in words]
+        told = {
+            "TOOLKIT_INPUTS": "\n".join(map(str, inputs)),
+            "TOOLKIT_OUTPUT": str(output),
+            "TOOLKIT_PARAMS": json.dumps(dict(params)),
+        }
+        try:
+            code = subprocess.run(
+                argv, env={**os.environ, **told}, stdout=_STDERR, check=False
+            ).returncode
+        except OSError as error:
+            raise BuildFailed(f"{argv[0]} can't be run: {error.strerror}") from error
+        if code:
+            raise BuildFailed(f"{argv[0]} ended with {code}; nothing of it was kept")
+
+    return build
+
+
+def code_in(words: Sequence[str]) -> list[Path]:
+    """The files among a program's words; an interpreter found by PATH is none. Raises DataError."""
+    found = [path for word in words if (path := Path(word)).is_file()]
+    if not found:
+        raise DataError(
+            "no word of the command is a file, so the code is not known",
+            next_step="name it: --code FILE, or --code FOLDER",
+        )
+    return found
+
+
+def recorded(words: Sequence[str], params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that the key is made of. Raises DataError."""
+    taken = {"command", "output"} | {name for name in params if name.startswith("input")}
+    if clash := sorted(taken & params.keys()):
+        raise DataError(f"{clash[0]} can't be the name of a parameter")
+    return {"command": list(words), **params}
+
+
+def _filled(word: str, inputs: Sequence[Path], output: Path, params: Mapping[str, Any]) -> str:
+    values = {"output": str(output), "input": str(inputs[0]) if inputs else ""}
+    values |= {f"input{number}": str(path) for number, path in enumerate(inputs, start=1)}
+    values |= {name: str(value) for name, value in params.items() if name != "command"}
+    return _PLACE.sub(lambda found: values.get(found[1], found[0]), word)

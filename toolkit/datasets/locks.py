@@ -1,0 +1,117 @@
+"""Locks that die with their holder: flock on a file that is never deleted.
+
+Shared while a dataset is in use, exclusive while it is filled or evicted. A child made by fork
+holds what its parent held; a program started by exec holds nothing.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from toolkit.datasets.errors import Stopped
+from toolkit.datasets.parallel import never
+
+POLL_SECONDS = 0.05
+
+
+class Lock:
+    """One open lock file. Closing it, or the end of the process, lets go."""
+
+    def __init__(
+        self, path: Path, *, sleep: Callable[[float], None] = time.sleep, everybody: bool = False
+    ) -> None:
+        """`everybody`: users who don't know each other lock it."""
+        self.path, self._sleep = path, sleep
+        self._descriptor: int | None = _open_for_all(path) if everybody else _open(path)
+
+    def try_exclusive(self) -> bool:
+        return self._try(fcntl.LOCK_EX)
+
+    def try_shared(self) -> bool:
+        return self._try(fcntl.LOCK_SH)
+
+    def exclusive(self, stop: Callable[[], bool] = never) -> bool:
+        """Wait until nobody else holds it; whether there was a wait. Raises Stopped."""
+        return self._wait(fcntl.LOCK_EX, stop)
+
+    def shared(self, stop: Callable[[], bool] = never) -> bool:
+        """Wait until nobody holds it exclusively; also turns exclusive into shared, not atomically:
+        look again at what it protects.
+        """
+        return self._wait(fcntl.LOCK_SH, stop)
+
+    def unlock(self) -> None:
+        """Let go, and keep the file open to lock it again."""
+        if self._descriptor is not None:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def used(self) -> None:
+        """The file's time is when its dataset was last taken."""
+        if self._descriptor is not None:
+            os.utime(self._descriptor)
+
+    def is_at_its_path(self) -> bool:
+        """Whether the file that was opened is still the one of this name."""
+        if self._descriptor is None:
+            return False
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), self.path.stat())
+        except FileNotFoundError:
+            return False
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _wait(self, how: int, stop: Callable[[], bool]) -> bool:
+        # Polled, not blocked in the kernel: a stop request must be heard while waiting.
+        waited = False
+        while not self._try(how):
+            if stop():
+                raise Stopped(f"a stop was asked for while waiting for {self.path.name}")
+            waited = True
+            self._sleep(POLL_SECONDS)
+        return waited
+
+    def _try(self, how: int) -> bool:
+        if self._descriptor is None:
+            raise ValueError("the lock is closed")
+        try:
+            fcntl.flock(self._descriptor, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def _open_for_all(path: Path) -> int:
+    """In a sticky folder the kernel lets nobody open another's file with O_CREAT
+    (fs.protected_regular), so a file that is there is opened without.
+    """
+    while True:
+        try:
+            return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            pass
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            continue
+        os.fchmod(descriptor, 0o666)
+        return descriptor

@@ -1,0 +1,133 @@
+"""Work spread over threads, told about and stopped from the thread that waits for it."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from toolkit.datasets.chunks import BUFFER
+from toolkit.datasets.errors import Stopped
+
+T = TypeVar("T")
+_END = object()
+
+_STOPPED = "a stop was asked for; what is done so far is kept"
+
+TICK_SECONDS = 0.2
+STORE_WORKERS = 8  # a network filesystem answers late: most of them wait for it
+QUIET_SECONDS = 2.0  # what is over sooner needs no progress
+
+
+def local_workers() -> int:
+    """How many threads copy between filesystems: more than the cores get in each other's way."""
+    return min(8, len(os.sched_getaffinity(0)))
+
+
+def never() -> bool:
+    """A stop request that doesn't come."""
+    return False
+
+
+class Progress:
+    """Counts bytes and files from any thread; says how it goes once it takes long."""
+
+    def __init__(
+        self,
+        title: str = "",
+        *,
+        files: int = 0,
+        size: int = 0,
+        say: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._title, self._files, self._size = title, files, size
+        self._say, self._clock = say or _to_stderr, clock
+        self._lock = threading.Lock()
+        self._began = self._last = clock()
+        self.done_files = self.done_bytes = 0
+
+    def add(self, size: int, *, files: int = 0) -> None:
+        with self._lock:
+            self.done_bytes += size
+            self.done_files += files
+
+    def tick(self) -> None:
+        """Say where it stands, every two seconds at most and never in the first two."""
+        now = self._clock()
+        if self._title and now - self._last >= QUIET_SECONDS:
+            self._last = now
+            rate = self.done_bytes / (now - self._began) / 1e6
+            self._say(
+                f"{self._title}: {self.done_files}/{self._files} files,"
+                f" {self.done_bytes / 1e6:,.0f} of {self._size / 1e6:,.0f} MB, {rate:,.0f} MB/s"
+            )
+
+
+def run(
+    tasks: Iterator[T],
+    work: Callable[[T, memoryview], None],
+    *,
+    workers: int,
+    stop: Callable[[], bool] = never,
+    progress: Progress | None = None,
+) -> None:
+    """Do `work(task, buffer)` for every task on `workers` threads.
+
+    Raises the first failure after the others have ended their task, and Stopped when `stop` said
+    so. Tasks are taken as they are needed: there may be millions.
+    """
+    if stop():
+        raise Stopped(_STOPPED)
+    crew = _Crew(tasks, work)
+    threads = [threading.Thread(target=crew.work, daemon=True) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(TICK_SECONDS)
+                if progress:
+                    progress.tick()
+                if stop():
+                    crew.fail(Stopped(_STOPPED))
+    finally:
+        # Also when this thread is interrupted: nobody works on behind the caller's back.
+        crew.enough.set()
+        for thread in threads:
+            thread.join()
+    if crew.failure:
+        raise crew.failure
+
+
+class _Crew(Generic[T]):
+    """What the threads share: the tasks left, and the first failure."""
+
+    def __init__(self, tasks: Iterator[T], work: Callable[[T, memoryview], None]) -> None:
+        self._tasks, self._work = tasks, work
+        self._lock = threading.Lock()
+        self.enough = threading.Event()
+        self.failure: BaseException | None = None
+
+    def work(self) -> None:
+        buffer = memoryview(bytearray(BUFFER))
+        try:
+            while not self.enough.is_set():
+                with self._lock:
+                    task = next(self._tasks, _END)
+                if task is _END:
+                    return
+                self._work(task, buffer)  # type: ignore[arg-type]  # not the end, so a task
+        except BaseException as error:  # noqa: BLE001  # raised again in the thread that waits
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        with self._lock:
+            self.failure = self.failure or error
+        self.enough.set()
+
+
+def _to_stderr(text: str) -> None:
+    sys.stderr.write(f"[toolkit] {text}\n")
+    sys.stderr.flush()

@@ -1,0 +1,114 @@
+"""Where datasets are on this machine: from the environment, then from what the cluster says.
+
+| variable | else, in training.json | meaning |
+|---|---|---|
+| TOOLKIT_DATA_STORE | data_store | a folder or s3://bucket/prefix; else /shared/datasets |
+| TOOLKIT_DATA_CACHE | | this node's cache folder |
+| | data_cache | where a user's own cache folder is made; else, or where there is none, /var/tmp |
+| TOOLKIT_DATA_CACHE_GIB | data_cache_gib | what it may hold; else 80 % of the free disk |
+| TOOLKIT_DATA_SHARED_CACHE | | one all nodes have, before S3; none |
+| TOOLKIT_DATA_SHARED_CACHE_GIB | | what it may hold |
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from toolkit.datasets.cache.cache import Cache
+from toolkit.datasets.errors import CacheUnusable, StoreUnset
+from toolkit.training.attempt.attempt import site_facts
+
+_SHARE = 0.8
+_GIB = 1 << 30
+_DEFAULT_STORE = Path("/shared/datasets")
+_ROOT = Path("/var/tmp")  # noqa: S108  # what is made in it is checked
+_PRIVATE = 0o700
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the store and the caches of this process are; a limit of None is worked out."""
+
+    store: str | None
+    cache: Path
+    cache_limit: int | None = None
+    shared: Path | None = None
+    shared_limit: int | None = None
+
+    def store_url(self) -> str:
+        """Raises StoreUnset."""
+        if self.store is None:
+            raise StoreUnset(
+                "nothing says where datasets are kept",
+                next_step="set TOOLKIT_DATA_STORE to a folder all nodes have or s3://bucket/prefix",
+            )
+        return self.store
+
+    def node_cache(self) -> Cache:
+        """This node's cache; made private to the user where nobody chose the folder."""
+        return _cache(self.cache, self.cache_limit)
+
+    def shared_cache(self) -> Cache | None:
+        return _cache(self.shared, self.shared_limit) if self.shared else None
+
+
+def places(
+    environment: Mapping[str, str] = os.environ, *, default_store: Path = _DEFAULT_STORE
+) -> Places:
+    """What this process goes by."""
+    said = _Said(environment, site_facts(environment))
+    store = said.text("TOOLKIT_DATA_STORE", "data_store")
+    if store is None and default_store.parent.is_dir():
+        store = str(default_store)
+    shared = environment.get("TOOLKIT_DATA_SHARED_CACHE")
+    chosen = environment.get("TOOLKIT_DATA_CACHE")
+    return Places(
+        store=store,
+        cache=Path(chosen) if chosen else _own_cache(said.text("", "data_cache")),
+        cache_limit=said.gib("TOOLKIT_DATA_CACHE_GIB", "data_cache_gib"),
+        shared=Path(shared) if shared else None,
+        shared_limit=said.gib("TOOLKIT_DATA_SHARED_CACHE_GIB"),
+    )
+
+
+def _own_cache(root: str | None) -> Path:
+    """A folder that nobody else can have prepared: what is in a cache is believed."""
+    there = Path(root) if root and Path(root).is_dir() else _ROOT
+    path = there / f"toolkit-data-{os.getuid()}"
+    try:
+        path.mkdir(mode=_PRIVATE, exist_ok=True)
+        facts = path.lstat()
+    except OSError as error:
+        raise CacheUnusable(f"the cache {path}: {error.strerror}") from error
+    if facts.st_uid != os.getuid() or not path.is_dir() or path.is_symlink():
+        raise CacheUnusable(
+            f"{path} belongs to somebody else", next_step="set TOOLKIT_DATA_CACHE to another folder"
+        )
+    return path
+
+
+def _cache(root: Path, limit: int | None) -> Cache:
+    if limit is not None:
+        return Cache(root, limit=limit)
+    made = Cache(root, limit=0)
+    made.limit = int(_SHARE * (shutil.disk_usage(root).free + made.used))
+    return made
+
+
+class _Said:
+    def __init__(self, environment: Mapping[str, str], site: Mapping[str, Any]) -> None:
+        self._environment, self._site = environment, site
+
+    def text(self, variable: str, key: str = "") -> str | None:
+        value = self._environment.get(variable) or self._site.get(key)
+        return str(value) if value else None
+
+    def gib(self, variable: str, key: str = "") -> int | None:
+        value = self.text(variable, key)
+        try:
+            return int(float(value) * _GIB) if value else None
+        except ValueError as error:
+            raise CacheUnusable(f"{variable} is not a number of GiB: {value!a}") from error

@@ -1,0 +1,222 @@
+"""What a store holds, in terms of datasets: versions, names and where derived data came from."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from toolkit.datasets.errors import DatasetUnknown, NameRefused, StoreFailed
+from toolkit.datasets.store.manifest import Manifest, hex_of, is_version, parse
+from toolkit.datasets.store.port import Store
+from toolkit.training.io.durable_files import encode
+
+Tier = Literal["bronze", "silver", "gold"]
+
+MANIFESTS, NAMES, DERIVATIONS = "manifests/", "names/", "derivations/"
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+_REFERENCE = re.compile(r"([a-z0-9][a-z0-9._-]{0,99})(?:@([1-9][0-9]{0,7}))?")
+_NAME_KEY = re.compile(rf"{NAMES}([^/]+)/([0-9]{{8}})\.json")
+_DERIVATION_KEY = re.compile(rf"{DERIVATIONS}([0-9a-f]{{64}})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One thing a name stood for: `name@number` for ever, plain `name` while it is the newest."""
+
+    name: str
+    number: int
+    version: str | None  # None: forgotten, and its number is not used again
+    at: float
+
+    @property
+    def reference(self) -> str:
+        return f"{self.name}@{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """How a version was made: the key is the hash of inputs, code and parameters."""
+
+    key: str
+    output: str
+    inputs: tuple[str, ...]
+    code: str
+    params: Mapping[str, Any]
+    tier: Tier
+    at: float
+
+
+class Catalog:
+    """Reads and writes the small records of a store."""
+
+    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+        self.store, self.clock = store, clock
+
+    # -- versions
+
+    def manifest(self, version: str) -> Manifest:
+        """The manifest of a version, checked. Raises DatasetUnknown, ManifestInvalid."""
+        encoded = self.store.read(manifest_key(version))
+        if encoded is None:
+            raise DatasetUnknown(
+                f"{self.store.url} has no {version}",
+                next_step="toolkit data list shows what it has",
+            )
+        return parse(encoded, version)
+
+    def has(self, version: str) -> bool:
+        return self.store.read(manifest_key(version)) is not None
+
+    def put_manifest(self, manifest: Manifest) -> None:
+        """Write it, or write it again: it is young for garbage collection then."""
+        self.store.write(manifest_key(manifest.version), manifest.encoded)
+
+    # -- names
+
+    def resolve(self, reference: str) -> str:
+        """The version `sha256:…`, `name` or `name@number` stands for. Raises DatasetUnknown."""
+        if is_version(reference):
+            return reference
+        return self.meant(reference)[-1].version or ""
+
+    def named(self, name: str | None = None) -> list[Named]:
+        """Everything the name stood for, or every name did; in order of name and number."""
+        found = []
+        for item in self.store.list(f"{NAMES}{check_name(name)}/" if name else NAMES):
+            if match := _NAME_KEY.fullmatch(item.key):
+                said = self._record(item.key)
+                found.append(
+                    Named(match[1], int(match[2]), said.get("version"), float(said.get("at", 0)))
+                )
+        return sorted(found, key=lambda one: (one.name, one.number))
+
+    def name(self, name: str, version: str) -> Named:
+        """Let the name stand for a version from now on; nothing new if it does already."""
+        check_name(name)
+        while True:
+            known = self.named(name)
+            if known and known[-1].version == version:
+                return known[-1]
+            number = known[-1].number + 1 if known else 1
+            made = Named(name, number, version, self.clock())
+            record = encode({"version": version, "at": made.at})
+            if self.store.write_new(_name_key(name, number), record):
+                return made
+
+    def forget(self, reference: str) -> list[Named]:
+        """Take `name@number`, or all that `name` stood for, out of what is kept; which they are."""
+        gone = self.meant(reference)
+        for one in gone:
+            record = encode({"version": None, "at": self.clock()})
+            self.store.write(_name_key(one.name, one.number), record)
+        return gone
+
+    def meant(self, reference: str) -> list[Named]:
+        """What `name@number`, or all of `name`, stands for and stood for, but for the forgotten."""
+        match = _REFERENCE.fullmatch(reference)
+        if match is None:
+            raise NameRefused(
+                f"{reference!a} is not a dataset's name", next_step="NAME or NAME@NUMBER"
+            )
+        wanted = int(match[2]) if match[2] else None
+        found = [
+            one for one in self.named(match[1]) if one.version and wanted in (None, one.number)
+        ]
+        if not found:
+            raise DatasetUnknown(
+                f"{self.store.url} has no {reference}",
+                next_step="toolkit data list shows what it has",
+            )
+        return found
+
+    # -- lineage
+
+    def derivation(self, key: str) -> Derivation | None:
+        """What was made under this key, if its output is still there."""
+        content = self.store.read(f"{DERIVATIONS}{key}.json")
+        if content is None:
+            return None
+        found = _derivation(key, content)
+        return found if self.has(found.output) else None
+
+    def derivations(self) -> list[Derivation]:
+        """Every derivation on record, the oldest first."""
+        keys = [_DERIVATION_KEY.fullmatch(item.key) for item in self.store.list(DERIVATIONS)]
+        found = [
+            _derivation(match[1], content)
+            for match in keys
+            if match and (content := self.store.read(match[0])) is not None
+        ]
+        return sorted(found, key=lambda one: (one.at, one.key))
+
+    def put_derivation(self, made: Derivation) -> None:
+        record = {name: value for name, value in asdict(made).items() if name != "key"}
+        self.store.write(f"{DERIVATIONS}{made.key}.json", encode(record))
+
+    def _record(self, key: str) -> dict[str, Any]:
+        content = self.store.read(key)
+        try:
+            value = json.loads(content or b"{}")
+        except ValueError as error:
+            raise StoreFailed(f"{self.store.url}: {key} can't be read") from error
+        return value if isinstance(value, dict) else {}
+
+
+def manifest_key(version: str) -> str:
+    return f"{MANIFESTS}{hex_of(version)}.json"
+
+
+def manifest_versions(store: Store) -> Iterator[tuple[str, float]]:
+    """Every version in the store, and when its manifest was last written."""
+    for item in store.list(MANIFESTS):
+        version = "sha256:" + item.key.removeprefix(MANIFESTS).removesuffix(".json")
+        if is_version(version):
+            yield version, item.modified
+
+
+def ancestors(versions: Sequence[str], derivations: Sequence[Derivation]) -> set[str]:
+    """The versions, and all that they were made from, and so on."""
+    inputs: dict[str, set[str]] = {}
+    for one in derivations:
+        inputs.setdefault(one.output, set()).update(one.inputs)
+    found: set[str] = set()
+    todo = list(versions)
+    while todo:
+        version = todo.pop()
+        if version not in found:
+            found.add(version)
+            todo.extend(inputs.get(version, ()))
+    return found
+
+
+def check_name(name: str) -> str:
+    """The name, if it is one. Raises NameRefused."""
+    if not _NAME.fullmatch(name) or ".." in name:
+        raise NameRefused(
+            f"{name!a} can't be the name of a dataset",
+            next_step="use small letters, digits, '.', '_' and '-'",
+        )
+    return name
+
+
+def _name_key(name: str, number: int) -> str:
+    return f"{NAMES}{name}/{number:08d}.json"
+
+
+def _derivation(key: str, content: bytes) -> Derivation:
+    try:
+        said = json.loads(content)
+        return Derivation(
+            key=key,
+            output=str(said["output"]),
+            inputs=tuple(str(version) for version in said["inputs"]),
+            code=str(said["code"]),
+            params=dict(said["params"]),
+            tier=said["tier"],
+            at=float(said["at"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreFailed(f"the derivation {key} can't be read: {error}") from error

@@ -1,0 +1,270 @@
+"""A store in S3. boto3 is loaded when a store is opened: where it is missing, only S3 is."""
+
+import base64
+import hashlib
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from toolkit.datasets import chunks
+from toolkit.datasets.chunks import BUFFER, Bytes, Readable, Span
+from toolkit.datasets.errors import ContentCorrupt, SourceChanged, StoreFailed, StoreUnreachable
+from toolkit.datasets.store.manifest import File
+from toolkit.datasets.store.port import Item, Store, Upload, object_key
+from toolkit.training.io.s3_client import s3_client
+
+MOST_PARTS = 10_000  # S3's own limit
+_DELETE_AT_ONCE = 1000
+_ABSENT = ("NoSuchKey", "404", "NotFound")
+_LATER_STATUS = (429, *range(500, 600))
+_LATER = ("RequestTimeout", "ExpiredToken")  # both are 400
+_TAKEN = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
+
+
+class S3Store(Store):
+    """Credentials are what boto3 finds; region and endpoint too, else what the cluster says."""
+
+    workers = 16
+
+    def __init__(self, bucket: str, prefix: str, *, client: Any = None) -> None:
+        self.url = f"s3://{bucket}/{prefix}".rstrip("/")
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._bucket = Bucket(bucket, client or _client(self.workers))
+
+    def read(self, key: str) -> bytes | None:
+        answer = self._bucket.ask("get_object", absent=None, Key=self._prefix + key)
+        if answer is None:
+            return None
+        with _told(self.url):
+            content: bytes = answer["Body"].read()
+        return content
+
+    def write(self, key: str, content: bytes) -> None:
+        self._bucket.ask("put_object", Key=self._prefix + key, Body=content)
+
+    def write_new(self, key: str, content: bytes) -> bool:
+        asked = {"Key": self._prefix + key, "Body": content, "IfNoneMatch": "*"}
+        return self._bucket.ask("put_object", taken=False, **asked) is not False
+
+    def list(self, prefix: str) -> Iterator[Item]:
+        listing = self._bucket.pages("list_objects_v2", Prefix=self._prefix + prefix)
+        for page in listing:
+            for item in page.get("Contents", ()):
+                key = str(item["Key"]).removeprefix(self._prefix)
+                yield Item(key, int(item["Size"]), item["LastModified"].timestamp())
+
+    def delete(self, keys: Sequence[str]) -> None:
+        for first in range(0, len(keys), _DELETE_AT_ONCE):
+            names = [{"Key": self._prefix + key} for key in keys[first : first + _DELETE_AT_ONCE]]
+            answer = self._bucket.ask("delete_objects", Delete={"Objects": names, "Quiet": True})
+            if errors := answer.get("Errors"):
+                raise StoreFailed(f"{self.url}: {errors[0].get('Code')} for {errors[0].get('Key')}")
+
+    def upload(self, file: File) -> Upload | None:
+        key = self._prefix + object_key(file)
+        if self._bucket.ask("head_object", absent=None, Key=key) is not None:
+            return None
+        if len(file.chunks) == 1:
+            return _Whole(self._bucket, key, file)
+        return _Parts(self._bucket, key, file)
+
+    def finish(self, uploads: Sequence[Upload]) -> None:
+        for upload in uploads:
+            if isinstance(upload, _Parts):
+                upload.complete()
+
+    def open(self, file: File) -> Readable:
+        return _Content(self._bucket, self._prefix + object_key(file), file)
+
+    def tidy(self, before: float) -> None:
+        for page in self._bucket.pages("list_multipart_uploads", Prefix=self._prefix):
+            for begun in page.get("Uploads", ()):
+                if begun["Initiated"].timestamp() < before:
+                    self._bucket.ask(
+                        "abort_multipart_upload",
+                        absent=None,
+                        Key=begun["Key"],
+                        UploadId=begun["UploadId"],
+                    )
+
+
+class Bucket:
+    """One bucket, its errors in our words."""
+
+    def __init__(self, name: str, client: Any) -> None:
+        self.name, self._client = name, client
+
+    def ask(self, operation: str, *, absent: Any = ..., taken: Any = ..., **asked: Any) -> Any:
+        """The answer; `absent` or `taken` in place of that refusal, where one is given."""
+        from botocore.exceptions import ClientError
+
+        with _told(f"s3://{self.name}"):
+            try:
+                return getattr(self._client, operation)(Bucket=self.name, **asked)
+            except ClientError as error:
+                code = str(error.response.get("Error", {}).get("Code"))
+                if code in _TAKEN and taken is not ...:
+                    return taken
+                if code in (*_ABSENT, "NoSuchUpload") and absent is not ...:
+                    return absent
+                raise
+
+    def pages(self, operation: str, **asked: Any) -> Iterator[Mapping[str, Any]]:
+        with _told(f"s3://{self.name}"):
+            yield from self._client.get_paginator(operation).paginate(Bucket=self.name, **asked)
+
+
+class _Content(Readable):
+    def __init__(self, bucket: Bucket, key: str, file: File) -> None:
+        self._bucket, self._key, self._file = bucket, key, file
+
+    def pieces(self, span: Span, buffer: memoryview) -> Iterator[Bytes]:
+        del buffer  # botocore brings its own
+        if span.length == 0:
+            return
+        last = span.offset + span.length - 1
+        asked = {"Key": self._key, "Range": f"bytes={span.offset}-{last}"}
+        answer = self._bucket.ask("get_object", absent=None, **asked)
+        if answer is None:
+            raise ContentCorrupt(f"the content of {self._file.path} is not in the store")
+        with _told(f"s3://{self._bucket.name}"):
+            yield from answer["Body"].iter_chunks(BUFFER)
+
+
+class _Whole(Upload):
+    """A file of one chunk: one request, which S3 checks against the hash."""
+
+    def __init__(self, bucket: Bucket, key: str, file: File) -> None:
+        self._bucket, self._key, self._file = bucket, key, file
+
+    def missing(self) -> Sequence[Span]:
+        return tuple(chunks.spans(self._file.size))
+
+    def send(self, source: Readable, span: Span, buffer: memoryview) -> None:
+        content = _checked(self._file, source, span, buffer)
+        self._bucket.ask(
+            "put_object", Key=self._key, Body=content, ChecksumSHA256=_base64(self._file.chunks[0])
+        )
+
+    def abandon(self) -> None:
+        return
+
+
+class _Parts(Upload):
+    """A multipart upload; one that was cut short is taken up where it was."""
+
+    def __init__(self, bucket: Bucket, key: str, file: File) -> None:
+        self._bucket, self._key, self._file = bucket, key, file
+        self._lock = threading.Lock()
+        # Whole chunks a part, so that each can be checked; one, but for files over 160 GB.
+        self._part = chunks.CHUNK * -(-len(file.chunks) // MOST_PARTS)
+        self._sent: dict[int, dict[str, Any]] = {}
+        self._arrived: dict[int, str] = {}
+        self._id = self._find() or self._begin()
+
+    def missing(self) -> Sequence[Span]:
+        starts = range(0, self._file.size, self._part)
+        return tuple(Span(at, min(self._part, self._file.size - at)) for at in starts)
+
+    def send(self, source: Readable, span: Span, buffer: memoryview) -> None:
+        content = _checked(self._file, source, span, buffer)
+        number = span.offset // self._part + 1
+        checksum = base64.b64encode(hashlib.sha256(content).digest()).decode()
+        etag = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        # S3's tag of a part is its md5. Where it isn't (KMS), the part is just sent again.
+        if self._arrived.get(number) != etag:
+            answer = self._bucket.ask(
+                "upload_part",
+                Key=self._key,
+                UploadId=self._id,
+                PartNumber=number,
+                Body=content,
+                ChecksumSHA256=checksum,
+            )
+            etag = str(answer["ETag"]).strip('"')
+        with self._lock:
+            self._sent[number] = {
+                "PartNumber": number,
+                "ETag": f'"{etag}"',
+                "ChecksumSHA256": checksum,
+            }
+
+    def abandon(self) -> None:
+        return  # S3 keeps the parts; `tidy` lets them go in the end
+
+    def complete(self) -> None:
+        parts = [self._sent[number] for number in sorted(self._sent)]
+        self._bucket.ask(
+            "complete_multipart_upload",
+            Key=self._key,
+            UploadId=self._id,
+            MultipartUpload={"Parts": parts},
+        )
+
+    def _begin(self) -> str:
+        answer = self._bucket.ask(
+            "create_multipart_upload", Key=self._key, ChecksumAlgorithm="SHA256"
+        )
+        return str(answer["UploadId"])
+
+    def _find(self) -> str | None:
+        begun = [
+            upload
+            for page in self._bucket.pages("list_multipart_uploads", Prefix=self._key)
+            for upload in page.get("Uploads", ())
+            if upload["Key"] == self._key
+        ]
+        if not begun:
+            return None
+        newest = max(begun, key=lambda upload: upload["Initiated"])["UploadId"]
+        for page in self._bucket.pages("list_parts", Key=self._key, UploadId=newest):
+            for part in page.get("Parts", ()):
+                self._arrived[int(part["PartNumber"])] = str(part["ETag"]).strip('"')
+        return str(newest)
+
+
+def _checked(file: File, source: Readable, span: Span, buffer: memoryview) -> bytearray:
+    """A span of whole chunks, in memory; each is what the manifest says. Raises SourceChanged."""
+    content = bytearray()
+    for piece in source.pieces(span, buffer):
+        content += piece
+    first = span.offset // chunks.CHUNK
+    for at in range(0, max(len(content), 1), chunks.CHUNK):
+        found = hashlib.sha256(memoryview(content)[at : at + chunks.CHUNK]).hexdigest()
+        if found != file.chunks[first + at // chunks.CHUNK]:
+            break
+    else:
+        if len(content) == span.length:
+            return content
+    raise SourceChanged(f"{file.path} changed while it was added", next_step="run it again")
+
+
+def _base64(digest: str) -> str:
+    return base64.b64encode(bytes.fromhex(digest)).decode()
+
+
+def _client(connections: int) -> Any:
+    try:
+        return s3_client(connections)
+    except ImportError as error:
+        raise StoreFailed(
+            "this Python has no boto3, which s3:// needs",
+            next_step="warm the cache with /usr/bin/python3 -m toolkit.datasets",
+        ) from error
+
+
+@contextmanager
+def _told(where: str) -> Iterator[None]:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except ClientError as error:
+        said = error.response.get("Error", {})
+        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        later = status in _LATER_STATUS or said.get("Code") in _LATER
+        failed = StoreUnreachable if later else StoreFailed
+        raise failed(f"{where}: {said.get('Code')}: {said.get('Message')}") from error
+    except (BotoCoreError, OSError) as error:
+        raise StoreUnreachable(f"{where}: {error}") from error

@@ -1,0 +1,39 @@
+"""A dataset in the store, read whole and compared."""
+
+import threading
+from collections.abc import Callable
+
+from toolkit.datasets import chunks, parallel
+from toolkit.datasets.errors import ContentCorrupt
+from toolkit.datasets.parallel import Progress
+from toolkit.datasets.store.catalog import Catalog
+from toolkit.datasets.store.manifest import File
+
+
+def damaged(
+    catalog: Catalog, version: str, *, say: Callable[[str], None] | None = None
+) -> list[str]:
+    """The paths whose stored content is missing or not what was added, in order.
+
+    Raises ManifestInvalid where the manifest itself is damaged.
+    """
+    manifest, store = catalog.manifest(version), catalog.store
+    found: set[str] = set()
+    lock = threading.Lock()
+    progress = Progress("verifying", files=len(manifest.files), size=manifest.size, say=say)
+
+    def work(task: tuple[File, chunks.Span], buffer: memoryview) -> None:
+        file, span = task
+        expected = file.chunks[span.offset // chunks.CHUNK]
+        try:
+            good = chunks.digest(store.open(file).pieces(span, buffer)) == expected
+        except ContentCorrupt:
+            good = False
+        with lock:
+            if not good:
+                found.add(file.path)
+        progress.add(span.length, files=int(span.offset == 0))
+
+    tasks = ((file, span) for file in manifest.files for span in chunks.spans(file.size))
+    parallel.run(tasks, work, workers=store.workers, progress=progress)
+    return sorted(found)

@@ -1,0 +1,45 @@
+"""All rules over one script."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from toolkit.lint.batch_script import command_rules, directive_rules, script
+from toolkit.lint.finding import Finding, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from toolkit.lint.batch_script.script import Directive
+
+RULES: Final = (*directive_rules.RULES, *command_rules.RULES)
+
+_IGNORE: Final = re.compile(r"#\s*toolkit-lint:\s*ignore=([\w,\s-]+)")
+
+
+def check(
+    text: str,
+    stop_seconds: float | None = None,
+    outside: Iterable[Directive] = (),
+    node_disks: tuple[str, ...] = (),
+) -> tuple[Finding, ...]:
+    """Findings, errors first, then by line. `# toolkit-lint: ignore=SLUG` in the script, with its
+    reason beside it, silences a rule there. `stop_seconds`: what a step and a save take, if known.
+    `outside`: what sbatch is told besides. `node_disks`: folders that are each node's own, besides
+    those that are so on every cluster.
+    """
+    silenced = {word for found in _IGNORE.finditer(text) for word in re.split(r"[,\s]+", found[1])}
+    read = script.parse(text, stop_seconds or script.A_STOP, outside, node_disks)
+    found = [
+        Finding(rule.slug, rule.severity, hit.line, hit.message, hit.fix)
+        for rule in RULES
+        if rule.slug not in silenced
+        for hit in rule.find(read)
+    ]
+    return tuple(sorted(found, key=lambda one: (one.severity is not Severity.ERROR, one.line)))
+
+
+def is_batch_script(text: str) -> bool:
+    """Whether sbatch would take it: it begins with an interpreter line."""
+    return text.startswith("#!")

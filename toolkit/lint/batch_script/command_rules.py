@@ -1,0 +1,231 @@
+"""Rules about what a script runs: where the ranks meet, how they end, what becomes of the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from toolkit.lint.batch_script import shell
+from toolkit.lint.finding import Hit, Rule, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from toolkit.lint.batch_script.script import Launch, Script
+
+TORCHRUN_PATIENCE: Final = 30
+"""Seconds torchrun gives its workers after SIGTERM unless told otherwise."""
+
+_PORT: Final = re.compile(
+    r"(?:MASTER_PORT=|--(?:master|main|rdzv)[-_](?:process[-_])?port[= ]\s*|"
+    r"--rdzv[-_]endpoint[= ]\s*\S*?[\w)}\"']:)[\"']?(?P<port>\d{2,5})\b"
+)
+_ENDPOINT: Final = re.compile(r"--rdzv[-_]endpoint[= ]\s*(?P<at>\$\([^)]*\)|[^\s\"']+)")
+_HOSTNAME: Final = re.compile(
+    r"(?:--rdzv[-_]endpoint|--master[-_]addr|--main_process_ip|MASTER_ADDR)[= ]\s*[\"']?\\?"
+    r"(?:\$\(\s*hostname(?:\s+-[sfd]|\s+--(?:short|fqdn|long))?\s*\)|`\s*hostname[^`]*`"
+    r"|\$\{?HOSTNAME\}?)"
+)
+_SHUTDOWN: Final = re.compile(
+    r"(?:--shutdown[-_]timeout[= ]|TORCH_ELASTIC_SHUTDOWN_TIMEOUT=)\s*[\"']?(\d+)"
+)
+_KEPT_IN: Final = re.compile(
+    r"--(?:\w+[-_])?(?:checkpoint|ckpt|save|output)[-_](?:dir|path|folder)[= ]\s*[\"']?"
+    r"(?P<path>/[^\s\"']*)"
+)
+_ON_NODE: Final = re.compile(
+    r"/(?:tmp|var/tmp|scratch/local|local_scratch|dev/shm|mnt/nvme|local_?disk|opt/dlami/nvme)"
+)
+_LOOP: Final = re.compile(r"\|\|\s*(?:\(|\{)?\s*scontrol\s+requeue\b")
+_BARE_WAIT: Final = re.compile(r"^\s*wait\s*;?\s*$")
+_KEEPS_CODE: Final = re.compile(r"\$\?|PIPESTATUS|\bexit\b|\bwait\s+[\"$%-]|\bexit_with_verdict\b")
+_PIPE: Final = re.compile(r"(?<!\|)\|(?!\|)\s*(?:tee|grep|cat|sed|awk)\b")
+_ERREXIT: Final = re.compile(
+    r"^\s*set\s+(?:-\w*e\w*|-\w+\s+-e|-o\s+errexit)|\A#!\S*bash\s+-\w*e", re.MULTILINE
+)
+_HARMLESS: Final = re.compile(
+    r"^(?:fi|done|esac|\}|;;|else|set\s|unset\s|export\s|end\b|\w+\s*\(\)|\{|if\b|then\b)"
+)
+
+
+def _fixed_port(script: Script) -> Iterator[Hit]:
+    if "exclusive" in script.directives:
+        return  # nobody else is on its nodes
+    seen: set[str] = set()
+    for command in script.commands:
+        text = shell.expanded(command.text, script.values)
+        for found in _PORT.finditer(text):
+            if found["port"] not in seen:
+                seen.add(found["port"])
+                yield _port_hit(command.line, f"port {found['port']} is the same for every job")
+    for launch in script.launches:
+        at = _ENDPOINT.search(launch.text)
+        if at and ":" not in at["at"].rpartition(")")[2] and not seen:
+            seen.add("default")
+            yield _port_hit(launch.line, "no port is given: torchrun takes 29400 for every job")
+
+
+def _port_hit(line: int, what: str) -> Hit:
+    return Hit(
+        line,
+        f"{what}: two jobs on a node, or one and what is left of its last attempt, collide",
+        "derive it from the job and test it: jobscripts/lib/rendezvous.sh",
+    )
+
+
+def _hostname(script: Script) -> Iterator[Hit]:
+    if not script.several_nodes:
+        return
+    for command in script.commands:
+        if _HOSTNAME.search(shell.expanded(command.text, script.values)):
+            yield Hit(
+                command.line,
+                "the ranks meet at $(hostname): a name that other nodes may not resolve, and each"
+                " node's own where srun evaluates it",
+                "take the address of the first node: jobscripts/lib/rendezvous.sh",
+            )
+            return
+
+
+def _bad_exit(script: Script) -> Iterator[Hit]:
+    if not script.several_nodes or "SLURM_KILL_BAD_EXIT" in script.values:
+        return
+    for launch in script.launches:
+        found = re.search(r"\bsrun\b(.*)", launch.text, re.DOTALL)
+        if found and not re.search(r"--kill-on-bad-exit|(?:^|\s)-K\d?\b", found[1]):
+            yield Hit(
+                launch.line,
+                "when one task fails the others wait for it, on paid machines, until the"
+                " collectives time out",
+                "srun --kill-on-bad-exit=1",
+            )
+            return
+
+
+def _shutdown(script: Script) -> Iterator[Hit]:
+    for launch in script.launches:
+        if not launch.agent:
+            continue
+        told = _SHUTDOWN.search(launch.text) or _SHUTDOWN.search(script.text)
+        seconds = int(told[1]) if told else TORCHRUN_PATIENCE
+        if seconds < script.stop_seconds:
+            said = "" if told else ", its default"
+            yield Hit(
+                launch.line,
+                f"torchrun kills its workers {seconds} s{said} after SIGTERM, save or no save",
+                f"torchrun --shutdown-timeout={script.stop_seconds:.0f}, and no more than KillWait"
+                " (torch 2.13; before that, stop the workers by a file and not by a signal)",
+            )
+            return
+
+
+def _deepspeed(script: Script) -> Iterator[Hit]:
+    for launch in script.launches:
+        if launch.kind == "deepspeed":
+            yield Hit(
+                launch.line,
+                "deepspeed's launcher kills the workers 30 s after SIGTERM and exits with 1"
+                " whatever they say",
+                "start it by torchrun: torchrun … train.py --deepspeed_config ds.json",
+            )
+            return
+
+
+def _swallowed(script: Script) -> Iterator[Hit]:
+    """What Slurm takes for the job's end is the last command's code."""
+    outer = [launch for launch in script.launches if not launch.inner]
+    piped = [launch for launch in outer if _hidden(script, launch)]
+    yield from (_swallow_hit(launch, _hidden(script, launch)) for launch in piped)
+    if not outer or piped:
+        return
+    last = max(outer, key=lambda launch: launch.line)
+    after = [c for c in script.commands if c.line > last.line and not c.inner]
+    if any(_KEEPS_CODE.search(command.text) for command in after):
+        return
+    if last.background:
+        for command in after:
+            if _BARE_WAIT.match(command.text):
+                yield Hit(
+                    command.line,
+                    "a bare wait returns 0: Slurm takes a failed or interrupted job for a finished"
+                    " one",
+                    "wait for the process: pid=$!; wait $pid; exit $?",
+                )
+                return
+    elif not _ERREXIT.search(script.text):
+        rest = [command for command in after if not _HARMLESS.match(command.text)]
+        if rest:
+            yield Hit(
+                rest[-1].line,
+                f"the job ends with this command's exit code, not with that of line {last.line}",
+                "code=$? after the launch, exit $code at the end",
+            )
+
+
+def _hidden(script: Script, launch: Launch) -> str:
+    """What hides the launch's own code on its own line; empty when nothing does."""
+    if re.search(r"\|\|\s*(?:true|:)\s*$", launch.text):
+        return "|| true"
+    pipes = "pipefail" in script.text or "PIPESTATUS" in script.text
+    if not pipes and _PIPE.search(shell.without_substitutions(launch.text)):
+        return "the pipe's last command, without pipefail,"
+    return ""
+
+
+def _swallow_hit(launch: Launch, what: str) -> Hit:
+    return Hit(
+        launch.line,
+        f"{what} hides the exit code: Slurm takes a failed or interrupted job for a finished one",
+        "keep it: set -o pipefail, exit with the launch's own code",
+    )
+
+
+def _requeue_loop(script: Script) -> Iterator[Hit]:
+    for command in script.commands:
+        if _LOOP.search(command.text):
+            yield Hit(
+                command.line,
+                "requeues on any failure: a bug runs for ever, and a machine that is gone runs"
+                " nothing",
+                "exit 85 where the work is saved, with RequeueExit=85 in slurm.conf",
+            )
+
+
+def _auto_resume(script: Script) -> Iterator[Hit]:
+    for launch in script.launches:
+        if "--auto-resume" in launch.text and "--container-" in launch.text:
+            yield Hit(
+                launch.line,
+                "--auto-resume with a container: SageMaker's wrapper drops the container's options"
+                " when it starts the step again",
+                "requeue the job instead (exit 85), or start the container inside the step",
+            )
+            return
+
+
+def _kept_here(script: Script) -> Iterator[Hit]:
+    for launch in script.launches:
+        for found in _KEPT_IN.finditer(launch.text):
+            path = PurePosixPath(found["path"])
+            if _ON_NODE.match(str(path)) or any(map(path.is_relative_to, script.node_disks)):
+                yield Hit(
+                    launch.line,
+                    f"what is saved in {path} is gone with the machine",
+                    "save to the shared filesystem (or upload it before the notice runs out)",
+                )
+                return
+
+
+_E, _W = Severity.ERROR, Severity.WARNING
+RULES: Final = (
+    Rule("exit-code-lost", _E, _swallowed),
+    Rule("requeue-loop", _E, _requeue_loop),
+    Rule("saved-on-node", _E, _kept_here),
+    Rule("hostname-rendezvous", _E, _hostname),
+    Rule("auto-resume-container", _W, _auto_resume),
+    Rule("fixed-port", _W, _fixed_port),
+    Rule("kill-on-bad-exit", _W, _bad_exit),
+    Rule("shutdown-timeout", _W, _shutdown),
+    Rule("deepspeed-launcher", _W, _deepspeed),
+)

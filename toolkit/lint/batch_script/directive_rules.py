@@ -1,0 +1,188 @@
+"""Rules about what a script asks of sbatch: coming back, its log, its warning signal."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from toolkit.lint.finding import Hit, Rule, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from toolkit.lint.batch_script.script import Script
+
+_SIGNAL: Final = re.compile(
+    r"^(?P<flags>[RB]{1,2}:)?(?P<name>[A-Za-z0-9]+)(?:@(?P<seconds>\d+))?$", re.IGNORECASE
+)
+
+_LEAD: Final = 60
+"""Seconds before the time limit at which sbatch sends a signal that names none."""
+
+_RUNS: Final = re.compile(
+    r"^(?:\w+=\S*\s+)*(?:exec\s+|uv\s+run\s+|\S*/)?"
+    r"(?:python[\d.]*|torchrun|accelerate|deepspeed|composer)\s"
+)
+
+
+def _hit(script: Script, option: str, message: str, fix: str) -> Hit:
+    """Where the option was said. One from outside wins over the lines, and is mended outside."""
+    said = script.directives.get(option)
+    if said and said.source:
+        return Hit(0, f"{said.source}: {message}", fix.removeprefix("#SBATCH "))
+    return Hit(said.line if said else 0, message, fix)
+
+
+def _ignored(script: Script) -> Iterator[Hit]:
+    for one in script.ignored:
+        yield Hit(
+            one.line,
+            f"--{one.name} comes after the first command, where sbatch no longer reads options",
+            "move it above the first command",
+        )
+
+
+def _no_requeue(script: Script) -> Iterator[Hit]:
+    if "no-requeue" in script.directives:
+        yield _hit(
+            script,
+            "no-requeue",
+            "--no-requeue: when a machine is taken the job is over, and a preemption cancels it"
+            " without its grace time",
+            "#SBATCH --requeue",
+        )
+
+
+def _requeue(script: Script) -> Iterator[Hit]:
+    if not {"requeue", "no-requeue"} & script.directives.keys():
+        yield Hit(
+            0,
+            "nothing says that the job may be requeued: a site with JobRequeue=0 ends it with its"
+            " first machine",
+            "#SBATCH --requeue",
+        )
+
+
+def _open_mode(script: Script) -> Iterator[Hit]:
+    mode = script.value("open-mode").lower()
+    if not mode.startswith("a"):
+        yield _hit(
+            script,
+            "open-mode",
+            "each requeue empties the job's log: why the last attempt ended is lost",
+            "#SBATCH --open-mode=append",
+        )
+
+
+def _signal_missing(script: Script) -> Iterator[Hit]:
+    if script.launches and "signal" not in script.directives:
+        yield Hit(
+            0,
+            "nothing is told before the time limit: the work since the last checkpoint is lost",
+            "#SBATCH --signal=B:USR1@90, and a trap that asks the workers to save",
+        )
+
+
+def _signal_to_all(script: Script) -> Iterator[Hit]:
+    signal = _signal(script)
+    if signal is None or "B" in (signal["flags"] or "").upper():
+        return
+    if any(launch.agent or launch.kind == "deepspeed" for launch in script.launches):
+        yield _hit(
+            script,
+            "signal",
+            f"without B: every process of the job gets {signal['name'].upper()}: it kills the"
+            " launcher, which orphans or ends the workers before they have saved",
+            f"#SBATCH --signal=B:{signal['name'].upper()}@{signal['seconds'] or 90}",
+        )
+
+
+def _signal_unheard(script: Script) -> Iterator[Hit]:
+    signal = _signal(script)
+    if signal is None or "B" in (signal["flags"] or "").upper() or script.sources:
+        return
+    # What else a script may start steps by can't be seen; nothing but its own commands is judged.
+    if not script.steps and any(_RUNS.search(command.text) for command in script.commands):
+        yield _hit(
+            script,
+            "signal",
+            f"without B: {signal['name'].upper()} goes to the steps, and srun starts none here: no"
+            " process ever gets it",
+            "start the program by srun, or take B: and a trap that passes it on",
+        )
+
+
+def _signal_untrapped(script: Script) -> Iterator[Hit]:
+    signal = _signal(script)
+    if signal is None or "B" not in (signal["flags"] or "").upper() or script.sources:
+        return
+    name = signal["name"].upper().removeprefix("SIG")
+    traps = [command.text for command in script.commands if command.text.startswith("trap ")]
+    if not any(re.search(rf"\b(?:SIG)?{name}\b", trap.upper()) for trap in traps):
+        yield _hit(
+            script,
+            "signal",
+            f"{name} goes to the batch script, which has no trap for it: the script dies of it and"
+            " the job with the script",
+            f"trap 'ask the workers to stop' {name}",
+        )
+
+
+def _trap_waits(script: Script) -> Iterator[Hit]:
+    signal = _signal(script)
+    if signal is None or "B" not in (signal["flags"] or "").upper():
+        return
+    name = signal["name"].upper().removeprefix("SIG")
+    trapped = any(
+        command.text.startswith("trap ") and name in command.text.upper()
+        for command in script.commands
+    )
+    for launch in script.launches:
+        if trapped and not launch.background and not launch.inner:
+            yield Hit(
+                launch.line,
+                f"bash runs the trap for {name} only when this command has ended",
+                "end it with & and wait for it: srun … & pid=$!; wait $pid; wait $pid",
+            )
+
+
+def _signal_late(script: Script) -> Iterator[Hit]:
+    signal = _signal(script)
+    seconds = int((signal and signal["seconds"]) or _LEAD)
+    if signal and script.launches and seconds < script.stop_seconds:
+        yield _hit(
+            script,
+            "signal",
+            f"{seconds} s is little time to end a step and write a checkpoint",
+            f"#SBATCH --signal=B:USR1@{script.stop_seconds + 30:.0f}: what that takes, and 30 s",
+        )
+
+
+def _pinned(script: Script) -> Iterator[Hit]:
+    if script.value("nodelist"):
+        yield _hit(
+            script,
+            "nodelist",
+            "the job waits for these very nodes: when one is taken, it does not come back",
+            "take --nodelist out; ask for what the node has (--constraint, --gres)",
+        )
+
+
+def _signal(script: Script) -> re.Match[str] | None:
+    return _SIGNAL.match(script.value("signal"))
+
+
+_E, _W = Severity.ERROR, Severity.WARNING
+RULES: Final = (
+    Rule("directive-ignored", _E, _ignored),
+    Rule("no-requeue", _E, _no_requeue),
+    Rule("requeue-unsaid", _W, _requeue),
+    Rule("open-mode", _W, _open_mode),
+    Rule("no-warning-signal", _W, _signal_missing),
+    Rule("signal-to-all", _E, _signal_to_all),
+    Rule("signal-unheard", _E, _signal_unheard),
+    Rule("signal-untrapped", _E, _signal_untrapped),
+    Rule("trap-in-vain", _E, _trap_waits),
+    Rule("signal-late", _W, _signal_late),
+    Rule("node-pinned", _W, _pinned),
+)

@@ -1,0 +1,214 @@
+"""A batch script as the rules look at it: its directives, its commands, what it launches."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from toolkit.lint.batch_script import shell
+from toolkit.training.slurm import sbatch_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from toolkit.lint.batch_script.shell import Command
+
+A_STOP: Final = 60.0
+"""Seconds that ending a step and saving are taken to need where nobody has measured it."""
+
+_TORCHRUN: Final = re.compile(
+    r"(?:^|[\s/;(\"'])torchrun(?=[\s\"'])|torch\.distributed\.(?:run|launch)\b"
+)
+_DEEPSPEED: Final = re.compile(r"(?:^|[\s/;(\"'&])deepspeed(?=\s+[-\w\"'$./])(?!\s*(?:==|>=))")
+_ACCELERATE: Final = re.compile(
+    r"(?:^|[\s/;(\"'])accelerate\s+launch\b|accelerate\.commands\.launch"
+)
+_COMPOSER: Final = re.compile(r"(?:^|[\s/;(\"'])composer\s+[-\w\"'$./]")
+_PYTHON: Final = re.compile(r"\bsrun\b.*?\bpython[\d.]*\s(?P<rest>.*)", re.DOTALL)
+_TRAINS: Final = re.compile(
+    r"(?:^|[\s/\"'])(?:\w*(?:train|finetun|fine_tun|_tune|sft|grpo|dpo)\w*|main|run_\w+)\.py\b",
+    re.IGNORECASE,
+)
+_SOURCED: Final = re.compile(r"(?:source|\.)\s+[\"']?(?P<file>[^\s\"';&|]+)")
+# What these files do to a shell is known: they set no trap for a job.
+_ENVIRONMENT: Final = re.compile(
+    r"(?:conda\.sh|mamba\.sh|/activate|bashrc|profile|modules?(?:\.sh)?|\.env)$"
+    r"|^activate$|bin/activate"
+)
+_TALK: Final = re.compile(
+    r"^\s*(?:echo|printf|cat|which|command|pip|uv|apt\S*|conda|mkdir|cp|mv|rm|ls|cd|source|\.|alias"
+    r"|git|wget|curl|enroot|docker\s+(?:build|pull)|module|if|elif|while|for|function|trap|kill)\b"
+)
+_OPPOSITE: Final = {"requeue": "no-requeue", "no-requeue": "requeue"}
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """An #SBATCH option by its long name. `ignored`: sbatch stopped reading before it. `source`:
+    where it was said, if not on a line of the script.
+    """
+
+    name: str
+    value: str
+    line: int
+    ignored: bool = False
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A command that starts ranks. `text` has the script's own variables put in."""
+
+    line: int
+    kind: str  # torchrun | deepspeed | accelerate | composer | python
+    text: str
+    inner: bool
+
+    @property
+    def srun(self) -> bool:
+        return bool(re.search(r"(?:^|[\s;&|(])srun\b", self.text))
+
+    @property
+    def background(self) -> bool:
+        return self.text.rstrip().endswith("&") and not self.text.rstrip().endswith("&&")
+
+    @property
+    def agent(self) -> bool:
+        """An elastic agent stands between Slurm and the workers."""
+        return self.kind in ("torchrun", "accelerate")
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """The whole of it. `values`: what the script sets its variables to. `stop_seconds`: what its
+    training needs to end a step and save. `node_disks`: folders that go with their machine.
+    """
+
+    text: str
+    directives: Mapping[str, Directive]
+    ignored: tuple[Directive, ...]
+    commands: tuple[Command, ...]
+    values: Mapping[str, str]
+    launches: tuple[Launch, ...]
+    stop_seconds: float
+    node_disks: tuple[str, ...]
+
+    def value(self, name: str) -> str:
+        found = self.directives.get(name)
+        return found.value if found else ""
+
+    @property
+    def several_nodes(self) -> bool:
+        first = re.match(r"\d+(?:-(\d+))?", self.value("nodes"))
+        if first:
+            return int(first[1] or first[0]) > 1
+        if self.value("ntasks") == "1":
+            return False
+        return bool(re.search(r"SLURM_(?:JOB_NUM_NODES|NNODES|JOB_NODELIST|NODEID)", self.text))
+
+    @property
+    def sources(self) -> bool:
+        """It takes in code that can't be seen here."""
+        return any(
+            (found := _SOURCED.match(command.text)) and not _ENVIRONMENT.search(found["file"])
+            for command in self.commands
+        )
+
+    @property
+    def steps(self) -> bool:
+        """It starts processes that Slurm knows as a step, which signals go to."""
+        text = "\n".join(self.expanded(command) for command in self.commands)
+        return bool(re.search(r"(?:^|[\s;&|(\"'])(?:srun|mpirun|mpiexec)\b", text))
+
+    def expanded(self, command: Command) -> str:
+        return shell.expanded(command.text, self.values)
+
+
+def said(words: Sequence[str], source: str) -> tuple[Directive, ...]:
+    """The options among words that sbatch is given outside of the script."""
+    return tuple(
+        Directive(name, value, 0, source=source) for name, value in sbatch_options.options(words)
+    )
+
+
+def parse(
+    text: str,
+    stop_seconds: float = A_STOP,
+    outside: Iterable[Directive] = (),
+    node_disks: tuple[str, ...] = (),
+) -> Script:
+    """Never raises: what can't be understood can't be complained about. `outside`: options that win
+    over the script's own, and later ones over earlier ones.
+    """
+    found, documents = shell.commands(text)
+    values = shell.assignments(found)
+    lines = [(n, line) for n, line in enumerate(text.splitlines(), start=1) if n not in documents]
+    directives, ignored = _directives(lines, found[0].line if found else 0)
+    for one in outside:
+        _say(directives, one)
+    return Script(
+        text=text,
+        directives=directives,
+        ignored=ignored,
+        commands=found,
+        values=values,
+        launches=tuple(_launches(found, values)),
+        stop_seconds=stop_seconds,
+        node_disks=node_disks,
+    )
+
+
+def _directives(
+    lines: Iterable[tuple[int, str]], first: int
+) -> tuple[dict[str, Directive], tuple[Directive, ...]]:
+    counted: dict[str, Directive] = {}
+    ignored = []
+    for number, line in lines:
+        if not line.startswith("#SBATCH"):
+            continue
+        for name, value in _options(line.removeprefix("#SBATCH")):
+            one = Directive(name, value, number, ignored=bool(first) and number > first)
+            if one.ignored:
+                ignored.append(one)
+            else:
+                _say(counted, one)
+    return counted, tuple(ignored)
+
+
+def _say(counted: dict[str, Directive], one: Directive) -> None:
+    counted.pop(_OPPOSITE.get(one.name, ""), None)
+    counted[one.name] = one
+
+
+def _options(rest: str) -> Iterator[tuple[str, str]]:
+    try:
+        words = shlex.split(rest, comments=True)
+    except ValueError:
+        words = rest.split()
+    return sbatch_options.options(words)
+
+
+def _launches(found: tuple[Command, ...], values: Mapping[str, str]) -> Iterator[Launch]:
+    for command in found:
+        if _TALK.match(command.text) or shell.is_assignment(command.text):
+            continue
+        text = shell.expanded(command.text, values)
+        if kind := _kind(text):
+            yield Launch(command.line, kind, text, command.inner)
+
+
+def _kind(text: str) -> str:
+    if _TALK.match(text):
+        return ""
+    if _TORCHRUN.search(text + " "):
+        return "torchrun"
+    if _ACCELERATE.search(text):
+        return "accelerate"
+    if _DEEPSPEED.search(text):
+        return "deepspeed"
+    if _COMPOSER.search(text):
+        return "composer"
+    python = _PYTHON.search(text)
+    return "python" if python and _TRAINS.search(python["rest"]) else ""

@@ -1,0 +1,28 @@
+"""Every known trap in one list, and the linter that walks it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from toolkit.lint.slurm_conf import rules_jobs, rules_power
+from toolkit.lint.slurm_conf.rule import Finding, Severity
+
+if TYPE_CHECKING:
+    from toolkit.lint.slurm_conf.parser import SlurmConf
+    from toolkit.lint.slurm_conf.rule import Trap
+    from toolkit.render.versions import SlurmVersion
+
+ALWAYS: Final[tuple[Trap, ...]] = rules_jobs.TRAPS
+WITH_CLOUD_NODES: Final[tuple[Trap, ...]] = rules_power.TRAPS
+"""They say nothing about a cluster whose nodes are always there."""
+
+
+def check(conf: SlurmConf, version: SlurmVersion) -> tuple[Finding, ...]:
+    """Everything wrong with the file for this Slurm: errors first, then by line."""
+    rules = (*ALWAYS, *(WITH_CLOUD_NODES if conf.cloud_nodes else ()))
+    found = [
+        Finding(rule.slug, rule.severity, hit.setting, hit.line, hit.message, hit.fix, rule.source)
+        for rule in rules
+        for hit in rule.find(conf, version)
+    ]
+    return tuple(sorted(found, key=lambda item: (item.severity != Severity.ERROR, item.line)))

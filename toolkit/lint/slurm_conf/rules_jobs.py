@@ -1,0 +1,281 @@
+"""Traps of jobs that lose their nodes: requeueing, time to save, prologs, spelling."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final
+
+from toolkit.lint.slurm_conf.rule import MAN, Hit, Severity, Trap, line_of, missing
+from toolkit.render import options
+from toolkit.render.settings import REQUEUE_EXIT
+from toolkit.render.versions import SlurmVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from toolkit.lint.slurm_conf.parser import SlurmConf
+
+SPOT_NOTICE: Final = 120
+DRAIN: Final = 10
+"""Of a spot notice, what passes before the job's processes get their signal."""
+SHORTEST_KILL_WAIT: Final = 30
+FEWEST_REQUEUES: Final = 20
+LONGEST_REQUEUE_DELAY: Final = 60
+SHORTEST_BATCH_START: Final = 60
+LEAST_SHARE: Final = 0.75
+"""Of a node's CPUs, for a job that has all of its GPUs: sites keep some back."""
+_GPUS: Final = re.compile(r"\bgpu(?::[^:,(]+)?:(\d+)\b")
+
+# Words that a cloud cluster leans on; a near miss of one is taken by slurmctld without a word.
+_WORDS: Final = {
+    "SlurmctldParameters": (
+        "enable_configless",
+        "idle_on_node_suspend",
+        "max_powered_nodes",
+        "node_reg_mem_percent",
+        "power_save_interval",
+        "power_save_min_interval",
+        "reboot_from_controller",
+    ),
+    "SchedulerParameters": (
+        "enable_expedited_requeue",
+        "nohold_on_prolog_fail",
+        "requeue_delay",
+        "requeue_on_resume_failure",
+        "salloc_wait_nodes",
+        "sbatch_wait_nodes",
+    ),
+}
+_LIKE: Final = 0.85
+
+
+def _gone(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
+    for setting in conf.settings.values():
+        for word in ("", *setting.words):
+            wrong = options.problem(setting.name, word, version)
+            if wrong is not None:
+                name = word.partition("=")[0] or setting.name
+                yield Hit(setting.name, wrong, f"take {name} out", setting.line)
+
+
+def _spelling(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    for name, known in _WORDS.items():
+        for word in (each.partition("=")[0].lower() for each in conf.words(name)):
+            near = get_close_matches(word, known, n=1, cutoff=_LIKE)
+            if near and word not in known:
+                text = f"{word} is no parameter, and slurmctld does not say so"
+                yield Hit(name, text, f"write {near[0]}", line_of(conf, name))
+
+
+def _requeue(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    if conf.number("JobRequeue", 1) == 0:
+        text = "a job that loses a node is over, and not brought back"
+        yield Hit("JobRequeue", text, "JobRequeue=1", line_of(conf, "JobRequeue"))
+
+
+def _requeue_exit(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    if not _has_code(conf.words("RequeueExit"), REQUEUE_EXIT):
+        text = f"a training job that saved and ends with {REQUEUE_EXIT} is not brought back"
+        yield Hit("RequeueExit", text, f"RequeueExit={REQUEUE_EXIT}", line_of(conf, "RequeueExit"))
+    if _has_code(conf.words("RequeueExitHold"), REQUEUE_EXIT):
+        text = f"a training job that saved and ends with {REQUEUE_EXIT} is held"
+        line = line_of(conf, "RequeueExitHold")
+        yield Hit("RequeueExitHold", text, f"take {REQUEUE_EXIT} out", line)
+
+
+def _requeue_bugs(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    if _has_code(conf.words("RequeueExit"), 1):
+        text = "1 is what any program that fails ends with: a bug runs again and again"
+        yield Hit("RequeueExit", text, "take 1 out", line_of(conf, "RequeueExit"))
+
+
+def _has_code(words: Iterable[str], code: int) -> bool:
+    """Whether a list of codes and ranges has it; what is no number is slurmctld's to refuse."""
+    for word in words:
+        first, _, last = word.partition("-")
+        if first.isdecimal() and (last or first).isdecimal():
+            found = int(first) <= code <= int(last or first)
+            if found:
+                return True
+    return False
+
+
+def _max_requeue(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    most = conf.number("MaxBatchRequeue", 5)
+    if most < FEWEST_REQUEUES:
+        text = f"after {most} interruptions a job is held, and each spot interruption counts"
+        line = line_of(conf, "MaxBatchRequeue")
+        yield Hit("MaxBatchRequeue", text, "MaxBatchRequeue=1000", line)
+
+
+def _kill_wait(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    wait = conf.number("KillWait", 30)
+    line = line_of(conf, "KillWait")
+    if wait > SPOT_NOTICE - DRAIN:
+        text = f"{wait} s from SIGTERM to SIGKILL: EC2 takes the machine before, mid-checkpoint"
+        yield Hit("KillWait", text, f"KillWait={SPOT_NOTICE - 2 * DRAIN - 10} at most", line)
+    elif wait < SHORTEST_KILL_WAIT:
+        text = f"{wait} s is little time to save a checkpoint after SIGTERM"
+        yield Hit("KillWait", text, "KillWait=60", line)
+
+
+def _over_time(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    if conf.number("OverTimeLimit", 0) == -1:
+        text = "jobs never end at their time limit; machines run until somebody cancels them"
+        yield Hit("OverTimeLimit", text, "OverTimeLimit=0", line_of(conf, "OverTimeLimit"))
+
+
+def _requeue_delay(conf: SlurmConf, version: SlurmVersion) -> Iterator[Hit]:
+    if version < SlurmVersion(25, 11):
+        value, setting = conf.parameter("AuthInfo", "cred_expire"), "AuthInfo"
+        text = "before 25.11 a requeued job waits for AuthInfo=cred_expire ({} s) before it starts"
+        fix = "AuthInfo=cred_expire=10"
+    else:
+        value, setting = (
+            conf.parameter("SchedulerParameters", "requeue_delay"),
+            "SchedulerParameters",
+        )
+        text = "a requeued job waits {} s before it may start (requeue_delay)"
+        fix = "add requeue_delay=10 to SchedulerParameters"
+    seconds = int(value) if value and value.isdecimal() else 120
+    if seconds > LONGEST_REQUEUE_DELAY:
+        yield Hit(setting, text.format(seconds), fix, line_of(conf, setting))
+
+
+def _expedited(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    name = "SchedulerParameters"
+    if conf.parameter(name, "enable_expedited_requeue") is not None and conf.get("Epilog") is None:
+        text = "without an Epilog that checks health, a job that fails by itself is requeued held"
+        fix = "set an Epilog, or take enable_expedited_requeue out"
+        yield Hit(name, text, fix, line_of(conf, name))
+
+
+def _prolog(conf: SlurmConf, _version: SlurmVersion) -> Iterable[Hit]:
+    if conf.get("Prolog") is None:
+        return ()
+    text = "when a Prolog fails, the job is held and not run elsewhere"
+    return missing(conf, "SchedulerParameters", "nohold_on_prolog_fail", text)
+
+
+def _prolog_flags(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    flags = {word.lower() for word in conf.words("PrologFlags")}
+    line = line_of(conf, "PrologFlags")
+    if conf.get("Prolog") is not None and not flags & {"alloc", "contain", "x11"}:
+        text = "the Prolog runs at the job's first step, long after its nodes are paid for"
+        yield Hit("PrologFlags", text, "PrologFlags=Alloc,Contain", line)
+    cgroup = conf.get("ProctrackType")
+    if "contain" in flags and cgroup is not None and "cgroup" not in cgroup.value.lower():
+        text = f"Contain has nothing to contain processes with ({cgroup.value})"
+        yield Hit("PrologFlags", text, "ProctrackType=proctrack/cgroup, or no Contain", line)
+
+
+def _wait_nodes(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    for word, what in (("sbatch_wait_nodes", "batch script"), ("salloc_wait_nodes", "salloc")):
+        text = f"a {what} of several nodes starts when the first of them is up"
+        yield from missing(conf, "SchedulerParameters", word, text)
+
+
+def _unkillable(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    message, unkillable = (
+        conf.number("MessageTimeout", 10),
+        conf.number("UnkillableStepTimeout", 60),
+    )
+    if unkillable < 5 * message:
+        text = f"{unkillable} s is less than five times MessageTimeout ({message} s): nodes drain"
+        line = line_of(conf, "UnkillableStepTimeout")
+        yield Hit("UnkillableStepTimeout", text, f"UnkillableStepTimeout={6 * message}", line)
+
+
+def _batch_start(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    seconds = conf.number("BatchStartTimeout", 10)
+    if seconds < SHORTEST_BATCH_START:
+        text = f"a fresh machine may take longer than {seconds} s to start a job's script"
+        line = line_of(conf, "BatchStartTimeout")
+        yield Hit("BatchStartTimeout", text, "BatchStartTimeout=180", line)
+
+
+def _preempt(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    kind, mode = conf.get("PreemptType"), {word.upper() for word in conf.words("PreemptMode")}
+    line = line_of(conf, "PreemptMode")
+    if mode & {"SUSPEND"}:
+        text = "a suspended job keeps its nodes, and they are paid for while it sleeps"
+        yield Hit("PreemptMode", text, "PreemptMode=REQUEUE", line)
+    off = kind is None or kind.value.lower() == "preempt/none"
+    if off and mode - {"OFF", "GANG"}:
+        text = "slurmctld does not start: PreemptMode without a PreemptType"
+        yield Hit("PreemptMode", text, "PreemptType=preempt/qos, or PreemptMode=OFF", line)
+
+
+def _preempt_signal(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    kind = conf.get("PreemptType")
+    on = kind is not None and kind.value.lower() != "preempt/none"
+    told = conf.parameter("PreemptParameters", "send_user_signal") is not None or (
+        conf.parameter("SlurmctldParameters", "preempt_send_user_signal") is not None
+    )
+    if on and not told:
+        text = "a preempted job gets SIGTERM and not its own --signal: it ends without a save"
+        fix = "PreemptParameters=send_user_signal"
+        yield Hit("PreemptParameters", text, fix, line_of(conf, "PreemptParameters"))
+
+
+def _preempt_grace(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    kind = conf.get("PreemptType")
+    if kind is None or kind.value.lower() != "preempt/partition_prio":
+        return
+    tiers = [int(part.get("PriorityTier") or 1) for part in conf.partitions]
+    for part, tier in zip(conf.partitions, tiers, strict=True):
+        if tier < max(tiers) and part.get("GraceTime") in ("", "0"):
+            text = f"jobs of {part.name} are preempted without time to save"
+            yield Hit("GraceTime", text, f"GraceTime={SPOT_NOTICE} for {part.name}", part.line)
+
+
+def _gpu_share(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    """Only what a line says in CPUs and counts of GPUs is looked at."""
+    everywhere = conf.parameter("JobDefaults", "DefCpuPerGPU")
+    for part in conf.partitions:
+        members = set(conf.expanded(part.get("Nodes")))
+        given = part.get("DefCpuPerGPU") or everywhere or "0"
+        if part.get("OverSubscribe").upper() == "EXCLUSIVE" or not given.isdecimal():
+            continue
+        for node in conf.nodes:
+            cpus, gpus = node.get("CPUs"), sum(map(int, _GPUS.findall(node.get("Gres"))))
+            if not (gpus and cpus.isdecimal() and members & set(conf.expanded(node.name))):
+                continue
+            if int(given) * gpus < LEAST_SHARE * int(cpus):
+                got = f"{int(given) * gpus}" if int(given) else "one a task"
+                whose = f"in {part.name}, a job with all GPUs of {node.name}"
+                fix = f"DefCpuPerGPU={int(cpus) // gpus} where all nodes have them, or --exclusive"
+                yield Hit("DefCpuPerGPU", f"{whose} has {got} of {cpus} CPUs", fix, part.line)
+
+
+def _metrics(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
+    if conf.get("MetricsType") is not None and conf.words("PrivateData"):
+        text = "with PrivateData Slurm turns its metrics off without a word"
+        yield Hit("MetricsType", text, "take one of the two out", line_of(conf, "MetricsType"))
+
+
+_E, _W = Severity.ERROR, Severity.WARNING
+TRAPS: Final = (
+    Trap("option-gone", _E, MAN, _gone),
+    Trap("spelling", _E, MAN + "#OPT_SlurmctldParameters", _spelling),
+    Trap("job-requeue", _E, MAN + "#OPT_JobRequeue", _requeue),
+    Trap("requeue-exit", _E, MAN + "#OPT_RequeueExit", _requeue_exit),
+    Trap("requeue-bugs", _W, MAN + "#OPT_RequeueExit", _requeue_bugs),
+    Trap("max-batch-requeue", _W, MAN + "#OPT_MaxBatchRequeue", _max_requeue),
+    Trap("kill-wait", _W, MAN + "#OPT_KillWait", _kill_wait),
+    Trap("over-time-limit", _E, MAN + "#OPT_OverTimeLimit", _over_time),
+    Trap("requeue-delay", _W, "https://github.com/aws/aws-parallelcluster/issues/5670",
+         _requeue_delay),
+    Trap("expedited-requeue", _E, MAN + "#OPT_enable_expedited_requeue", _expedited),
+    Trap("prolog-hold", _E, MAN + "#OPT_nohold_on_prolog_fail", _prolog),
+    Trap("prolog-flags", _W, MAN + "#OPT_PrologFlags", _prolog_flags),
+    Trap("wait-nodes", _W, MAN + "#OPT_sbatch_wait_nodes", _wait_nodes),
+    Trap("unkillable-step", _E, MAN + "#OPT_UnkillableStepTimeout", _unkillable),
+    Trap("batch-start", _W, MAN + "#OPT_BatchStartTimeout", _batch_start),
+    Trap("preempt-mode", _E, MAN + "#OPT_PreemptMode", _preempt),
+    Trap("preempt-signal", _W, MAN + "#OPT_send_user_signal", _preempt_signal),
+    Trap("preempt-grace", _W, MAN + "#OPT_GraceTime", _preempt_grace),
+    Trap("gpu-share", _W, MAN + "#OPT_DefCpuPerGPU", _gpu_share),
+    Trap("metrics-private", _W, MAN + "#OPT_PrivateData", _metrics),
+)  # fmt: skip

@@ -1,0 +1,69 @@
+"""Client tokens: the same request answered the same, however often it is sent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from toolkit.local.aws.aws_errors import refused
+from toolkit.local.aws.request_limits import check_token
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class ClientTokens:
+    """Remembers what each token was used for, for as long as the local cloud runs.
+
+    EC2 keeps a token for at least 24 hours and answers a repetition with the
+    first answer, or refuses it once the instances of that are terminated. A
+    refused request does not use its token up.
+    """
+
+    def __init__(self) -> None:
+        """Begin with no token used."""
+        self._used: dict[tuple[str, str, str], tuple[str, Any]] = {}
+
+    def once(
+        self,
+        action: str,
+        region: str,
+        params: Mapping[str, Any],
+        make: Callable[[], Any],
+        ended: Callable[[Any], bool] = lambda _: False,
+    ) -> Any:
+        """Return what `make` returns, or what it returned when the token was used first.
+
+        `ended` says whether the instances of that are terminated.
+        """
+        token = params.get("ClientToken")
+        if not token:
+            return make()
+        check_token(token)
+        key = (action, region, str(token))
+        print_ = fingerprint(params)
+        if key in self._used:
+            known, result = self._used[key]
+            if known != print_:
+                message = (
+                    "Arguments on this idempotent request are inconsistent with arguments used "
+                    "in previous request(s)."
+                )
+                raise refused("IdempotentParameterMismatch", message)
+            if ended(result):
+                message = (
+                    "The client token you have provided is associated with a terminated instance. "
+                    "Please use a different client token."
+                )
+                raise refused("IdempotentInstanceTerminated", message)
+            return result
+        result = make()
+        self._used[key] = (print_, result)
+        return result
+
+
+def fingerprint(params: Mapping[str, Any]) -> str:
+    """Return a digest of every parameter, order of keys apart."""
+    text = json.dumps(params, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()

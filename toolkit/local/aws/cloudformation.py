@@ -1,0 +1,237 @@
+"""CloudFormation: moto's stacks and change sets, carried out step by step in the background."""
+
+# ruff: noqa: SLF001 - moto has no other way to read and write these
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from moto.cloudformation.exceptions import ValidationError
+from moto.cloudformation.models import CloudFormationBackend, Export, Stack
+from moto.cloudformation.parsing import get_model_list, get_model_map, get_name_type_map
+from moto.cloudformation.responses import StackResourceDTO
+
+from toolkit.local.aws import stack_deletions
+from toolkit.local.aws.fsx import StackFileSystem
+from toolkit.local.aws.secrets_manager import StackSecret
+from toolkit.local.aws.stack_operation import StackRun
+from toolkit.local.aws.stack_template import order, unresolved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from toolkit.local.aws.instance_tables import Tables
+    from toolkit.local.aws.moto_patches import Patches
+
+TYPES = (StackFileSystem, StackSecret)  # what CloudFormation can make besides moto's types
+_BUSY = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS")
+_WITH_OUTPUTS = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_IN_PROGRESS", "UPDATE_FAILED")
+
+
+class Stacks:
+    """Accepts what CloudFormation accepts and runs it with `StackRun`."""
+
+    def __init__(self, tables: Tables, defer: Callable[[Callable[[], None]], None]) -> None:
+        """`defer` runs one operation in a thread of its own."""
+        self._tables = tables
+        self._defer = defer
+        self._create_change_set: Any = None
+
+    def install(self, patches: Patches) -> None:
+        """Put this in place of moto's stacks that are complete at once or not at all."""
+        stacks = self
+
+        def create_resources(stack: Any) -> None:
+            stacks.create(stack)
+
+        def update(stack: Any, template: str, role_arn: Any = None, **given: Any) -> None:
+            del role_arn
+            if given.get("tags") is not None:
+                stack.tags = given["tags"]
+            stacks.update(stack, template, given.get("parameters") or stack.parameters)
+
+        def execute(backend: Any, change_set_name: str, stack_name: str | None = None) -> None:
+            stacks.execute(backend, change_set_name, stack_name)
+
+        def delete_stack(backend: Any, name_or_stack_id: str) -> None:
+            stacks.delete(backend, name_or_stack_id)
+
+        def create_change_set(backend: Any, **given: Any) -> Any:
+            stacks.check_change_set(backend, given)
+            return stacks._create_change_set(backend, **given)
+
+        owner = CloudFormationBackend
+        self._create_change_set = patches.replace(owner, "create_change_set", create_change_set)
+        patches.replace(Stack, "create_resources", create_resources)
+        patches.replace(Stack, "update", update)
+        patches.replace(owner, "execute_change_set", execute)
+        patches.replace(owner, "delete_stack", delete_stack)
+        self._install_views(patches)
+        stack_deletions.install(patches)
+        # moto finds its types among the subclasses of one class, and remembers what it found.
+        for cache in (get_model_list, get_model_map, get_name_type_map):
+            cache.cache_clear()
+        added = {one.cloudformation_type() for one in TYPES}
+        if not added <= set(get_model_map()):
+            raise RuntimeError(f"moto does not see the layer's resource types {sorted(added)}")
+
+    def _install_views(self, patches: Patches) -> None:
+        """Show what there is; moto makes a resource that somebody only looks at."""
+        shown_outputs = vars(Stack)["outputs"].fget
+        describe = StackResourceDTO.__init__
+
+        def resources(stack: Any) -> list[Any]:
+            made = stack.resource_map._parsed_resources
+            named = stack.resource_map.resources
+            return [made[name] for name in named if made.get(name) is not None]
+
+        def outputs(stack: Any) -> Any:
+            return shown_outputs(stack) if stack.status in _WITH_OUTPUTS else None
+
+        def init(row: Any, stack: Any, resource: Any) -> None:
+            describe(row, stack, resource)
+            states = getattr(stack, "resource_states", {})
+            known = states.get(row.logical_resource_id)
+            if known:
+                row.resource_status, row.resource_status_reason, row.timestamp = known
+
+        patches.replace(Stack, "stack_resources", property(resources))
+        patches.replace(Stack, "outputs", property(outputs))
+        patches.replace(StackResourceDTO, "__init__", init)
+
+    def check_change_set(self, backend: Any, given: Mapping[str, Any]) -> None:
+        """Refuse a template that can't be made; replace a stack that was only reviewed."""
+        check_template(Stack.parse_template(given["template"]))
+        if given["change_set_type"] == "UPDATE":
+            return
+        for stack in list(backend.stacks.values()):
+            if stack.name != given["stack_name"]:
+                continue
+            if stack.status != "REVIEW_IN_PROGRESS":
+                message = (
+                    f"Stack [{stack.name}] already exists and cannot be created again with the "
+                    f"changeSet [{given['change_set_name']}]."
+                )
+                raise ValidationError(message=message)
+            del backend.stacks[stack.stack_id]
+
+    def create(self, stack: Any) -> None:
+        """Begin to make a stack's resources."""
+        check_template(stack.template_dict)
+        self._begin(stack, "CREATE_IN_PROGRESS")
+        self._run(stack, StackRun(self._tables, stack).create)
+
+    def update(self, stack: Any, template: str, parameters: Mapping[str, Any]) -> None:
+        """Begin to change a stack to another template."""
+        old = dict(stack.template_dict.get("Resources") or {})
+        new = Stack.parse_template(template)
+        check_template(new)
+        diff = stack.resource_map.build_resource_diff(new, parameters)
+        _load(stack, template, parameters)
+        self._begin(stack, "UPDATE_IN_PROGRESS")
+        run = StackRun(self._tables, stack)
+        self._run(stack, lambda: run.update(old, diff))
+
+    def execute(self, backend: Any, name: str, stack_name: str | None) -> None:
+        """Begin to carry a change set out."""
+        change_set = _change_set(backend, name, stack_name)
+        stack = backend.stacks[change_set.stack_id]
+        if change_set.execution_status != "AVAILABLE" or stack.status in _BUSY:
+            message = (
+                f"ChangeSet [{change_set.change_set_id}] cannot be executed in its current status"
+            )
+            raise ValidationError(message=message)
+        change_set.execution_status = "EXECUTE_COMPLETE"
+        if change_set.tags:
+            stack.tags = change_set.tags
+        if change_set.change_set_type == "CREATE":
+            _load(stack, change_set.template, change_set.parameters)
+            self.create(stack)
+        else:
+            self.update(stack, change_set.template, change_set.parameters)
+
+    def delete(self, backend: Any, name_or_stack_id: str) -> None:
+        """Begin to delete a stack; one that does not exist is deleted."""
+        for stack in list(backend.stacks.values()):
+            if name_or_stack_id not in (stack.name, stack.stack_id):
+                continue
+            if stack.status == "DELETE_IN_PROGRESS":
+                return
+            self._begin(stack, "DELETE_IN_PROGRESS")
+            self._defer(partial(self._delete, backend, stack))
+
+    def _delete(self, backend: Any, stack: Any) -> None:
+        if not StackRun(self._tables, stack).delete():
+            return
+        with self._tables.lock:
+            backend.stacks.pop(stack.stack_id, None)
+            backend.deleted_stacks[stack.stack_id] = stack
+            for name, export in list(backend.exports.items()):
+                if export.exporting_stack_id == stack.stack_id:
+                    del backend.exports[name]
+
+    def _begin(self, stack: Any, status: str) -> None:
+        stack.status = status
+        stack._add_stack_event(status, "User Initiated")
+
+    def _run(self, stack: Any, operation: Callable[[], None]) -> None:
+        def work() -> None:
+            operation()
+            with self._tables.lock:
+                if stack.status in _WITH_OUTPUTS:
+                    _export(stack)
+
+        self._defer(work)
+
+
+def check_template(template: Mapping[str, Any]) -> None:
+    """Refuse unknown names and circles, as CloudFormation does before it makes anything."""
+    if not template.get("Resources"):
+        message = "Template format error: At least one Resources member must be defined."
+        raise ValidationError(message=message)
+    names = unresolved(template)
+    if names:
+        message = (
+            f"Template format error: Unresolved resource dependencies [{', '.join(names)}] in the "
+            "Resources block of the template"
+        )
+        raise ValidationError(message=message)
+    try:
+        order(template)
+    except ValueError as error:
+        raise ValidationError(message=str(error)) from None
+
+
+def _load(stack: Any, template: str, parameters: Mapping[str, Any]) -> None:
+    """Give a stack its template; nothing is made yet."""
+    stack.template = template
+    stack._parse_template()
+    stack.description = stack.template_dict.get("Description")
+    stack.parameters = parameters
+    resources = stack.resource_map
+    resources._template = stack.template_dict
+    resources._resource_json_map = stack.template_dict["Resources"]
+    resources.input_parameters = parameters
+    resources.load()
+    stack.output_map = stack._create_output_map()
+
+
+def _change_set(backend: Any, name: str, stack_name: str | None) -> Any:
+    found = backend.change_sets.get(name)
+    for one in backend.change_sets.values():
+        same_stack = stack_name in (None, one.stack_name, one.stack_id)
+        alive = same_stack and one.stack_id in backend.stacks
+        if found is None and one.change_set_name == name and alive:
+            found = one
+    if found is None:
+        raise ValidationError(message=f"ChangeSet [{name}] does not exist")
+    return found
+
+
+def _export(stack: Any) -> None:
+    from moto.cloudformation.models import cloudformation_backends
+
+    backend = cloudformation_backends[stack.account_id][stack.region_name]
+    for export in stack.exports:
+        backend.exports[export.name] = Export(stack.stack_id, export.name, export.value)

@@ -1,0 +1,270 @@
+"""CreateFleet of type instant: several offerings, partial answers, an error for each refusal.
+
+Of a pool the local cloud knows only whether it is exhausted, so no pool is deeper than another.
+What is left of `price-capacity-optimized`, and of `capacity-optimized`, is the lowest price.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from moto.core.responses import ActionResult
+from moto.ec2.models.fleets import Fleet
+from moto.ec2.responses import EC2Response
+from moto.ec2.utils import random_fleet_id
+
+from toolkit.local.aws import create_instances, launch_conflicts, request_limits
+from toolkit.local.aws.aws_errors import code_of, refused
+from toolkit.local.aws.fleet_offering import Offering, Outcome
+from toolkit.local.aws.launch_request import ON_DEMAND, SPOT, Launch, launch_of, merge, tags_by_type
+from toolkit.local.aws.run_instances import Compute, plain
+from toolkit.local.aws.spot_prices import on_demand_price, spot_price
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from toolkit.local.aws.client_tokens import ClientTokens
+    from toolkit.local.aws.instance_tables import Tables
+    from toolkit.local.aws.moto_patches import Patches
+    from toolkit.local.faults import Faults
+
+
+class Fleets:
+    """Answers CreateFleet for instant fleets; other types stay with moto."""
+
+    def __init__(
+        self, tables: Tables, faults: Faults, tokens: ClientTokens, compute: Compute
+    ) -> None:
+        """Launch through `compute`, look for capacity in `faults`."""
+        self._tables = tables
+        self._faults = faults
+        self._tokens = tokens
+        self._compute = compute
+
+    def install(self, patches: Patches) -> None:
+        """Put this in place of moto's always full fleets."""
+        fleets = self
+        original: list[Any] = []
+
+        def create_fleet(response: Any) -> Any:
+            params = plain(response.params)
+            if params.get("Type") != "instant":
+                return original[0](response)
+            response.error_on_dryrun()
+            region = response.region
+            make = partial(fleets.create, region, params)
+            return ActionResult(fleets._tokens.once("CreateFleet", region, params, make))
+
+        inherited = EC2Response.create_fleet
+        original.append(patches.replace(EC2Response, "create_fleet", create_fleet) or inherited)
+
+    def create(self, region: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Fill the fleet as far as pools allow; returns the answer."""
+        target = params.get("TargetCapacitySpecification") or {}
+        total = int(target.get("TotalTargetCapacity") or 0)
+        if total < 1:
+            raise refused("InvalidParameterValue", "TotalTargetCapacity must be at least 1")
+        launch_conflicts.check_fleet(params)
+        default = target.get("DefaultTargetCapacityType") or ON_DEMAND
+        spot = int(target.get("SpotTargetCapacity") or 0)
+        on_demand = int(target.get("OnDemandTargetCapacity") or 0)
+        rest = max(0, total - spot - on_demand)
+        wanted = {
+            SPOT: spot + (rest if default == SPOT else 0),
+            ON_DEMAND: on_demand + (rest if default == ON_DEMAND else 0),
+        }
+        wanted = {market: capacity for market, capacity in wanted.items() if capacity > 0}
+        fleet_id = random_fleet_id()
+        outcome = Outcome()
+        for market, capacity in wanted.items():
+            options = _options(params, market)
+            offerings = self._offerings(region, params, market, fleet_id, outcome)
+            self._fill(region, offerings, capacity, options, outcome)
+        self._record(region, fleet_id, params)
+        return outcome.answer(fleet_id)
+
+    def _offerings(
+        self, region: str, params: Mapping[str, Any], market: str, fleet_id: str, outcome: Outcome
+    ) -> list[Offering]:
+        """Return every usable offering of the request, those EC2 would try first in front."""
+        offerings = []
+        for config in params.get("LaunchTemplateConfigs") or ():
+            given = config.get("LaunchTemplateSpecification") or {}
+            version = self._compute.template(region, given)
+            shown = {
+                "LaunchTemplateId": version.template.id,
+                "LaunchTemplateName": version.template.name,
+                "Version": str(version.number),
+            }
+            for override in config.get("Overrides") or [{}]:
+                offering = self._offering(region, market, version, shown, override)
+                offering = _tagged(offering, params, fleet_id)
+                try:
+                    create_instances.check(self._tables.ec2(region), offering.launch)
+                    self._throttled()
+                except Exception as error:  # noqa: BLE001 - what EC2 would refuse is part of the answer
+                    outcome.refuse(offering, *code_of(error))
+                else:
+                    offerings.append(offering)
+        options = _options(params, market)
+        if request_limits.by_priority(options):
+            return sorted(offerings, key=lambda one: one.priority)
+        if request_limits.diversified(options):
+            return offerings
+        return sorted(offerings, key=lambda one: one.price / Decimal(str(one.weight)))
+
+    def _throttled(self) -> None:
+        """Refuse one offering where a drill puts errors into the answers of fleets."""
+        injection = self._faults.injected("CreateFleet", inside=True)
+        if injection is not None:
+            raise refused(injection.code, injection.message)
+
+    def _offering(
+        self,
+        region: str,
+        market: str,
+        version: Any,
+        shown: Mapping[str, Any],
+        override: Mapping[str, Any],
+    ) -> Offering:
+        call = {
+            key: override[key]
+            for key in ("InstanceType", "ImageId", "Placement")
+            if key in override
+        }
+        if market == SPOT:
+            options = {"MaxPrice": override["MaxPrice"]} if override.get("MaxPrice") else {}
+            call["InstanceMarketOptions"] = {"MarketType": SPOT, "SpotOptions": options}
+        data = {key: value for key, value in version.data.items() if key != "InstanceMarketOptions"}
+        launch = launch_of(merge(call, data), template=(version.template.id, version.number))
+        subnet_id = override.get("SubnetId") or launch.subnet_id
+        zone = override.get("AvailabilityZone") or launch.zone
+        placed = create_instances.place(
+            self._tables.ec2(region), launch.at(subnet_id=subnet_id, zone=zone)
+        )
+        return Offering(
+            launch=placed,
+            specification=shown,
+            override=override,
+            weight=float(override.get("WeightedCapacity") or 1),
+            priority=float(override.get("Priority") or 0),
+            price=self._price(placed),
+        )
+
+    def _price(self, launch: Launch) -> Decimal:
+        if launch.market == SPOT:
+            now = self._tables.wall()
+            return Decimal(spot_price(launch.instance_type, str(launch.zone), now))
+        return on_demand_price(launch.instance_type)
+
+    def _fill(
+        self,
+        region: str,
+        offerings: Sequence[Offering],
+        capacity: int,
+        options: Mapping[str, Any],
+        outcome: Outcome,
+    ) -> None:
+        minimum = float(options.get("MinTargetCapacity") or 0)
+        groups = _groups(offerings, options)
+        for group in groups:
+            if self._capacity(group, capacity) >= minimum:
+                self._launch(region, group, capacity, options, outcome)
+                return
+        for offering in offerings:
+            outcome.refuse(
+                offering,
+                "InsufficientInstanceCapacity",
+                f"There is not enough capacity for the minimum target capacity of {minimum:g}.",
+            )
+
+    def _capacity(self, offerings: Sequence[Offering], wanted: int) -> float:
+        """Return the weight these offerings could give at most, up to what is wanted."""
+        weights = {one.pool: one.weight for one in offerings}
+        counts = self._faults.available(weights, wanted)
+        return sum(count * weight for count, weight in zip(counts, weights.values(), strict=True))
+
+    def _launch(
+        self,
+        region: str,
+        offerings: Sequence[Offering],
+        capacity: int,
+        options: Mapping[str, Any],
+        outcome: Outcome,
+    ) -> None:
+        missing = float(capacity)
+        diversified = request_limits.diversified(options)
+        for position, offering in enumerate(offerings):
+            if missing <= 0:
+                return
+            share = missing / (len(offerings) - position) if diversified else missing
+            count = -int(-share // offering.weight)
+            try:
+                reservation = self._compute.launch(
+                    region, offering.launch, at_least=1, at_most=count
+                )
+            except Exception as error:  # noqa: BLE001 - what EC2 would refuse is part of the answer
+                outcome.refuse(offering, *code_of(error))
+                continue
+            missing -= len(reservation.instances) * offering.weight
+            outcome.launched.append((offering, reservation))
+            if len(reservation.instances) < count:
+                outcome.refuse(offering, *_SHORT)
+
+    def _record(self, region: str, fleet_id: str, params: Mapping[str, Any]) -> None:
+        """Let DescribeFleets know the fleet."""
+        backend = self._tables.ec2(region)
+        target = dict(params["TargetCapacitySpecification"])
+        backend.fleets[fleet_id] = Fleet(
+            ec2_backend=backend,
+            fleet_id=fleet_id,
+            on_demand_options=params.get("OnDemandOptions") or {},
+            spot_options=params.get("SpotOptions") or {},
+            # An empty fleet: moto would launch the target a second time.
+            target_capacity_specification={**target, "TotalTargetCapacity": 0}
+            | {"SpotTargetCapacity": 0, "OnDemandTargetCapacity": 0},
+            launch_template_configs=[],
+            excess_capacity_termination_policy="termination",
+            replace_unhealthy_instances=False,
+            terminate_instances_with_expiration=False,
+            fleet_type="instant",
+            valid_from=None,
+            valid_until=None,
+            tag_specifications=[],
+        )
+
+
+_SHORT = (
+    "InsufficientInstanceCapacity",
+    "There is no more capacity available that matches your request.",
+)
+
+
+def _options(params: Mapping[str, Any], market: str) -> Mapping[str, Any]:
+    return params.get("SpotOptions" if market == SPOT else "OnDemandOptions") or {}
+
+
+def _groups(offerings: Sequence[Offering], options: Mapping[str, Any]) -> list[Sequence[Offering]]:
+    """Return the sets of offerings that may be launched together, the best set first."""
+    one_type, one_zone = request_limits.one_type(options), request_limits.one_zone(options)
+    if not one_type and not one_zone:
+        return [offerings]
+    groups: dict[tuple[str, str], list[Offering]] = {}
+    for one in offerings:
+        kind = one.launch.instance_type if one_type else ""
+        zone = str(one.launch.zone) if one_zone else ""
+        groups.setdefault((kind, zone), []).append(one)
+    return list(groups.values())
+
+
+def _tagged(offering: Offering, params: Mapping[str, Any], fleet_id: str) -> Offering:
+    """Return the offering with the tags of the call and the fleet's own."""
+    tags = {kind: dict(values) for kind, values in offering.launch.tags.items()}
+    given = tags_by_type(params.get("TagSpecifications") or ())
+    for kind in ("instance", "volume"):
+        tags.setdefault(kind, {}).update(given.get(kind, {}))
+    tags["instance"]["aws:ec2:fleet-id"] = fleet_id
+    return replace(offering, launch=replace(offering.launch, tags=tags))

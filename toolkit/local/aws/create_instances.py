@@ -1,0 +1,238 @@
+"""Making moto instances from a launch, with every attribute they have on EC2."""
+
+# ruff: noqa: SLF001 - moto has no other way to read and write these
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from moto.core.types import Base64EncodedString
+from moto.core.utils import utcnow
+from moto.ec2.models.block_device import BlockDeviceType
+from moto.ec2.models.elastic_block_store import VolumeAttachment
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
+from moto.ec2.models.instances import Instance, Reservation
+from moto.ec2.utils import random_reservation_id
+
+from toolkit.local.aws.aws_errors import refused
+from toolkit.local.aws.instance_tables import Life, Tables
+from toolkit.local.aws.launch_request import SPOT, Launch, truth
+from toolkit.local.faults import Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_ROOT_GIB = 8
+
+
+def place(backend: Any, launch: Launch) -> Launch:
+    """Return the launch with a subnet and its zone, as EC2 chooses them."""
+    if launch.subnet_id:
+        return launch.at(
+            subnet_id=launch.subnet_id,
+            zone=backend.get_subnet(launch.subnet_id).availability_zone,
+        )
+    subnets = backend.get_default_subnets()
+    zone = launch.zone or (min(subnets) if subnets else None)
+    if zone is None or zone not in subnets:
+        message = f"No default subnet for availability zone: '{zone}'."
+        raise refused("MissingInput" if zone is None else "InvalidInput", message)
+    return launch.at(subnet_id=subnets[zone].id, zone=zone)
+
+
+def check(backend: Any, launch: Launch) -> None:
+    """Refuse unknown images and types as EC2 does before it looks for capacity, and tags for a
+    spot request where there is none.
+    """
+    if launch.image_id not in backend.amis:
+        message = f"The image id '[{launch.image_id}]' does not exist"
+        raise refused("InvalidAMIID.NotFound", message)
+    state = backend.amis[launch.image_id].state
+    if state != "available":
+        message = f"The image id '[{launch.image_id}]' is not available: {state}"
+        raise refused("InvalidAMIID.Unavailable", message)
+    if launch.instance_type not in INSTANCE_TYPES:
+        message = f"Invalid value '{launch.instance_type}' for InstanceType."
+        raise refused("InvalidParameterValue", message)
+    if launch.market != SPOT and "spot-instances-request" in launch.tags:
+        message = (
+            "You cannot specify tags for Spot instances requests if there are no Spot instances "
+            "requests being created by the request."
+        )
+        raise refused("InvalidParameterValue", message)
+    offered = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(backend.region_name, ())
+    wanted = (launch.instance_type, launch.zone)
+    if not any((one["InstanceType"], one["Location"]) == wanted for one in offered):
+        message = (
+            f"Your requested instance type ({launch.instance_type}) is not supported in your "
+            f"requested Availability Zone ({launch.zone})."
+        )
+        raise refused("Unsupported", message)
+
+
+def create(tables: Tables, region: str, launch: Launch, count: int) -> Any:
+    """Make `count` instances of a placed, granted launch; returns their reservation.
+
+    All or none: when one can't be made, those made before it are taken back.
+    """
+    backend = tables.ec2(region)
+    if launch.private_ip and count > 1:
+        message = "A private IP address may be given to one instance only"
+        raise refused("InvalidParameterCombination", message)
+    groups = _groups(backend, launch)
+    reservation = Reservation(random_reservation_id(), owner_id=backend.account_id)
+    try:
+        for index in range(count):
+            instance = _instance(backend, region, launch, groups, index)
+            reservation.instances.append(instance)
+            _register(tables, region, launch, instance)
+            _dress(backend, launch, instance)
+    except BaseException:
+        for instance in reservation.instances:
+            _take_back(tables, backend, instance)
+        raise
+    backend.reservations[reservation.id] = reservation
+    return reservation
+
+
+def _groups(backend: Any, launch: Launch) -> list[Any]:
+    groups = []
+    for group_id in launch.group_ids:
+        group = backend.get_security_group_from_id(group_id)
+        if group is None:
+            message = f"The security group '{group_id}' does not exist"
+            raise refused("InvalidGroup.NotFound", message)
+        groups.append(group)
+    for name in launch.group_names:
+        group = backend.get_security_group_by_name_or_id(name)
+        if group is None:
+            raise refused("InvalidGroup.NotFound", f"The security group '{name}' does not exist")
+        groups.append(group)
+    return groups
+
+
+def _nics(launch: Launch) -> list[dict[str, Any]]:
+    if launch.nics:
+        return [dict(nic) for nic in launch.nics]
+    return [{"DeviceIndex": 0, "SubnetId": launch.subnet_id, "DeleteOnTermination": True}]
+
+
+def _instance(backend: Any, region: str, launch: Launch, groups: list[Any], index: int) -> Any:
+    data = Base64EncodedString(launch.user_data) if launch.user_data else None
+    try:
+        instance = Instance(
+            backend,
+            launch.image_id,
+            data,
+            groups,
+            instance_type=launch.instance_type,
+            region_name=region,
+            subnet_id=launch.subnet_id,
+            nics=_nics(launch),
+            private_ip=launch.private_ip,
+            associate_public_ip=launch.public_ip,
+            ami_launch_index=index,
+            key_name=launch.key_name,
+            client_token=launch.client_token,
+            lifecycle=SPOT if launch.market == SPOT else None,
+            metadata_options={k: v for k, v in launch.metadata.items() if v is not None},
+            instance_initiated_shutdown_behavior=launch.shutdown,
+            monitoring_state="enabled" if launch.monitoring else "disabled",
+            ebs_optimized=launch.ebs_optimized,
+            disable_api_termination=launch.keep,
+        )
+    except StopIteration:
+        message = f"There are not enough free addresses in subnet '{launch.subnet_id}'"
+        raise refused("InsufficientFreeAddressesInSubnet", message) from None
+    except Exception as error:
+        raise _address_refusal(launch, error) from error
+    if launch.nics and not groups:
+        # What DescribeInstances lists for an instance are its primary interface's groups.
+        instance.security_groups = list(instance.nics[0].group_set)
+    return instance
+
+
+def _address_refusal(launch: Launch, error: Exception) -> Exception:
+    """Return what EC2 says where moto raises a bare Exception about an address."""
+    if type(error) is not Exception:
+        return error
+    if "in use" in str(error):
+        return refused("InvalidIPAddress.InUse", f"Address {launch.private_ip} is in use.")
+    return refused("InvalidParameterValue", f"Address {launch.private_ip}: {error}")
+
+
+def _register(tables: Tables, region: str, launch: Launch, instance: Any) -> None:
+    pool = Pool(launch.instance_type, str(launch.zone), launch.market)
+    life = Life(
+        instance,
+        region,
+        pool,
+        born=tables.clock(),
+        user_data=launch.user_data,
+        request_tags=launch.tags.get("spot-instances-request", {}),
+    )
+    tables.lives[instance.id] = life
+    tables.set_state(life, "pending")
+    if launch.market == SPOT:
+        instance.spot_instance_request_id = f"sir-{secrets.token_hex(4)}"
+
+
+def _dress(backend: Any, launch: Launch, instance: Any) -> None:
+    """Give the instance its tags, disks and profile."""
+    if launch.template:
+        template_id, version = launch.template
+        backend.create_tags(
+            [instance.id],
+            {
+                "aws:ec2launchtemplate:id": template_id,
+                "aws:ec2launchtemplate:version": str(version),
+            },
+        )
+    if launch.instance_tags:
+        backend.create_tags([instance.id], dict(launch.instance_tags))
+    for disk in launch.disks or ({"DeviceName": instance.root_device_name, "Ebs": {}},):
+        if "Ebs" in disk:
+            _attach(backend, launch, instance, disk)
+    for nic in instance.nics.values():
+        tags = launch.tags.get("network-interface")
+        if tags:
+            backend.create_tags([nic.id], dict(tags))
+    if launch.profile:
+        backend.associate_iam_instance_profile(
+            instance_id=instance.id,
+            iam_instance_profile_name=launch.profile.get("Name"),
+            iam_instance_profile_arn=launch.profile.get("Arn"),
+        )
+
+
+def _attach(backend: Any, launch: Launch, instance: Any, disk: Mapping[str, Any]) -> None:
+    """Make a volume and attach it, without moto's search through every instance."""
+    ebs = disk["Ebs"]
+    volume = backend.create_volume(
+        size=int(ebs.get("VolumeSize") or _ROOT_GIB),
+        zone_name=launch.zone,
+        encrypted=bool(truth(ebs.get("Encrypted"))),
+        volume_type=ebs.get("VolumeType"),
+    )
+    device = str(disk["DeviceName"])
+    volume.attachment = VolumeAttachment(volume, instance, device, "attached")
+    instance.block_device_mapping[device] = BlockDeviceType(
+        volume_id=volume.id,
+        status=volume.status,
+        size=volume.size,
+        attach_time=utcnow(),
+        delete_on_termination=truth(ebs.get("DeleteOnTermination")) is not False,
+    )
+    tags = launch.tags.get("volume")
+    if tags:
+        backend.create_tags([volume.id], dict(tags))
+
+
+def _take_back(tables: Tables, backend: Any, instance: Any) -> None:
+    instance.teardown_defaults()
+    for nic in list(instance.nics.values()):
+        nic.delete()
+    instance._private_ips = set()
+    tables.lives.pop(instance.id, None)
+    backend.tags.pop(instance.id, None)

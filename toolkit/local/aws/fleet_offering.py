@@ -1,0 +1,68 @@
+"""One offering of a fleet request, and what became of all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from toolkit.local.faults import Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from decimal import Decimal
+
+    from toolkit.local.aws.launch_request import Launch
+
+
+@dataclass(frozen=True, slots=True)
+class Offering:
+    """One override of one template: where a part of the fleet may come from."""
+
+    launch: Launch
+    specification: Mapping[str, Any]  # the template, as the answer repeats it
+    override: Mapping[str, Any]
+    weight: float
+    priority: float
+    price: Decimal
+
+    @property
+    def pool(self) -> Pool:
+        """Return the pool this offering draws on."""
+        return Pool(self.launch.instance_type, str(self.launch.zone), self.launch.market)
+
+    def shown(self) -> dict[str, Any]:
+        """Return what the answer calls LaunchTemplateAndOverrides."""
+        override = {**self.override, "AvailabilityZone": self.launch.zone}
+        return {"LaunchTemplateSpecification": dict(self.specification), "Overrides": override}
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one fleet got and what it was refused."""
+
+    launched: list[tuple[Offering, Any]] = field(default_factory=list)
+    errors: list[dict[str, Any]] = field(default_factory=list)
+
+    def refuse(self, offering: Offering, code: str, message: str) -> None:
+        """Note a refusal of an offering."""
+        self.errors.append(
+            {
+                "LaunchTemplateAndOverrides": offering.shown(),
+                "Lifecycle": offering.launch.market,
+                "ErrorCode": code,
+                "ErrorMessage": message,
+            }
+        )
+
+    def answer(self, fleet_id: str) -> dict[str, Any]:
+        """Return CreateFleet's answer."""
+        instances = [
+            {
+                "LaunchTemplateAndOverrides": offering.shown(),
+                "Lifecycle": offering.launch.market,
+                "InstanceIds": [instance.id for instance in reservation.instances],
+                "InstanceType": offering.launch.instance_type,
+            }
+            for offering, reservation in self.launched
+        ]
+        return {"FleetId": fleet_id, "Instances": instances, "Errors": self.errors}

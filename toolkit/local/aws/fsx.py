@@ -1,0 +1,159 @@
+"""FSx for Lustre: file systems that are directories of this host, by API and by stack."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from moto.core.common_models import CloudFormationModel
+from moto.fsx.models import FileSystem, FSxBackend, fsx_backends
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolkit.local.aws.moto_patches import Patches
+
+MOUNT_NAME = "shared"
+_CONFIGURATIONS = {
+    "windows_configuration": "WindowsConfiguration",
+    "lustre_configuration": "LustreConfiguration",
+    "ontap_configuration": "OntapConfiguration",
+    "open_zfs_configuration": "OpenZFSConfiguration",
+}
+
+
+class FileSystems:
+    """Gives each file system a directory, and what DescribeFileSystems leaves out in moto."""
+
+    def __init__(self, root: Path) -> None:
+        """Keep file systems below `root`."""
+        self._root = root
+
+    def install(self, patches: Patches) -> None:
+        """Add the directory to moto's create and delete, the missing members to its rows."""
+        root = self._root
+        original: dict[str, Any] = {}
+
+        def create(backend: Any, *args: Any, **kwargs: Any) -> Any:
+            system = original["create"](backend, *args, **kwargs)
+            system.created = datetime.now(UTC).timestamp()
+            directory = root / system.file_system_id
+            directory.mkdir(parents=True, mode=0o755, exist_ok=True)
+            return system
+
+        def delete(backend: Any, file_system_id: str, *args: Any, **kwargs: Any) -> Any:
+            answer = original["delete"](backend, file_system_id, *args, **kwargs)
+            shutil.rmtree(root / Path(file_system_id).name, ignore_errors=True)
+            return answer
+
+        def to_dict(system: Any) -> dict[str, Any]:
+            shown: dict[str, Any] = original["to_dict"](system)
+            return shown | _missing(system)
+
+        original["create"] = patches.replace(FSxBackend, "create_file_system", create)
+        original["delete"] = patches.replace(FSxBackend, "delete_file_system", delete)
+        original["to_dict"] = patches.replace(FileSystem, "to_dict", to_dict)
+
+
+def _missing(system: Any) -> dict[str, Any]:
+    extra: dict[str, Any] = {
+        "Lifecycle": "AVAILABLE",
+        "OwnerId": system.backend.account_id,
+        "CreationTime": getattr(system, "created", 0.0),
+    }
+    if system.file_system_type == "LUSTRE":
+        given = system.lustre_configuration or {}
+        extra["LustreConfiguration"] = {**given, "MountName": MOUNT_NAME}
+    return extra
+
+
+class StackFileSystem(CloudFormationModel):  # type: ignore[misc]  # moto is untyped here
+    """AWS::FSx::FileSystem."""
+
+    def __init__(self, system: Any, backend: Any) -> None:
+        """Stand for a file system of the backend."""
+        self.system = system
+        self.backend = backend
+
+    @property
+    def physical_resource_id(self) -> str:
+        """Return what Ref gives."""
+        return str(self.system.file_system_id)
+
+    @staticmethod
+    def cloudformation_name_type() -> str:
+        """Say that the name is not given by the template."""
+        return ""
+
+    @staticmethod
+    def cloudformation_type() -> str:
+        """Return the resource type."""
+        return "AWS::FSx::FileSystem"
+
+    @classmethod
+    def has_cfn_attr(cls, attr: str) -> bool:
+        """Say which attributes GetAtt may read."""
+        return attr in ("DNSName", "LustreMountName", "ResourceARN", "RootVolumeId")
+
+    def get_cfn_attribute(self, attribute_name: str) -> str:
+        """Return an attribute."""
+        values = {
+            "DNSName": self.system.dns_name,
+            "LustreMountName": MOUNT_NAME,
+            "ResourceARN": self.system.resource_arn,
+        }
+        return str(values[attribute_name])
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls,
+        resource_name: str,
+        cloudformation_json: Any,
+        account_id: str,
+        region_name: str,
+        **_: Any,
+    ) -> StackFileSystem:
+        """Create the file system a template describes."""
+        del resource_name
+        given: Mapping[str, Any] = cloudformation_json["Properties"]
+        backend = fsx_backends[account_id][region_name]
+        configurations = {key: given.get(name) for key, name in _CONFIGURATIONS.items()}
+        system = backend.create_file_system(
+            client_request_token=secrets.token_hex(8),
+            file_system_type=given["FileSystemType"],
+            storage_capacity=int(given.get("StorageCapacity") or 0),
+            storage_type=given.get("StorageType") or "SSD",
+            subnet_ids=given["SubnetIds"],
+            security_group_ids=given.get("SecurityGroupIds") or [],
+            tags=given.get("Tags"),
+            kms_key_id=given.get("KmsKeyId"),
+            file_system_type_version=given.get("FileSystemTypeVersion"),
+            **configurations,
+        )
+        return cls(system, backend)
+
+    @classmethod
+    def update_from_cloudformation_json(
+        cls,
+        original_resource: Any,
+        new_resource_name: str,
+        cloudformation_json: Any,
+        account_id: str,
+        region_name: str,
+    ) -> StackFileSystem:
+        """Change what may be changed in place; files stay."""
+        del new_resource_name, account_id, region_name
+        given = cloudformation_json["Properties"]
+        kept: StackFileSystem = original_resource
+        kept.system.storage_capacity = int(given.get("StorageCapacity") or 0)
+        kept.system.lustre_configuration = given.get("LustreConfiguration")
+        return kept
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        """Delete the file system with what is in it."""
+        del account_id, region_name
+        if self.physical_resource_id in self.backend.file_systems:
+            self.backend.delete_file_system(self.physical_resource_id, "", None, None, None)

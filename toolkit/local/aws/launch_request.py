@@ -1,0 +1,216 @@
+"""From a call and its launch template to one complete launch. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from toolkit.local.aws.aws_errors import refused
+
+USER_DATA_LIMIT = 16 * 1024  # bytes before base64, as EC2 documents
+TAG_KEY_LIMIT, TAG_VALUE_LIMIT, TAG_LIMIT = 128, 256, 50
+SPOT, ON_DEMAND = "spot", "on-demand"
+# Members of a launch that call and template merge key by key; all others the call replaces.
+_MERGED = ("MetadataOptions", "Placement", "Monitoring")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Everything the instances of one launch have in common."""
+
+    image_id: str
+    instance_type: str
+    market: str = ON_DEMAND
+    max_price: str | None = None
+    user_data: str | None = None  # base64, as it is stored and shown
+    subnet_id: str | None = None
+    zone: str | None = None
+    private_ip: str | None = None
+    public_ip: bool | None = None
+    group_ids: tuple[str, ...] = ()
+    group_names: tuple[str, ...] = ()
+    nics: tuple[Mapping[str, Any], ...] = ()
+    key_name: str | None = None
+    profile: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    shutdown: str = "stop"
+    disks: tuple[Mapping[str, Any], ...] | None = None
+    tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    monitoring: bool = False
+    ebs_optimized: bool = False
+    keep: bool = False  # DisableApiTermination
+    template: tuple[str, int] | None = None
+    client_token: str = ""
+
+    @property
+    def instance_tags(self) -> Mapping[str, str]:
+        """Return the tags each instance is born with."""
+        return self.tags.get("instance", {})
+
+    def at(self, *, subnet_id: str | None, zone: str | None) -> Launch:
+        """Return the same launch in another place; an interface moves along."""
+        nics = self.nics
+        if subnet_id and nics:
+            nics = ({**nics[0], "SubnetId": subnet_id}, *nics[1:])
+        return replace(self, subnet_id=subnet_id, zone=zone, nics=nics)
+
+
+def truth(value: Any) -> bool | None:
+    """Read a boolean as the API, a template or a template file's string writes it."""
+    if value is None or isinstance(value, bool):
+        return value
+    return str(value).lower() == "true"
+
+
+def merge(call: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the launch's parameters: the call's, and the template's where the call is silent.
+
+    Tags add up, the call's winning key by key, as EC2 does.
+    """
+    merged = {key: value for key, value in template.items() if value is not None}
+    for key, value in call.items():
+        if value is None or value in ([], {}):
+            continue
+        if key in _MERGED and isinstance(merged.get(key), Mapping):
+            merged[key] = {**merged[key], **value}
+        elif key == "TagSpecifications":
+            merged[key] = [*merged.get(key, []), *value]
+        else:
+            merged[key] = value
+    return merged
+
+
+def tags_by_type(specifications: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """Return tag specifications as resource type → tags; a later one wins."""
+    tags: dict[str, dict[str, str]] = {}
+    for specification in specifications or ():
+        into = tags.setdefault(str(specification["ResourceType"]), {})
+        for tag in specification.get("Tags", ()):
+            into[str(tag["Key"])] = str(tag.get("Value", ""))
+    for by_type in tags.values():
+        check_tags(by_type)
+    return tags
+
+
+def check_tags(tags: Mapping[str, str]) -> None:
+    """Refuse what EC2 refuses in tags."""
+    own = [key for key in tags if not key.startswith("aws:")]
+    if len(own) > TAG_LIMIT:
+        raise refused("TagLimitExceeded", f"More than {TAG_LIMIT} tags specified")
+    for key, value in tags.items():
+        if not 0 < len(key) <= TAG_KEY_LIMIT:
+            message = f"Tag key exceeds the maximum length of {TAG_KEY_LIMIT} characters"
+            raise refused("InvalidParameterValue", message)
+        if len(value) > TAG_VALUE_LIMIT:
+            message = f"Tag value exceeds the maximum length of {TAG_VALUE_LIMIT} characters"
+            raise refused("InvalidParameterValue", message)
+
+
+def user_data_bytes(encoded: str | None) -> bytes:
+    """Return what the instance reads as its user data."""
+    return base64.b64decode(encoded) if encoded else b""
+
+
+def _checked_user_data(value: Any) -> str | None:
+    if not value:
+        return None
+    encoded = str(value)
+    try:
+        raw = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        raise refused("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data") from None
+    if len(raw) > USER_DATA_LIMIT:
+        raise refused("InvalidParameterValue", "User data is limited to 16384 bytes")
+    return encoded
+
+
+def _market(params: Mapping[str, Any]) -> tuple[str, str | None]:
+    options = params.get("InstanceMarketOptions") or {}
+    if options.get("MarketType") != SPOT:
+        return ON_DEMAND, None
+    price = (options.get("SpotOptions") or {}).get("MaxPrice")
+    return SPOT, str(price) if price else None
+
+
+def _profile(value: Any) -> dict[str, str]:
+    if isinstance(value, str):  # CloudFormation's AWS::EC2::Instance gives the name itself
+        return {"Name": value}
+    return {key: str(value[key]) for key in ("Name", "Arn") if (value or {}).get(key)}
+
+
+def _check_network(params: Mapping[str, Any], nics: Sequence[Mapping[str, Any]]) -> None:
+    if not nics:
+        return
+    clashes = {
+        "SubnetId": "subnet ID",
+        "SecurityGroupIds": "security groups",
+        "SecurityGroups": "security groups",
+        "PrivateIpAddress": "private IP address",
+    }
+    for key, words in clashes.items():
+        if params.get(key):
+            message = (
+                f"Network interfaces and an instance-level {words} may not be specified "
+                "on the same request"
+            )
+            raise refused("InvalidParameterCombination", message)
+
+
+def _interfaces(params: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Return the interfaces with the primary first, in the API's spelling of their members."""
+    nics = []
+    for given in params.get("NetworkInterfaces") or ():
+        nic = dict(given)
+        nic.setdefault("DeviceIndex", 0)
+        nic["DeviceIndex"] = int(nic["DeviceIndex"])
+        if "GroupSet" in nic:  # CloudFormation's spelling
+            nic["Groups"] = nic.pop("GroupSet")
+        public = truth(nic.get("AssociatePublicIpAddress"))
+        if public is not None:
+            nic["AssociatePublicIpAddress"] = public
+        nic["DeleteOnTermination"] = truth(nic.get("DeleteOnTermination")) is not False
+        nics.append(nic)
+    return tuple(sorted(nics, key=lambda nic: int(nic["DeviceIndex"])))
+
+
+def launch_of(params: Mapping[str, Any], *, template: tuple[str, int] | None = None) -> Launch:
+    """Check merged parameters and return them as a launch."""
+    nics = _interfaces(params)
+    _check_network(params, nics)
+    primary = nics[0] if nics else {}
+    if not params.get("ImageId"):
+        raise refused("MissingParameter", "The request must contain the parameter ImageId")
+    market, max_price = _market(params)
+    placement = params.get("Placement") or {}
+    monitoring = params.get("Monitoring")
+    if isinstance(monitoring, Mapping):
+        monitoring = monitoring.get("Enabled")
+    disks = params.get("BlockDeviceMappings")
+    return Launch(
+        image_id=str(params["ImageId"]),
+        instance_type=str(params.get("InstanceType") or "m1.small"),
+        market=market,
+        max_price=max_price,
+        user_data=_checked_user_data(params.get("UserData")),
+        subnet_id=primary.get("SubnetId") or params.get("SubnetId"),
+        zone=placement.get("AvailabilityZone") or params.get("AvailabilityZone"),
+        private_ip=primary.get("PrivateIpAddress") or params.get("PrivateIpAddress"),
+        public_ip=primary.get("AssociatePublicIpAddress"),
+        group_ids=tuple(params.get("SecurityGroupIds") or ()),
+        group_names=tuple(params.get("SecurityGroups") or ()),
+        nics=nics,
+        key_name=params.get("KeyName"),
+        profile=_profile(params.get("IamInstanceProfile")),
+        metadata=dict(params.get("MetadataOptions") or {}),
+        shutdown=str(params.get("InstanceInitiatedShutdownBehavior") or "stop"),
+        disks=tuple(disks) if disks else None,
+        tags=tags_by_type(params.get("TagSpecifications") or ()),
+        monitoring=bool(truth(monitoring)),
+        ebs_optimized=bool(truth(params.get("EbsOptimized"))),
+        keep=bool(truth(params.get("DisableApiTermination"))),
+        template=template,
+        client_token=str(params.get("ClientToken") or ""),
+    )

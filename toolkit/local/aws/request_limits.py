@@ -1,0 +1,65 @@
+"""What any request may hold: as many filter values, and as long a token, as EC2 takes; and how
+the options of a fleet read. What contradicts itself is in `contradictions`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from moto.ec2.responses._base_response import EC2BaseResponse
+
+from toolkit.local.aws.aws_errors import refused
+from toolkit.local.aws.launch_request import truth
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolkit.local.aws.moto_patches import Patches
+
+FILTER_VALUES = 200  # of all filters of one call together
+TOKEN_LIMIT = 64  # characters
+_SPOT_PRIORITIES = "capacity-optimized-prioritized"
+_ON_DEMAND_PRIORITIES = "prioritized"
+_DIVERSIFIED = "diversified"
+
+
+def install(patches: Patches) -> None:
+    """Have every Describe call refuse more filter values than EC2 takes."""
+    original = EC2BaseResponse._filters_from_querystring  # noqa: SLF001 - moto's way to read them
+
+    def filters(response: Any) -> dict[str, Any]:
+        found: dict[str, Any] = original(response)
+        if sum(len(values) for values in found.values()) > FILTER_VALUES:
+            message = (
+                f"The maximum number of filter values specified on a single call is {FILTER_VALUES}"
+            )
+            raise refused("FilterLimitExceeded", message)
+        return found
+
+    patches.replace(EC2BaseResponse, "_filters_from_querystring", filters)
+
+
+def check_token(token: object) -> None:
+    """Refuse a client token that is longer than EC2 keeps."""
+    if len(str(token)) > TOKEN_LIMIT:
+        raise refused("InvalidParameterValue", f"ClientToken exceeds {TOKEN_LIMIT} characters")
+
+
+def one_type(options: Mapping[str, Any]) -> bool:
+    """Tell whether all instances of the fleet have to be of one type."""
+    return bool(truth(options.get("SingleInstanceType")))
+
+
+def one_zone(options: Mapping[str, Any]) -> bool:
+    """Tell whether all instances of the fleet have to be in one zone."""
+    return bool(truth(options.get("SingleAvailabilityZone")))
+
+
+def by_priority(options: Mapping[str, Any]) -> bool:
+    """Tell whether the caller's order of offerings decides."""
+    return options.get("AllocationStrategy") in (_SPOT_PRIORITIES, _ON_DEMAND_PRIORITIES)
+
+
+def diversified(options: Mapping[str, Any]) -> bool:
+    """Tell whether every offering gets an equal part."""
+    return options.get("AllocationStrategy") == _DIVERSIFIED

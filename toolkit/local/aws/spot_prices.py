@@ -1,0 +1,141 @@
+"""Prices of the local cloud: plausible, and the same on every machine at the same hour.
+
+A spot price is a share of the on-demand price that moves a little every six
+hours, by a digest of type, zone and hour. The on-demand prices of common types
+are EC2's of us-east-1; of the others, an estimate from their size.
+"""
+
+# ruff: noqa: SLF001 - moto has no other way to read and write these
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from moto.core.responses import ActionResult
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
+from moto.ec2.responses import EC2Response
+
+from toolkit.local.aws.aws_errors import refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from toolkit.local.aws.moto_patches import Patches
+
+PERIOD = 6 * 3600  # seconds a price holds
+_PAGE = 1000  # prices EC2 returns in one answer at most
+_LONGEST = 90 * 86400  # seconds of history EC2 keeps
+
+ON_DEMAND = {
+    "c5.large": "0.085",
+    "c6i.large": "0.085",
+    "c7i.large": "0.08925",
+    "c7i.xlarge": "0.1785",
+    "c7i.2xlarge": "0.357",
+    "g4dn.xlarge": "0.526",
+    "g4dn.2xlarge": "0.752",
+    "g4dn.12xlarge": "3.912",
+    "g5.xlarge": "1.006",
+    "g5.2xlarge": "1.212",
+    "g5.12xlarge": "5.672",
+    "g5.48xlarge": "16.288",
+    "g6.xlarge": "0.8048",
+    "g6.2xlarge": "0.9776",
+    "g6e.xlarge": "1.861",
+    "m5.large": "0.096",
+    "m5.xlarge": "0.192",
+    "m6i.large": "0.096",
+    "m7i.large": "0.1008",
+    "m7i.xlarge": "0.2016",
+    "m7i.2xlarge": "0.4032",
+    "p4d.24xlarge": "21.957642",
+    "p5.48xlarge": "55.04",
+    "t3.medium": "0.0416",
+    "t3.micro": "0.0104",
+}
+_PER_CPU = Decimal("0.048")
+_PER_GPU = Decimal("0.80")
+
+
+def on_demand_price(instance_type: str) -> Decimal:
+    """Return USD an hour."""
+    if instance_type in ON_DEMAND:
+        return Decimal(ON_DEMAND[instance_type])
+    facts = INSTANCE_TYPES.get(instance_type, {})
+    cpus = int((facts.get("VCpuInfo") or {}).get("DefaultVCpus") or 2)
+    gpus = sum(int(gpu.get("Count") or 0) for gpu in (facts.get("GpuInfo") or {}).get("Gpus", ()))
+    return cpus * _PER_CPU + gpus * _PER_GPU
+
+
+@lru_cache(maxsize=16384)
+def _share(instance_type: str, zone: str, period: int) -> Decimal:
+    """Return which share of the on-demand price spot costs: 28 % to 48 %."""
+    base = hashlib.sha256(f"{instance_type}/{zone}".encode()).digest()[0]
+    drift = hashlib.sha256(f"{instance_type}/{zone}/{period}".encode()).digest()[0]
+    return (Decimal(28) + Decimal(base) * 16 / 255 + Decimal(drift) * 4 / 255) / 100
+
+
+def spot_price(instance_type: str, zone: str, at: float) -> str:
+    """Return USD an hour with six places, as EC2 writes it."""
+    share = _share(instance_type, zone, int(at // PERIOD))
+    return str((on_demand_price(instance_type) * share).quantize(Decimal("0.000001")))
+
+
+def history(
+    region: str, params: Mapping[str, Any], filters: Mapping[str, Sequence[str]], now: float
+) -> Iterator[dict[str, Any]]:
+    """Return every price in force between StartTime and EndTime, the latest first."""
+    types = set(params.get("InstanceTypes") or filters.get("instance-type") or ())
+    zones = set(filters.get("availability-zone") or ())
+    if params.get("AvailabilityZone"):
+        zones.add(str(params["AvailabilityZone"]))
+    end = _moment(params.get("EndTime"), now)
+    start = max(_moment(params.get("StartTime"), end), now - _LONGEST)
+    products = params.get("ProductDescriptions") or filters.get("product-description")
+    if products and not {"Linux/UNIX", "Linux/UNIX (Amazon VPC)"} & set(products):
+        return
+    for offer in INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region, ()):
+        name, zone = str(offer["InstanceType"]), str(offer["Location"])
+        if (types and name not in types) or (zones and zone not in zones):
+            continue
+        for period in range(int(min(end, now) // PERIOD), int(start // PERIOD) - 1, -1):
+            at = period * PERIOD
+            yield {
+                "InstanceType": name,
+                "AvailabilityZone": zone,
+                "ProductDescription": "Linux/UNIX",
+                "SpotPrice": spot_price(name, zone, at),
+                "Timestamp": datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z"),
+            }
+
+
+def _moment(value: Any, default: float) -> float:
+    if value is None:
+        return default
+    when = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+
+
+def install(patches: Patches, wall: Any) -> None:
+    """Put this in place of moto's price of 0.00001 for everything."""
+
+    def describe_spot_price_history(response: Any) -> Any:
+        response.error_on_dryrun()
+        params = response.params
+        filters = response._filters_from_querystring()
+        rows = list(history(response.region, params, filters, wall()))
+        page = min(int(params.get("MaxResults") or _PAGE), _PAGE)
+        token = params.get("NextToken") or "0"
+        if not str(token).isdigit():
+            raise refused("InvalidNextToken", f"The token '{token}' is invalid")
+        first = int(token)
+        following = str(first + page) if len(rows) > first + page else ""
+        return ActionResult(
+            {"SpotPriceHistory": rows[first : first + page], "NextToken": following}
+        )
+
+    patches.replace(EC2Response, "describe_spot_price_history", describe_spot_price_history)

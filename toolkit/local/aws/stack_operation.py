@@ -1,0 +1,278 @@
+"""Making, changing and deleting the resources of one stack, one after the other.
+
+Runs in a thread of its own; takes the lock for one resource at a time, and not
+while it waits for an instance.
+"""
+
+# ruff: noqa: SLF001 - moto has no other way to read and write these
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from moto.cloudformation.models import Event
+from moto.cloudformation.parsing import (
+    NULL_MODELS,
+    clean_json,
+    parse_and_update_resource,
+    resource_class_from_type,
+)
+from moto.core.types import Base64EncodedString
+from moto.core.utils import utcnow
+from moto.ec2.models.core import TaggedEC2Resource
+from moto.ec2.models.instances import Instance
+from moto.s3.models import FakeBucket, s3_backends
+
+from toolkit.local.aws.aws_errors import code_of
+from toolkit.local.aws.stack_template import order
+from toolkit.local.options import ACCOUNT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from toolkit.local.aws.instance_tables import Tables
+
+log = logging.getLogger(__name__)
+_PATIENCE = 300.0  # seconds an instance may take to start or to end
+_POLL = 0.05
+# Changes of an instance that EC2 makes in place (after a stop); all others replace it.
+_IN_PLACE = frozenset({"UserData", "InstanceType", "Tags"})
+
+
+class StackFailed(Exception):  # noqa: N818 - what happened, as CloudFormation calls it
+    """A resource could not be made, changed or deleted."""
+
+
+class StackRun:
+    """One operation on one stack."""
+
+    def __init__(
+        self, tables: Tables, stack: Any, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        """Work on moto's stack with moto's resource map."""
+        self._tables = tables
+        self._stack = stack
+        self._map = stack.resource_map
+        self._sleep = sleep
+        if not hasattr(stack, "resource_states"):
+            stack.resource_states = {}
+
+    def create(self) -> None:
+        """Make every resource; when one fails, delete the others and say ROLLBACK_COMPLETE."""
+        try:
+            self._make(order(self._stack.template_dict))
+        except Exception as error:  # noqa: BLE001 - any failure fails the operation
+            self._settle("ROLLBACK_IN_PROGRESS", _message(error))
+            try:
+                self._remove(reversed(order(self._stack.template_dict)))
+            except StackFailed as stuck:
+                self._settle("ROLLBACK_FAILED", str(stuck))
+                return
+            self._settle("ROLLBACK_COMPLETE")
+            return
+        self._settle("CREATE_COMPLETE")
+
+    def update(self, old: Mapping[str, Any], diff: Mapping[str, list[str]]) -> None:
+        """Add and change, then remove what is gone. A failure leaves the stack UPDATE_FAILED."""
+        names = order(self._stack.template_dict)
+        try:
+            for name in names:
+                if name in diff["Add"]:
+                    self._make([name])
+                elif name in diff["Modify"]:
+                    self._change(name, old[name])
+            gone = [name for name in reversed(order({"Resources": old})) if name in diff["Remove"]]
+            self._remove(gone, old)
+        except Exception as error:  # noqa: BLE001 - any failure fails the operation
+            self._settle("UPDATE_FAILED", _message(error))
+            return
+        self._settle("UPDATE_COMPLETE")
+
+    def delete(self) -> bool:
+        """Delete every resource, the last made first; returns whether all are gone."""
+        template = self._stack.template_dict
+        try:
+            self._remove(reversed(order(template)) if template else ())
+        except StackFailed as error:
+            self._settle("DELETE_FAILED", str(error))
+            return False
+        self._settle("DELETE_COMPLETE")
+        return True
+
+    def _make(self, names: Iterable[str]) -> None:
+        for name in names:
+            kind = self._map._resource_json_map[name]["Type"]
+            self._event(name, kind, "CREATE_IN_PROGRESS")
+            try:
+                made = self._make_one(name, kind)
+            except Exception as error:
+                log.warning("stack %s: %s %s: %s", self._stack.name, kind, name, error)
+                self._event(name, kind, "CREATE_FAILED", _message(error))
+                failed = f"The following resource(s) failed to create: [{name}]. "
+                raise StackFailed(failed) from error
+            if made is not None or kind in NULL_MODELS:
+                self._event(name, kind, "CREATE_COMPLETE")
+
+    def _make_one(self, name: str, kind: str) -> Any:
+        if kind not in NULL_MODELS and resource_class_from_type(kind) is None:
+            raise StackFailed(f"The local cloud has no resource type {kind}")
+        with self._tables.lock:
+            made = self._map[name]
+            if isinstance(made, TaggedEC2Resource):
+                tags = {
+                    **self._stack.tags,
+                    "aws:cloudformation:stack-name": self._stack.name,
+                    "aws:cloudformation:stack-id": self._stack.stack_id,
+                    "aws:cloudformation:logical-id": name,
+                }
+                made.ec2_backend.create_tags([made.physical_resource_id], tags)
+        if isinstance(made, Instance):
+            self._await(made, "running", failures=("terminated", "shutting-down"))
+        return made
+
+    def _change(self, name: str, old: Mapping[str, Any]) -> None:
+        body = self._map._resource_json_map[name]
+        kind = body["Type"]
+        self._event(name, kind, "UPDATE_IN_PROGRESS")
+        try:
+            if kind == "AWS::EC2::Instance":
+                self._change_instance(name, old, body)
+            else:
+                self._change_one(name, old)
+        except Exception as error:
+            self._event(name, kind, "UPDATE_FAILED", _message(error))
+            failed = f"The following resource(s) failed to update: [{name}]. "
+            raise StackFailed(failed) from error
+        self._event(name, kind, "UPDATE_COMPLETE")
+
+    def _change_one(self, name: str, old: Mapping[str, Any]) -> None:
+        body = self._map._resource_json_map[name]
+        with self._tables.lock:
+            made = self._map._parsed_resources.get(name)
+            if isinstance(made, TaggedEC2Resource) and _changed(old, body) <= {"Tags"}:
+                self._retag(made, body)
+                return
+            changed = parse_and_update_resource(
+                name, body, self._map, account_id=ACCOUNT, region_name=self._stack.region_name
+            )
+            if changed is not None:
+                self._map._parsed_resources[name] = changed
+                return
+        self._replace(name, old)
+
+    def _replace(self, name: str, old: Mapping[str, Any]) -> None:
+        """Delete and make again; the template may give a name that can exist only once."""
+        self._delete_one(name, old)
+        self._make_one(name, str(old["Type"]))
+
+    def _change_instance(self, name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        changed = _changed(old, new)
+        if changed - _IN_PLACE:
+            self._replace(name, old)
+            return
+        with self._tables.lock:
+            instance = self._map[name]
+            given = clean_json(dict(new.get("Properties", {})), self._map)
+            self._retag(instance, new)
+        if changed <= {"Tags"}:
+            return
+        with self._tables.lock:
+            instance.stop()
+        self._await(instance, "stopped", failures=("terminated",))
+        with self._tables.lock:
+            instance.instance_type = given.get("InstanceType", instance.instance_type)
+            if "UserData" in given:
+                instance.user_data = Base64EncodedString(given["UserData"])
+                self._tables.lives[instance.id].user_data = given["UserData"]
+            instance.start()
+        self._await(instance, "running", failures=("terminated", "shutting-down"))
+
+    def _retag(self, resource: Any, body: Mapping[str, Any]) -> None:
+        """Write the template's tags; those it no longer has go."""
+        given = clean_json(body.get("Properties", {}).get("Tags", []), self._map)
+        wanted = {str(tag["Key"]): str(tag["Value"]) for tag in given}
+        tags = resource.ec2_backend.tags.setdefault(resource.physical_resource_id, {})
+        for key in [key for key in tags if not key.startswith("aws:") and key not in wanted]:
+            if key not in self._stack.tags:
+                del tags[key]
+        tags.update(wanted)
+
+    def _remove(self, names: Iterable[str], bodies: Mapping[str, Any] | None = None) -> None:
+        for name in names:
+            bodies = self._map._resource_json_map if bodies is None else bodies
+            body = bodies[name]
+            if self._map._parsed_resources.get(name) is None:
+                continue
+            if body.get("DeletionPolicy") == "Retain":
+                self._event(name, body["Type"], "DELETE_SKIPPED")
+                continue
+            self._event(name, body["Type"], "DELETE_IN_PROGRESS")
+            try:
+                self._delete_one(name, body)
+            except Exception as error:
+                log.warning("stack %s: delete %s: %s", self._stack.name, name, error)
+                self._event(name, body["Type"], "DELETE_FAILED", _message(error))
+                failed = f"The following resource(s) failed to delete: [{name}]. "
+                raise StackFailed(failed) from error
+            self._event(name, body["Type"], "DELETE_COMPLETE")
+
+    def _delete_one(self, name: str, body: Mapping[str, Any]) -> None:
+        parsed = self._map._parsed_resources
+        resource = parsed[name]
+        with self._tables.lock:
+            self._map._delete_resource(resource, body)
+            buckets = s3_backends[ACCOUNT]["aws"].buckets
+            if isinstance(resource, FakeBucket) and resource.name in buckets:
+                raise StackFailed("The bucket you tried to delete is not empty")
+        if isinstance(resource, Instance):
+            self._await(resource, "terminated", failures=())
+        parsed.pop(name)
+
+    def _await(self, instance: Any, state: str, *, failures: tuple[str, ...]) -> None:
+        deadline = self._tables.clock() + _PATIENCE
+        while instance.state != state:
+            if instance.state in failures:
+                why = self._tables.lives[instance.id].why
+                raise StackFailed(f"Instance {instance.id} is {instance.state}: {why}")
+            if self._tables.clock() > deadline:
+                raise StackFailed(f"Instance {instance.id} did not become {state} in time")
+            self._sleep(_POLL)
+
+    def _settle(self, status: str, reason: str | None = None) -> None:
+        with self._tables.lock:
+            self._stack.status = status
+            self._stack.stack_status_reason = reason
+            self._stack._add_stack_event(status, reason)
+
+    def _event(self, name: str, kind: str, status: str, reason: str | None = None) -> None:
+        resource = self._map._parsed_resources.get(name)
+        physical = getattr(resource, "physical_resource_id", None) or ""
+        with self._tables.lock:
+            self._stack.resource_states[name] = (status, reason, utcnow())
+            self._stack.events.append(
+                Event(
+                    stack_id=self._stack.stack_id,
+                    stack_name=self._stack.name,
+                    logical_resource_id=name,
+                    physical_resource_id=str(physical),
+                    resource_type=kind,
+                    resource_status=status,
+                    resource_status_reason=reason,
+                    resource_properties="{}",
+                )
+            )
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
+    """Return the properties in which two versions of a resource differ."""
+    before, after = old.get("Properties") or {}, new.get("Properties") or {}
+    return {key for key in {*before, *after} if before.get(key) != after.get(key)}
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, StackFailed):
+        return str(error)
+    code, message = code_of(error) if isinstance(error, Exception) else ("", str(error))
+    return f"{message} (Error Code: {code})"

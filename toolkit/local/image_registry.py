@@ -1,0 +1,82 @@
+"""Where images are kept: on disk with the machines' driver, or in memory without one."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from toolkit.local.aws.images import BASE_NAME, BASE_OWNER, Image
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from toolkit.local.machines.driver import Driver
+    from toolkit.local.machines.image_store import ImageStore
+
+MEMORY_BASE = "ami-0deb1a130ca100000"
+
+
+class MemoryShelf:
+    """Images without content, for the API alone; begins with a base image."""
+
+    def __init__(self) -> None:
+        """Begin with the base image."""
+        base = Image(id=MEMORY_BASE, name=BASE_NAME, owner=BASE_OWNER, region="*")
+        self._images = {base.id: base}
+
+    def images(self) -> tuple[Image, ...]:
+        """Return every image."""
+        return tuple(self._images.values())
+
+    def keep(self, image: Image, instance_id: str) -> None:
+        """Note the image."""
+        del instance_id
+        self._images[image.id] = image
+
+    def drop(self, image_id: str) -> None:
+        """Forget the image."""
+        self._images.pop(image_id, None)
+
+
+class DiskShelf:
+    """Images of the machines' image store; they outlive the local cloud."""
+
+    def __init__(
+        self, store: ImageStore, driver: Driver, in_use: Callable[[], Collection[str]]
+    ) -> None:
+        """`in_use` returns the images that machines run from at the moment."""
+        self._store = store
+        self._driver = driver
+        self._in_use = in_use
+
+    def images(self) -> tuple[Image, ...]:
+        """Return every image that is whole; one without a note of ours is a base image."""
+        return tuple(
+            Image(
+                id=one.id,
+                name=one.name,
+                owner=one.attributes.get("owner", BASE_OWNER),
+                region=one.attributes.get("region", "*"),
+                description=one.attributes.get("description", ""),
+                tags=json.loads(one.attributes.get("tags", "{}")),
+                created=one.created,
+            )
+            for one in self._store.list()
+            if one.parent is None or "owner" in one.attributes
+        )
+
+    def keep(self, image: Image, instance_id: str) -> None:
+        """Copy a stopped machine's disk into the store."""
+        self._driver.snapshot(instance_id, image.id)
+        attributes = {
+            "owner": image.owner,
+            "region": image.region,
+            "description": image.description,
+            "tags": json.dumps(dict(image.tags)),
+        }
+        self._store.annotate(image.id, name=image.name, attributes=attributes)
+        self._store.share(image.id)
+
+    def drop(self, image_id: str) -> None:
+        """Remove the image; its files stay while something stands on them."""
+        self._store.remove(image_id, in_use=self._in_use())

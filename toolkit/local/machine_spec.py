@@ -1,0 +1,45 @@
+"""From moto's row of an instance to what a driver needs to boot its machine."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Interface, IPv4Network
+from typing import TYPE_CHECKING
+
+from toolkit.local.aws.launch_request import user_data_bytes
+from toolkit.local.machines.driver import MachineSpec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from toolkit.local.aws.instance_tables import Life
+
+
+def machine_spec(life: Life, *, file_systems: Path, port: int) -> MachineSpec:
+    """Return the machine of an instance.
+
+    An instance with a public address runs in the host's network, the local
+    stand-in for an internet gateway; all others have a namespace of their own.
+    """
+    instance = life.instance
+    nic = instance.nics[0]
+    public = bool(instance.public_ip)
+    vpc = instance.ec2_backend.get_vpc(nic.subnet.vpc_id)
+    prefix = IPv4Network(nic.subnet.cidr_block).prefixlen
+    address = IPv4Interface(f"{nic.private_ip_address}/{prefix}")
+    environment = {}
+    if public:
+        service = f"http://127.0.0.1:{port}/_imds/{life.id}"
+        environment["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = service
+    return MachineSpec(
+        instance_id=life.id,
+        hostname=str(instance.private_dns_name).split(".", 1)[0],
+        image_id=instance.image_id,
+        address=None if public else address,
+        mac=nic.mac_address,
+        fs_root=file_systems,
+        host_network=public,
+        environment=environment,
+        vpc_id=vpc.id,
+        routes=(IPv4Network(vpc.cidr_block),),
+        user_data=user_data_bytes(life.user_data),
+    )

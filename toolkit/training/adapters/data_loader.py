@@ -1,0 +1,120 @@
+"""The run's order of samples, as a data loader of any trainer takes it.
+
+What a step is said to have trained on is what the loader was really handed for it.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from toolkit.training.adapters.errors import Unsupported
+from toolkit.training.run import Run
+from toolkit.training.sample_order import Batch, SampleOrder
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What a rank takes at once; a step has several where gradients are accumulated."""
+
+    batch: Batch
+    ids: Any
+    last: bool
+
+
+class Feed:
+    """The batch sampler of this rank's loader. One step is taken in `pieces`, the last in fewer.
+
+    Each `iter` is a pass over the epoch that the run is in: from the epoch's beginning for trainers
+    that skip what is done (`whole`), else from the step that the run goes on with.
+    """
+
+    def __init__(self, run: Run, order: SampleOrder, *, pieces: int, whole: bool) -> None:
+        least = (order.size % order.global_batch or order.global_batch) // run.world.size
+        if least < 1:
+            raise Unsupported(
+                f"the last step of an epoch has fewer samples than there are ranks"
+                f" ({order.size} samples, {order.global_batch} a step, {run.world.size} ranks)",
+                next_step="choose another batch size",
+            )
+        self.order = order
+        self._run, self._whole = run, whole
+        self.pieces = min(pieces, order.global_batch // run.world.size)  # none is empty
+        self._in_last_step = min(self.pieces, least)
+        self._handed_out: deque[_Piece] = deque()
+        self._taken: list[Any] = []
+
+    def __len__(self) -> int:
+        return (self.order.steps_per_epoch - 1) * self.pieces + self._in_last_step
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self._handed_out.clear()
+        return self._pass(*divmod(self._run.step_count, self.order.steps_per_epoch))
+
+    def epochs(self, steps: int) -> int:
+        """How many passes have that many steps."""
+        return -(-steps // self.order.steps_per_epoch)
+
+    def trained(self) -> Batch | None:
+        """To be called for each piece that was trained on: the step which that ends, if it does."""
+        piece = self._handed_out.popleft()
+        while piece.batch.step < self._run.step_count:  # the trainer skipped it
+            piece = self._handed_out.popleft()
+        self._taken.append(piece.ids)
+        if not piece.last:
+            return None
+        import numpy as np
+
+        mine, self._taken = np.concatenate(self._taken), []
+        return replace(piece.batch, mine=mine)
+
+    def _pass(self, epoch: int, done: int) -> Iterator[list[int]]:
+        import numpy as np
+
+        done = 0 if self._whole else done
+        for batch in self.order.batches(
+            step=epoch * self.order.steps_per_epoch + done,
+            position=epoch * self.order.size + done * self.order.global_batch,
+            epochs=epoch + 1,
+            rank=self._run.world.rank,
+            world=self._run.world.size,
+        ):
+            ends = batch.stop % self.order.size == 0
+            count = self._in_last_step if ends else self.pieces
+            for number, ids in enumerate(np.array_split(batch.mine, count), start=1):
+                self._handed_out.append(_Piece(batch, ids, last=number == count))
+                yield ids.tolist()
+
+
+def over(loader: Any, feed: Feed) -> Any:
+    """A data loader like `loader`, with the samples of `feed`."""
+    import torch
+    from torch.utils.data import DataLoader
+
+    # Of its own, so that a pass begun anew takes no number from those that training draws.
+    generator = torch.Generator()
+    generator.manual_seed(feed.order.seed)
+    return DataLoader(
+        loader.dataset,
+        batch_sampler=feed,
+        collate_fn=loader.collate_fn,
+        num_workers=loader.num_workers,
+        pin_memory=loader.pin_memory,
+        timeout=loader.timeout,
+        worker_init_fn=loader.worker_init_fn,
+        multiprocessing_context=loader.multiprocessing_context,
+        prefetch_factor=loader.prefetch_factor,
+        persistent_workers=loader.persistent_workers,
+        generator=generator,
+    )
+
+
+def size_of(loader: Any) -> int:
+    """How many samples the loader's data set has. Raises Unsupported where it can't be known."""
+    sampled = getattr(loader, "batch_sampler", None) is not None
+    if not sampled or not hasattr(loader.dataset, "__len__"):
+        raise Unsupported(
+            "the data set has no length, so no position in it can be gone back to",
+            next_step="give a data set with __len__ and __getitem__",
+        )
+    return len(loader.dataset)

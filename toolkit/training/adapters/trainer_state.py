@@ -1,0 +1,80 @@
+"""Parts of a checkpoint for objects that a trainer makes long after the checkpoint was loaded."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from toolkit.training.adapters.errors import Unsupported
+from toolkit.training.checkpoint.torch_codec import capture_rng, restore_rng
+
+
+class Slot:
+    """A part whose object comes later; what was loaded waits for it."""
+
+    def __init__(self, target: Any = None) -> None:
+        self._target = target
+        self.loaded: Any = None
+
+    def put(self, target: Any) -> None:
+        """The object is there: it gets what was loaded, and is what will be saved."""
+        self._target = target
+        loaded, self.loaded = self.loaded, None
+        if loaded is not None:
+            target.load_state_dict(loaded)
+
+    def state_dict(self) -> Any:
+        return self._target.state_dict()
+
+    def load_state_dict(self, state: Any) -> None:
+        self.loaded = state
+
+
+class TrainingRng:
+    """Keeps the random numbers of training apart from those that evaluation draws.
+
+    A run that was stopped during an evaluation, or comes back after it, then goes on as one that
+    was not.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Any] | None = None
+
+    def keep(self) -> None:
+        self._kept = capture_rng()
+
+    def restore(self) -> None:
+        if self._kept is not None:
+            restore_rng(self._kept)
+
+    def during(self, check: Callable[[], None]) -> None:
+        """Do what may save and leave with training's random numbers in place."""
+        if self._kept is None:
+            check()
+            return
+        drawn = capture_rng()
+        restore_rng(self._kept)
+        check()
+        restore_rng(drawn)
+
+
+def plain(value: Any, name: str) -> Any:
+    """The state as nothing but data, which is all that a checkpoint gives back.
+
+    Raises Unsupported with the name of what is none: better at the first save than at the load.
+    """
+    import torch
+
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        # A subclass (numpy's float64, an enum of strings) would be pickled as what it is.
+        kind = next((k for k in (bool, int, float, str, bytes) if isinstance(value, k)), None)
+        return kind(value) if kind else None  # type: ignore[arg-type]  # kind is the value's own
+    if isinstance(value, torch.Tensor | torch.dtype | torch.device):
+        return value
+    if isinstance(value, Mapping):
+        return {plain(key, name): plain(item, f"{name}.{key}") for key, item in value.items()}
+    if isinstance(value, list | tuple | set):
+        found = [plain(item, f"{name}[{number}]") for number, item in enumerate(value)]
+        return tuple(found) if isinstance(value, tuple) else found
+    raise Unsupported(
+        f"{name} in the trainer's state is a {type(value).__name__}: a checkpoint holds only data",
+        next_step="keep it out of hyperparameters and state_dict, or turn it into text or numbers",
+    )

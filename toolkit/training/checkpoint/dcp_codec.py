@@ -1,0 +1,257 @@
+"""State that is spread over the ranks, as torch.distributed.checkpoint keeps it: FSDP2, DDP, plain.
+
+Every rank writes its own shards, and a checkpoint loads on any number of ranks. What is on disk is
+an ordinary DCP checkpoint with a manifest beside it: `dcp.load` and torch's converters read it.
+"""
+
+import io
+import warnings
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.filesystem import FileSystem
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
+from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
+
+from toolkit.training.checkpoint.hashed_file import Corrupt, FileEntry, HashingWriter
+from toolkit.training.checkpoint.hashes import Unreadable
+from toolkit.training.checkpoint.manifest import Manifest
+from toolkit.training.checkpoint.staging import Staging
+from toolkit.training.checkpoint.torch_codec import (
+    Parts,
+    capture_rng,
+    load_own,
+    one_checksum,
+    rank_file,
+    restore_rng,
+    save_file,
+)
+from toolkit.training.distributed.process_group import World
+from toolkit.training.io.durable_files import fsync_directory
+
+# All of an optimizer's state under its parameters' names: ranks may then have different parameters,
+# as the stages of a pipeline do.
+_BY_NAME = StateDictOptions(flatten_optimizer_state_dict=True)
+
+
+class DcpCodec:
+    """Models and optimizers by their shards; other parts, which all ranks have alike, by rank 0."""
+
+    def __init__(self) -> None:
+        self._staging = Staging()
+
+    def stage(self, parts: Parts, world: World, *, copy: bool) -> Any:  # noqa: ARG002  # the codec's shape
+        tensors, fresh = _capture(parts)
+        others = {name: part.state_dict() for name, part in parts.items() if _is_other(part)}
+        state = {"tensors": tensors, "own": {"rng": capture_rng(), "others": others, "new": fresh}}
+        return self._staging.copy(state) if copy else state
+
+    def write(self, folder: Path, staged: Any, world: World) -> list[FileEntry]:
+        entries = [save_file(folder / rank_file(world.rank), staged["own"])]
+        writer = dcp.FileSystemWriter(folder, sync_files=False, per_thread_copy_ahead=0)
+        disk = _HashingDisk()
+        writer.fs = disk
+        with _plain_errors(), one_checksum():
+            dcp_save(
+                staged["tensors"],
+                storage_writer=writer,
+                process_group=world.group,
+                no_dist=world.group is None,
+            )
+        return entries + disk.entries()
+
+    def read(
+        self, folder: Path, manifest: Manifest, parts: Parts, world: World
+    ) -> Callable[[], None]:
+        own = load_own(folder, manifest, world.rank) or {}
+        told = own or load_own(folder, manifest, 0) or {}
+        missing = [name for name, part in parts.items() if _is_other(part)]
+        missing = [name for name in missing if name not in told.get("others", {})]
+        if missing:
+            raise Corrupt(f"{folder.name}: holds no {', '.join(missing)}")
+
+        def apply() -> None:
+            _load_tensors(folder, manifest, parts, world, told["new"])
+            for name, state in {**told["new"], **told["others"]}.items():
+                if name in parts:
+                    parts[name].load_state_dict(state)
+            if "rng" in own:
+                restore_rng(own["rng"])
+
+        return apply
+
+
+def _capture(parts: Parts) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The models' and optimizers' state; apart from it, that of optimizers that have none yet.
+
+    To ask torch for the state of an optimizer that has made no step would make it one.
+    """
+    plain = {name: part.state_dict() for name, part in parts.items() if _is_optimizer(part)}
+    fresh = {name: state for name, state in plain.items() if not state["state"]}
+    state: dict[str, Any] = {}
+    for name, part in parts.items():
+        if _is_model(part):
+            state[name] = get_model_state_dict(part)
+        elif _is_optimizer(part) and name not in fresh:
+            state[name] = get_optimizer_state_dict(_model_of(part, parts), part, options=_BY_NAME)
+    return state, fresh
+
+
+def _load_tensors(
+    folder: Path, manifest: Manifest, parts: Parts, world: World, fresh: Collection[str]
+) -> None:
+    wanted = {
+        name: part
+        for name, part in parts.items()
+        if _is_model(part) or (_is_optimizer(part) and name not in fresh)
+    }
+    # An optimizer without state gets one of the right shape here, to load into.
+    state = {
+        name: get_model_state_dict(part)
+        if _is_model(part)
+        else get_optimizer_state_dict(_model_of(part, parts), part, options=_BY_NAME)
+        for name, part in wanted.items()
+    }
+    reader = _InOrder(folder)
+    disk = reader.fs = _VerifiedDisk(folder, manifest)
+    with _plain_errors(disk.met):
+        dcp_load(
+            state,
+            storage_reader=reader,
+            planner=_DataOnly(),
+            process_group=world.group,
+            no_dist=world.group is None,
+        )
+    for name, part in wanted.items():
+        if _is_model(part):
+            set_model_state_dict(part, state[name])
+        else:
+            set_optimizer_state_dict(
+                _model_of(part, parts), part, optim_state_dict=state[name], options=_BY_NAME
+            )
+
+
+class _HashingDisk(FileSystem):  # type: ignore[misc]  # torch is not analysed
+    """Where DCP writes: every file hashed on its way, and durable when it is closed."""
+
+    def __init__(self) -> None:
+        self._written: dict[str, FileEntry] = {}
+
+    def entries(self) -> list[FileEntry]:
+        return list(self._written.values())
+
+    @contextmanager
+    def create_stream(self, path: Any, mode: str) -> Generator[Any, None, None]:
+        if mode != "wb":
+            raise ValueError(f"{path}: opened with {mode!r} during a save")
+        with HashingWriter(Path(path)) as writer:
+            yield writer
+        entry = writer.entry()
+        self._written[entry.name] = entry
+
+    def rename(self, path: Any, new_path: Any) -> None:
+        entry = self._written.pop(Path(path).name)
+        Path(path).replace(Path(new_path))
+        fsync_directory(Path(new_path).parent)
+        self._written[Path(new_path).name] = replace(entry, name=Path(new_path).name)
+
+
+class _VerifiedDisk(FileSystem):  # type: ignore[misc]  # torch is not analysed
+    """Where DCP reads: no byte that the manifest does not vouch for."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self._folder, self._manifest = folder, manifest
+        self.met: list[Exception] = []  # that are no proof of damage
+
+    @contextmanager
+    def create_stream(self, path: Any, mode: str) -> Generator[Any, None, None]:
+        if mode != "rb":
+            raise ValueError(f"{path}: opened with {mode!r} during a load")
+        try:
+            with self._manifest.open(self._folder, Path(path).name) as stream:
+                yield stream
+        except (OSError, Unreadable) as error:
+            self.met.append(error)
+            raise
+
+
+class _InOrder(dcp.FileSystemReader):  # type: ignore[misc]  # torch is not analysed
+    """Reads what the plan wants in the order of the files' bytes: each block once."""
+
+    def prepare_local_plan(self, plan: Any) -> Any:
+        def place(item: Any) -> tuple[str, int]:
+            info = self.storage_data[item.storage_index]
+            return info.relative_path, info.offset
+
+        return replace(plan, items=sorted(plan.items, key=place))
+
+
+class _DataOnly(DefaultLoadPlanner):  # type: ignore[misc]  # torch is not analysed
+    """torch's own planner loads what is no tensor by pickle; a checkpoint is data."""
+
+    def load_bytes(self, read_item: Any, value: io.BytesIO) -> None:
+        plain = torch.load(value, weights_only=True)
+        box = io.BytesIO()
+        torch.save(plain, box)
+        box.seek(0)
+        super().load_bytes(read_item, box)
+
+
+def _model_of(optimizer: Any, parts: Parts) -> Any:
+    """The model whose parameters the optimizer steps."""
+    stepped = {id(value) for group in optimizer.param_groups for value in group["params"]}
+    for part in parts.values():
+        if _is_model(part) and stepped <= {id(value) for value in part.parameters()}:
+            return part
+    raise ValueError("an optimizer steps parameters that are in no model of this checkpoint")
+
+
+def _is_model(part: Any) -> bool:
+    return isinstance(part, torch.nn.Module)
+
+
+def _is_optimizer(part: Any) -> bool:
+    return isinstance(part, torch.optim.Optimizer)
+
+
+def _is_other(part: Any) -> bool:
+    return not _is_model(part) and not _is_optimizer(part)
+
+
+@contextmanager
+def _plain_errors(met: Sequence[Exception] = ()) -> Generator[None, None, None]:
+    """DCP's own exception is no Exception, and hides those that must end the process.
+
+    `met`: what went wrong on this rank that DCP may have put into words of its own.
+    """
+    # A world of one is no mistake.
+    warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
+    try:
+        yield
+    except CheckpointException as error:
+        causes = [cause for cause, _ in error.failures.values()]
+        for cause in causes:
+            if not isinstance(cause, Exception):
+                raise cause from None
+        raise _kind([*causes, *met])("; ".join(sorted({str(cause) for cause in causes}))) from error
+
+
+def _kind(causes: Sequence[BaseException]) -> type[Exception]:
+    for kind in (Unreadable, OSError):
+        if any(isinstance(cause, kind) for cause in causes):
+            return kind
+    return Corrupt if all(isinstance(cause, Corrupt) for cause in causes) else RuntimeError

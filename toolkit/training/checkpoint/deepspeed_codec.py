@@ -1,0 +1,214 @@
+"""DeepSpeed's state: ZeRO 1, 2 and 3, through `engine.save_checkpoint` and `load_checkpoint`.
+
+Every rank's files go through the manifest as all others do. On another number of ranks than it
+was saved on, a checkpoint is first rewritten as DeepSpeed's universal one, in a folder of the
+attempt's own beside it and for the time of the load: that takes its size again on the shared
+filesystem. DeepSpeed's files are pickles; they are read only after every byte was found to be as it
+was written.
+"""
+
+import os
+import shutil
+import tempfile
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from deepspeed.checkpoint import ds_to_universal
+from deepspeed.runtime.checkpoint_engine.checkpoint_engine import CheckpointEngine
+
+from toolkit.training.attempt.attempt import current
+from toolkit.training.attempt.fencing import Owner
+from toolkit.training.checkpoint.collective import on_rank_0
+from toolkit.training.checkpoint.hashed_file import Corrupt, FileEntry, verify_file
+from toolkit.training.checkpoint.manifest import Manifest
+from toolkit.training.checkpoint.staging import Staging
+from toolkit.training.checkpoint.torch_codec import (
+    Parts,
+    capture_rng,
+    load_own,
+    rank_file,
+    restore_rng,
+    save_file,
+)
+from toolkit.training.distributed.process_group import World
+
+
+class DeepSpeedCodec:
+    """For one DeepSpeed engine, which holds model and optimizer, and parts that all ranks share.
+
+    `owner`: of the run; the attempt of this process unless named.
+    """
+
+    def __init__(self, owner: Owner | None = None) -> None:
+        self._owner = owner or current().owner
+        self._staging = Staging()
+
+    def stage(self, parts: Parts, world: World, *, copy: bool) -> Any:  # noqa: ARG002  # the codec's shape
+        name, engine = _engine(parts)
+        others = {key: part.state_dict() for key, part in parts.items() if key != name}
+        state = {"own": {"rng": capture_rng(), "others": others}, "files": _files(engine)}
+        return self._staging.copy(state) if copy else state
+
+    def write(self, folder: Path, staged: Any, world: World) -> list[FileEntry]:
+        entries = [save_file(folder / rank_file(world.rank), staged["own"])]
+        entries += [save_file(folder / name, state) for name, state in staged["files"].items()]
+        return entries
+
+    def read(
+        self, folder: Path, manifest: Manifest, parts: Parts, world: World
+    ) -> Callable[[], None]:
+        name, engine = _engine(parts)
+        own = load_own(folder, manifest, world.rank)
+        others = (own or load_own(folder, manifest, 0) or {}).get("others", {})
+        missing = [key for key in parts if key != name and key not in others]
+        if missing:
+            raise Corrupt(f"{folder.name}: holds no {', '.join(missing)}")
+
+        def apply() -> None:
+            on_rank_0(world, lambda: _clear(folder.parent, self._owner))
+            if manifest.facts["world_size"] == world.size:
+                with _as(engine, _Reading(folder, manifest)):
+                    _load(engine, folder)
+            else:
+                rewritten = _universal(folder, manifest, world, self._owner)
+                with rewritten as other, _loading_universal(engine):
+                    _load(engine, other)
+            for key, state in others.items():
+                if key in parts:
+                    parts[key].load_state_dict(state)
+            if own:
+                restore_rng(own["rng"])
+
+        return apply
+
+
+def _engine(parts: Parts) -> tuple[str, Any]:
+    found = [(name, part) for name, part in parts.items() if hasattr(part, "save_checkpoint")]
+    if len(found) != 1:
+        raise ValueError(f"DeepSpeedCodec saves one DeepSpeed engine; there are {len(found)}")
+    return found[0]
+
+
+def _files(engine: Any) -> dict[str, Any]:
+    """What the engine would write on this rank, by file name."""
+    capture = _Capture()
+    with tempfile.TemporaryDirectory(prefix="toolkit-") as folder, _as(engine, capture):
+        # It leaves its conversion scripts in the folder; they come with DeepSpeed anyway.
+        engine.save_checkpoint(folder, tag="step", save_latest=False)
+    return capture.files
+
+
+def _load(engine: Any, folder: Path) -> None:
+    path, _ = engine.load_checkpoint(str(folder.parent), tag=folder.name)
+    if path is None:
+        raise Corrupt(f"{folder.name}: DeepSpeed finds no checkpoint of its own in it")
+
+
+@contextmanager
+def _as(engine: Any, files: CheckpointEngine) -> Iterator[None]:
+    """Have the engine write to, or read from, something else than plain files."""
+    plain, engine.checkpoint_engine = engine.checkpoint_engine, files
+    try:
+        yield
+    finally:
+        engine.checkpoint_engine = plain
+
+
+class _Files(CheckpointEngine):  # type: ignore[misc]  # DeepSpeed is not analysed
+    """What DeepSpeed asks of its storage, doing nothing."""
+
+    def create(self, info: Any) -> None:  # noqa: ARG002  # DeepSpeed's shape, as below
+        return
+
+    def commit(self, info: Any) -> bool:  # noqa: ARG002
+        return True
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:  # noqa: ARG002
+        return
+
+    def save(self, state_dict: Any, path: str) -> None:
+        raise NotImplementedError(path)
+
+    def load(self, path: str, map_location: Any = None) -> Any:
+        raise NotImplementedError(path, map_location)
+
+
+class _Capture(_Files):
+    def __init__(self) -> None:
+        super().__init__()
+        self.files: dict[str, Any] = {}
+
+    def save(self, state_dict: Any, path: str) -> None:
+        self.files[Path(path).name] = state_dict
+
+
+class _Reading(_Files):
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        super().__init__()
+        self._folder, self._manifest = folder, manifest
+
+    def load(self, path: str, map_location: Any = None) -> Any:
+        with self._manifest.open(self._folder, Path(path).name) as stream:
+            return torch.load(stream, map_location=map_location, weights_only=False)
+
+
+_ROOM = ".universal."
+
+
+def _clear(root: Path, owner: Owner) -> None:
+    """Delete what an attempt left that was killed as it loaded, and what a superseded one reads.
+
+    Raises Superseded, with nothing deleted, for who is not the owner any more.
+    """
+    for left in root.glob(f"{_ROOM}*"):
+        with suppress(OSError):  # it costs space
+            shutil.rmtree(owner.take(left), ignore_errors=True)
+
+
+@contextmanager
+def _universal(folder: Path, manifest: Manifest, world: World, owner: Owner) -> Iterator[Path]:
+    """The checkpoint in the form that loads on any number of ranks."""
+    # Not in the owner's place: DeepSpeed makes folders that are gone again, that one with them.
+    name = owner.place.name if owner.place else "local"
+    room = folder.with_name(f"{_ROOM}{name}")
+    try:
+        on_rank_0(world, lambda: _convert(folder, manifest, room / folder.name))
+        yield room / folder.name
+    except Exception:
+        owner.check()  # the next attempt has cleared it away: no damage
+        raise
+    finally:
+        world.gather(None)  # all have read it
+        if world.rank == 0:
+            shutil.rmtree(room, ignore_errors=True)
+
+
+def _convert(folder: Path, manifest: Manifest, made: Path) -> None:
+    for entry in manifest.files:  # DeepSpeed reads the files by itself: as checked as can be
+        verify_file(folder, entry)
+        manifest.good.update((entry.name, number) for number in range(len(entry.blocks)))
+    options = Namespace(
+        input_folder=str(folder),
+        output_folder=str(made),
+        num_extract_workers=1,  # more would be processes, forked from one that has threads
+        num_merge_workers=1,
+        keep_temp_folder=False,
+        strict=True,
+        inject_missing_state=True,
+    )
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+        ds_to_universal.main(options)
+
+
+@contextmanager
+def _loading_universal(engine: Any) -> Iterator[None]:
+    before = engine._config.load_universal_checkpoint  # noqa: SLF001  # set by the user's file otherwise
+    engine._config.load_universal_checkpoint = True  # noqa: SLF001  # as above
+    try:
+        yield
+    finally:
+        engine._config.load_universal_checkpoint = before  # noqa: SLF001  # as above

@@ -1,0 +1,81 @@
+"""A node's own disk before the shared filesystem: training goes on once its bytes are there.
+
+    <root>/rank-00000/…     what this rank has written and not yet copied
+
+It takes the place of memory where the state does not fit beside itself. What is only here is no
+checkpoint, for the disk goes with its machine: it is one once the folder that all ranks share has
+it. A save that must be over before the machine goes is written there at once.
+"""
+
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from toolkit.training.checkpoint.collective import everywhere_own
+from toolkit.training.checkpoint.hashed_file import FileEntry
+from toolkit.training.checkpoint.manifest import Manifest
+from toolkit.training.checkpoint.tier import copy_file
+from toolkit.training.checkpoint.torch_codec import Codec, Parts
+from toolkit.training.distributed.process_group import World
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    folder: Path
+    entries: tuple[FileEntry, ...]
+
+
+class ViaLocalDisk:
+    """Another codec, whose copies are files under `root`, a folder of this run's alone.
+
+    Whatever a kill left in `root` is deleted here by the node's first rank.
+    """
+
+    def __init__(self, codec: Codec, root: Path, world: World) -> None:
+        self._codec, self._root = codec, root
+        if world.local_rank == 0:
+            shutil.rmtree(root, ignore_errors=True)
+
+    def stage(self, parts: Parts, world: World, *, copy: bool) -> Any:
+        """As the codec does; with `copy` the bytes are on the disk and the state is free."""
+        # Apart, as in a save: a rank that can't tell its state must not leave others in a write.
+        staged = everywhere_own(world, lambda: self._codec.stage(parts, world, copy=False))
+        if not copy:
+            return staged
+        return everywhere_own(world, lambda: self._put(staged, world))
+
+    def write(self, folder: Path, staged: Any, world: World) -> list[FileEntry]:
+        """Copy what this rank put on its disk, checked against its hashes on the way."""
+        if not isinstance(staged, _Written):
+            return self._codec.write(folder, staged, world)
+        try:
+            for entry in staged.entries:
+                copy_file(staged.folder, entry, folder)
+        finally:
+            self._free(staged.folder)
+        return list(staged.entries)
+
+    def read(
+        self, folder: Path, manifest: Manifest, parts: Parts, world: World
+    ) -> Callable[[], None]:
+        """As the codec does, from the shared folder."""
+        return self._codec.read(folder, manifest, parts, world)
+
+    def _put(self, staged: Any, world: World) -> _Written:
+        folder = self._root / f"rank-{world.rank:05d}"
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            folder.mkdir(parents=True)
+            return _Written(folder, tuple(self._codec.write(folder, staged, world)))
+        except BaseException:
+            self._free(folder)  # a full disk needs the space back
+            raise
+
+    def _free(self, folder: Path) -> None:
+        """Delete what can be deleted: the rest costs space, and must not cost the run."""
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # another rank's is in it
+            self._root.rmdir()

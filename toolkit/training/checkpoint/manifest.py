@@ -1,0 +1,175 @@
+"""A folder that can be trusted: every file hashed, and one rename that says all of it is there.
+
+`commit` is the only way a folder becomes a checkpoint, `verify` the only way one is believed.
+No torch here: what the files hold is not this module's business.
+"""
+
+import hashlib
+import itertools
+import json
+import shutil
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from toolkit.training.checkpoint import hashes
+from toolkit.training.checkpoint.hashed_file import (
+    BLOCK,
+    Corrupt,
+    FileEntry,
+    VerifiedReader,
+    blocks,
+    check_size,
+    verify_file,
+)
+from toolkit.training.checkpoint.hashes import Unreadable
+from toolkit.training.io.durable_files import (
+    ABSENT,
+    encode,
+    fsync_directory,
+    read_twice,
+    there,
+    write_atomic,
+)
+
+MANIFEST = "manifest.json"
+COMMITTED = "COMMITTED"
+_VERSION = 3
+_OLDER = 2  # every hash SHA-256
+Put = Callable[[Path, bytes], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a committed folder holds and what it says about itself.
+
+    `good`: the blocks, by file and number, that this process has read through `open` and found as
+    they were written. None need be read a second time to know that they are.
+    """
+
+    files: tuple[FileEntry, ...]
+    facts: Mapping[str, Any]
+    good: set[tuple[str, int]] = field(default_factory=set, compare=False, repr=False)
+
+    def entry(self, name: str) -> FileEntry | None:
+        return next((entry for entry in self.files if entry.name == name), None)
+
+    def open(self, folder: Path, name: str) -> VerifiedReader:
+        """A file for reading, every byte checked on its way. Raises Corrupt."""
+        entry = self.entry(name)
+        if entry is None:
+            raise Corrupt(f"{folder.name}: has no {name}")
+        return VerifiedReader(folder, entry, lambda number: self.good.add((name, number)))
+
+
+def commit(
+    folder: Path, files: Sequence[FileEntry], facts: Mapping[str, Any], *, put: Put = write_atomic
+) -> None:
+    """Make `folder` a checkpoint. Until the last rename, which is `put`'s, it is none, whatever
+    happens on the way.
+    """
+    fsync_directory(folder)  # the names of the files, which their writers left to us
+    manifest = encode(
+        {
+            "version": _VERSION,
+            "block": BLOCK,
+            "files": [asdict(file) for file in files],
+            "facts": facts,
+        }
+    )
+    write_atomic(folder / MANIFEST, manifest)
+    fsync_directory(folder.parent)
+    seal(folder, manifest, put=put)
+
+
+def seal(folder: Path, manifest: bytes, *, put: Put = write_atomic) -> None:
+    """Say that all which `manifest` names is there: the one step that makes a checkpoint."""
+    put(folder / COMMITTED, proof(manifest))
+
+
+def proof(manifest: bytes) -> bytes:
+    """What a commit of it says."""
+    return encode({"manifest_sha256": hashlib.sha256(manifest).hexdigest()})
+
+
+def is_committed(folder: Path) -> bool:
+    """Whether it is a checkpoint. OSError where that can't be found out."""
+    return there(folder / COMMITTED)
+
+
+def read(folder: Path) -> Manifest:
+    """The manifest of a committed folder, itself checked against the commit. Raises Corrupt."""
+    try:
+        paths = (folder / COMMITTED, folder / MANIFEST)
+        said, content = (read_twice(path, Path.read_bytes) for path in paths)
+    except ABSENT as error:
+        raise Corrupt(f"{folder.name}: {error.strerror}: {error.filename}") from error
+    if said != proof(content):
+        raise Corrupt(f"{folder.name}: {MANIFEST} is not the one that was committed")
+    return parse(folder.name, content)
+
+
+def parse(name: str, content: bytes) -> Manifest:
+    """The manifest in `content`. Raises Unreadable when this version can't tell what it says."""
+    fields = json.loads(content)
+    version = fields["version"]
+    if version not in (_OLDER, _VERSION) or fields.get("block") != BLOCK:
+        raise Unreadable(f"{name}: {MANIFEST} is of version {version}, not {_VERSION}")
+    files = tuple(map(_entry_of_old if version == _OLDER else _entry, fields["files"]))
+    for hash_ in {file.hash for file in files}:
+        hashes.new(hash_)  # before any of it is loaded
+    return Manifest(files, fields["facts"])
+
+
+def _entry(file: dict[str, Any]) -> FileEntry:
+    return FileEntry(**{**file, "blocks": tuple(file["blocks"])})
+
+
+def _entry_of_old(file: dict[str, Any]) -> FileEntry:
+    return FileEntry(
+        file["name"], file["size"], file["sha256"], tuple(file["blocks"]), hashes.SHA256
+    )
+
+
+def check_sizes(folder: Path, manifest: Manifest, *, part: int, of: int) -> None:
+    """The damage that costs nothing to see: a file missing, or of another size. Raises Corrupt."""
+    for entry in manifest.files[part::of]:
+        check_size(folder, entry)
+
+
+def verify_rest(
+    folder: Path, manifest: Manifest, good: Collection[tuple[str, int]], *, part: int, of: int
+) -> None:
+    """Read the blocks that are not among the `good`, this rank its part. Raises Corrupt."""
+    left = [
+        (entry, number)
+        for entry in manifest.files
+        for number in range(len(entry.blocks))
+        if (entry.name, number) not in good
+    ]
+    for entry, mine in itertools.groupby(left[part::of], key=lambda pair: pair[0]):
+        verify_file(folder, entry, [number for _, number in mine])
+
+
+def verify(
+    folder: Path, *, part: int = 0, of: int = 1, leave: Callable[[], bool] = lambda: False
+) -> Manifest:
+    """Read the files of a committed folder and compare their hashes. Raises Corrupt.
+
+    Each of `of` ranks takes its part: together they have read every file. Asked after each block,
+    `leave` ends it with the rest unread.
+    """
+    manifest = read(folder)
+    for entry in manifest.files[part::of]:
+        for _ in blocks(folder, entry):
+            if leave():
+                return manifest
+    return manifest
+
+
+def remove(folder: Path, *, rmtree: Callable[[Path], object] = shutil.rmtree) -> None:
+    """Delete a folder so that, stopped at any point, it is no checkpoint any more."""
+    (folder / COMMITTED).unlink(missing_ok=True)
+    fsync_directory(folder)
+    rmtree(folder)

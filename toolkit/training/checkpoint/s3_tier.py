@@ -1,0 +1,207 @@
+"""Checkpoints in S3: uploads that go on after a kill, every part held to the hash of its block.
+
+    s3://bucket/prefix/step-00000120.000007/{…, manifest.json, COMMITTED}
+
+A file's parts are its blocks. Each is read back and held to the hash that was made while training
+wrote it, and S3 holds what arrives to the SHA-256 of the bytes so checked. No name is used twice
+(`copies.last_number`), so what is there of an upload that was cut short counts; it is compared all
+the same: an object by the digest in its metadata, a part by its SHA-256 where S3 tells it.
+"""
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterable
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+from typing import Any, Self
+
+from toolkit.training.attempt.attempt import site_facts
+from toolkit.training.checkpoint import manifest
+from toolkit.training.checkpoint.hashed_file import (
+    BLOCK,
+    Corrupt,
+    FileEntry,
+    HashingWriter,
+    read_block,
+    read_file,
+)
+from toolkit.training.checkpoint.manifest import COMMITTED, MANIFEST, Manifest
+from toolkit.training.checkpoint.tier import NAME
+from toolkit.training.io.s3_client import s3_client
+
+_DIGEST = "toolkit-digest"  # of an object's metadata
+_CONNECTIONS = 10
+_AT_ONCE = 4  # parts under way: 64 MiB of memory, and enough to fill most machines' network
+
+
+class S3Tier:
+    """A prefix in a bucket, for one run. A stop does not wait for it: the next attempt's save fills
+    it again.
+    """
+
+    outlives_notice = False
+
+    def __init__(self, bucket: str, prefix: str, *, client: Any = None) -> None:
+        self._bucket, self._prefix = bucket, prefix.strip("/")
+        self._made = client
+
+    @classmethod
+    def of_cluster(cls, prefix: str) -> Self:
+        """Under this prefix of where cluster.yaml's `training.checkpoints` says."""
+        place = str(site_facts().get("checkpoints") or "")
+        if not place:
+            raise LookupError("cluster.yaml gives checkpoints no place in S3: training.checkpoints")
+        bucket, _, folder = place.removeprefix("s3://").partition("/")
+        return cls(bucket, f"{folder}/{prefix}")
+
+    def names(self) -> list[str]:
+        folders = [_folder(key) for key in self._keys("") if key.endswith(f"/{COMMITTED}")]
+        return [name for name in folders if NAME.fullmatch(name)]
+
+    def unfinished(self) -> list[str]:
+        begun = [upload["Key"] for upload in self._uploads(f"{self._prefix}/")]
+        every = {_folder(key) for key in (*self._keys(""), *begun)}
+        return sorted(name for name in every - set(self.names()) if NAME.fullmatch(name))
+
+    def push(self, folder: Path, entries: Iterable[FileEntry]) -> None:
+        for entry in entries:
+            if self._digest(folder.name, entry.name) == entry.digest:
+                continue  # an object appears whole or not at all
+            if len(entry.blocks) <= 1:
+                self._put(folder.name, entry.name, read_file(folder, entry), entry.digest)
+            else:
+                self._upload(folder, entry)
+
+    def commit(self, folder: Path) -> None:
+        for name in (MANIFEST, COMMITTED):
+            self._put(folder.name, name, (folder / name).read_bytes())
+
+    def manifest(self, name: str) -> tuple[Manifest, bytes]:
+        said: bytes = self._get(name, COMMITTED).read()
+        content: bytes = self._get(name, MANIFEST).read()
+        if said != manifest.proof(content):
+            raise Corrupt(f"{name}: {MANIFEST} in S3 is not the one that was committed")
+        return manifest.parse(name, content), content
+
+    def fetch(self, name: str, entries: Iterable[FileEntry], folder: Path) -> None:
+        for entry in entries:
+            body = self._get(name, entry.name)
+            with HashingWriter(folder / entry.name, entry.hash) as writer:
+                while block := body.read(BLOCK):
+                    writer.write(block)
+            if writer.entry() != entry:
+                raise Corrupt(f"{name}/{entry.name}: S3 has other bytes than were written")
+
+    def remove(self, name: str) -> None:
+        self._s3.delete_object(Bucket=self._bucket, Key=self._key(name, COMMITTED))
+        prefix = self._key(name, "")
+        for upload in self._uploads(prefix):
+            self._s3.abort_multipart_upload(
+                Bucket=self._bucket, Key=upload["Key"], UploadId=upload["UploadId"]
+            )
+        for key in self._keys(f"{name}/"):
+            self._s3.delete_object(Bucket=self._bucket, Key=key)
+
+    def _upload(self, folder: Path, entry: FileEntry) -> None:
+        key = self._key(folder.name, entry.name)
+        upload, there = self._begun(key, entry.digest)
+
+        def send(number: int) -> dict[str, Any]:
+            content = read_block(folder, entry, number)
+            part = {"PartNumber": number + 1, "ChecksumSHA256": _checksum(content)}
+            done = there.get(number)
+            if done is None or (part | done)["ChecksumSHA256"] != part["ChecksumSHA256"]:
+                place = {"Bucket": self._bucket, "Key": key, "UploadId": upload}
+                done = self._s3.upload_part(**place, **part, Body=content)
+            return part | {"ETag": done["ETag"]}
+
+        def sent(number: int) -> dict[str, Any] | BaseException:
+            try:
+                return send(number)
+            except BaseException as error:  # noqa: BLE001  # raised below: the pool would lose it
+                return error
+
+        # Its threads are daemons: a process that stops does not see an upload through.
+        with ThreadPool(_AT_ONCE) as senders:
+            parts = senders.map(sent, range(len(entry.blocks)), chunksize=1)
+        for part in parts:
+            if isinstance(part, BaseException):
+                raise part
+        told = [part for part in parts if isinstance(part, dict)]
+        self._s3.complete_multipart_upload(
+            Bucket=self._bucket, Key=key, UploadId=upload, MultipartUpload={"Parts": told}
+        )
+
+    def _begun(self, key: str, digest: str) -> tuple[str, dict[int, dict[str, Any]]]:
+        """The upload of this key that was cut short, with its parts; or a new one."""
+        for upload in self._uploads(key):
+            if upload["Key"] != key:
+                continue
+            known = {"Bucket": self._bucket, "Key": key, "UploadId": upload["UploadId"]}
+            pages = self._s3.get_paginator("list_parts").paginate(**known)
+            parts = [part for page in pages for part in page.get("Parts", [])]
+            return upload["UploadId"], {part["PartNumber"] - 1: part for part in parts}
+        made = self._s3.create_multipart_upload(
+            Bucket=self._bucket, Key=key, ChecksumAlgorithm="SHA256", Metadata={_DIGEST: digest}
+        )
+        return made["UploadId"], {}
+
+    def _keys(self, prefix: str) -> list[str]:
+        pages = self._s3.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=f"{self._prefix}/{prefix}"
+        )
+        return [item["Key"] for page in pages for item in page.get("Contents", [])]
+
+    def _uploads(self, prefix: str) -> list[dict[str, Any]]:
+        pages = self._s3.get_paginator("list_multipart_uploads").paginate(
+            Bucket=self._bucket, Prefix=prefix
+        )
+        return [upload for page in pages for upload in page.get("Uploads", [])]
+
+    def _put(self, name: str, file: str, content: bytes, digest: str = "") -> None:
+        self._s3.put_object(
+            Bucket=self._bucket,
+            Key=self._key(name, file),
+            Body=content,
+            ChecksumSHA256=_checksum(content),
+            Metadata={_DIGEST: digest} if digest else {},
+        )
+
+    def _get(self, name: str, file: str) -> Any:
+        found = self._of_object(self._s3.get_object, name, file)
+        if found is None:
+            raise Corrupt(f"{name}/{file}: S3 has no such object")
+        return found["Body"]
+
+    def _of_object(self, ask: Callable[..., Any], name: str, file: str) -> Any:
+        """The answer about an object; None where there is none."""
+        from botocore.exceptions import ClientError
+
+        try:
+            return ask(Bucket=self._bucket, Key=self._key(name, file))
+        except ClientError as error:
+            if error.response["Error"]["Code"] in ("404", "NoSuchKey"):
+                return None
+            raise
+
+    def _digest(self, name: str, file: str) -> str | None:
+        """By which the object there was known when it was sent; None where there is none."""
+        found = self._of_object(self._s3.head_object, name, file)
+        return None if found is None else str(found["Metadata"].get(_DIGEST, ""))
+
+    def _key(self, name: str, file: str) -> str:
+        return f"{self._prefix}/{name}/{file}"
+
+    @property
+    def _s3(self) -> Any:
+        if self._made is None:
+            self._made = s3_client(_CONNECTIONS)
+        return self._made
+
+
+def _folder(key: str) -> str:
+    return key.split("/")[-2]
+
+
+def _checksum(content: bytes) -> str:
+    return base64.b64encode(hashlib.sha256(content).digest()).decode()

@@ -1,0 +1,196 @@
+"""When a run saves, and what came of it."""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Literal
+
+from toolkit.training.checkpoint import save_interval
+from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed, Saved
+from toolkit.training.checkpoint.save_interval import StopForecast
+from toolkit.training.checkpoint.torch_codec import Parts
+
+Every = int | Literal["auto"]
+
+_LONGEST_PAUSE = 8.0  # between tries of a save that must be now
+
+
+class Saver:
+    """Saves every so many steps, or as often as pays off; a save that fails costs a warning.
+
+    `sync` is called first on all ranks, and raises CheckpointFailed on all when there is something
+    that no checkpoint may be ahead of and that can't be put on disk. `done` is told of each
+    checkpoint once it is settled, `stalled` of the time that training stood still, as it goes on.
+    """
+
+    def __init__(
+        self,
+        checkpoints: Checkpointer,
+        *,
+        every: Every,
+        background: bool,
+        bounds: tuple[float, float],
+        clock: Callable[[], float],
+        say: Callable[[str], None],
+        sync: Callable[[], object],
+        done: Callable[[Saved, StopForecast | None], None],
+        stalled: Callable[[int, float], None] = lambda _step, _seconds: None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if every != "auto" and every < 1:
+            raise ValueError(f"checkpoint_every is a number of steps or 'auto', not {every}")
+        self._checkpoints, self._every, self._background = checkpoints, every, background
+        self._floor, self._ceiling = bounds
+        self._clock, self._say, self._sync, self._done = clock, say, sync, done
+        self._stalled, self._sleep = stalled, sleep
+        self._mtti = float("inf")
+        self._wait = self._floor  # until a save was measured
+        self._begun_at = clock()
+        self._timed_from: tuple[int, float] | None = None  # the attempt's first step, and its end
+        self._stood = 0.0  # how long saves have kept training since then
+        self._in_flight: int | None = None
+        self._flown = 0.0  # how long the last save has been seen in flight
+        self._forecast_made = False
+        self.step: int | None = None  # the step of the last checkpoint, saved or loaded
+
+    def resumed(self, step: int | None, *, mtti: float) -> None:
+        """The run begins at a checkpoint of `step`, or at no checkpoint."""
+        self.step, self._mtti = step, mtti
+        self._begun_at = self._clock()
+
+    def stepped(self, step: int) -> None:
+        """`step` steps are done. Called at the end of every step, before it is saved."""
+        if self._timed_from is None:
+            self._timed_from = step, self._clock()
+
+    def reached(self) -> int:
+        """The step that the next attempt begins with; before `resumed`, what the folder says."""
+        if self.step is None:
+            with suppress(OSError):  # of no more use than to be looked at
+                return self._checkpoints.last_step() or 0
+        return self.step or 0
+
+    def due(self, step: int) -> bool:
+        """Whether a save was ordered for this step: the same on all ranks."""
+        return self._every != "auto" and step % self._every == 0
+
+    def overdue(self) -> bool:
+        """Whether by this rank's clock it is time: for the ranks to agree on.
+
+        Never while a save is in flight, nor before it has been over for as long as it took:
+        training does not wait for it.
+        """
+        if self._every != "auto":
+            return False
+        now = self._clock()
+        if self._checkpoints.in_flight():
+            self._flown = now - self._begun_at
+            return False
+        return now - self._begun_at >= max(self._wait, 2 * self._flown)
+
+    def save(
+        self,
+        parts: Parts | None,
+        step: int,
+        facts: Mapping[str, Any],
+        *,
+        last: bool,
+        urgent: bool = False,
+    ) -> str:
+        """Save, in the background unless this is the `last` of the attempt; what went wrong.
+
+        Of the `last`, "" says that a checkpoint of `step` is committed, or that there are no
+        `parts` yet: the checkpoints before stay the newest. Raises Superseded, also when there is
+        nothing to save: the attempt has nothing more to say.
+        """
+        self._begun_at, self._flown = self._clock(), 0.0
+        problem = self._save(parts, step, facts, last=last, urgent=urgent)
+        stall = self._clock() - self._begun_at
+        self._stood += stall
+        self._stalled(step, stall)
+        return problem
+
+    def _save(
+        self, parts: Parts | None, step: int, facts: Mapping[str, Any], *, last: bool, urgent: bool
+    ) -> str:
+        self.settle(step, urgent=urgent)
+        try:
+            self._sync()
+            self._checkpoints.check_owner()
+            if parts is None or self.step == step:  # it is what was saved or loaded last
+                return ""
+            if self._background and not last:
+                self._checkpoints.begin(parts, step=step, facts=facts)
+                self._in_flight = step
+            else:
+                self._saved(
+                    self._checkpoints.save(parts, step=step, facts=facts, urgent=urgent), step
+                )
+        except CheckpointFailed as error:
+            self._say(f"NOT SAVED at step {step}: {error}")
+            return str(error)
+        return ""
+
+    def save_while(
+        self, more: Callable[[], bool], parts: Parts | None, step: int, facts: Mapping[str, Any]
+    ) -> str:
+        """The `last` save, `urgent`, which no later one makes good: again, while it fails.
+
+        `more` says to all ranks alike whether there is time for another.
+        """
+        pause = 1.0
+        while problem := self.save(parts, step, facts, last=True, urgent=True):
+            if not more():
+                break
+            self._sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        return problem
+
+    def settle(self, step: int, *, urgent: bool = False) -> None:
+        """See the save in the background through. What goes wrong with it costs a warning."""
+        begun, self._in_flight = self._in_flight, None
+        if begun is None:
+            return
+        waits = self._clock()
+        try:
+            saved = self._checkpoints.settle(urgent=urgent)
+        except CheckpointFailed as error:
+            self._say(f"NOT SAVED at step {begun}: {error}")
+            return
+        if saved:
+            stall = saved.stall_seconds + max(0.0, self._clock() - waits)
+            self._saved(replace(saved, stall_seconds=stall), step)
+
+    def _saved(self, saved: Saved, step: int) -> None:
+        self.step = saved.step
+        for problem in saved.problems:
+            self._say(problem)
+        self._done(saved, self._forecast(saved, step))
+        # The next one must not begin before this one would be done.
+        floor = max(self._floor, 2 * saved.whole_seconds)
+        work = save_interval.interval(
+            saved.stall_seconds, self._mtti, floor=floor, ceiling=max(floor, self._ceiling)
+        )
+        self._wait = saved.stall_seconds + work
+
+    def _forecast(self, saved: Saved, step: int) -> StopForecast | None:
+        """What a stop would take, told once, in the log and for the submission of the next run.
+
+        None before a second step: the first compiles, and waits for what the others find there.
+        """
+        first, ended = self._timed_from or (step, 0.0)
+        if self._forecast_made or step <= first:
+            return None
+        self._forecast_made = True
+        trained = max(0.0, self._begun_at - ended - self._stood)
+        forecast = save_interval.forecast(
+            step_seconds=trained / (step - first),
+            in_flight_seconds=saved.stop_seconds if self._background else saved.whole_seconds,
+            save_seconds=saved.stop_seconds,
+            saved_bytes=saved.bytes,
+        )
+        warning = forecast.warning()
+        fits = f"a stop would take {forecast.seconds:.0f} s of a spot notice's {save_interval.NOTICE:.0f}"
+        self._say(f"WARNING: {warning}" if warning else fits)
+        return forecast

@@ -1,0 +1,148 @@
+"""Further places where checkpoints are kept: a copy each, as trustworthy as the first.
+
+A checkpoint is saved in one folder that all ranks share (`Checkpointer`'s root), and copied from
+there to every tier in turn, such as S3; a machine's own disk is before it, not behind
+(`local_disk`). The blocks are checked against the manifest as they are copied, so a tier never
+holds more than was written; one last step commits the copy; what a kill left half done is gone on
+with.
+"""
+
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from toolkit.training.checkpoint import manifest
+from toolkit.training.checkpoint.hashed_file import (
+    Corrupt,
+    FileEntry,
+    HashingWriter,
+    blocks,
+    verify_file,
+)
+from toolkit.training.checkpoint.manifest import MANIFEST, Manifest
+from toolkit.training.io.durable_files import fsync_directory, inside, write_atomic
+
+NAME = re.compile(r"step-(?P<step>\d{8,})\.(?P<number>\d{6,})")
+
+
+def number(name: str) -> int:
+    """How many saves the run had made with this one."""
+    return int(_parsed(name)["number"])
+
+
+def last_step(root: Path) -> int | None:
+    """The step of the checkpoint in `root` that was committed last; None where there is none."""
+    every = (folder for folder in inside(root) if NAME.fullmatch(folder.name))
+    committed = (folder.name for folder in every if manifest.is_committed(folder))
+    newest = max(committed, key=number, default=None)
+    return int(_parsed(newest)["step"]) if newest else None
+
+
+def _parsed(name: str) -> re.Match[str]:
+    match = NAME.fullmatch(name)
+    if not match:
+        raise ValueError(f"not a checkpoint's name: {name!r}")
+    return match
+
+
+class Tier(Protocol):
+    """Another place for checkpoints. `push` and `fetch` are for every rank's part of the files."""
+
+    @property
+    def outlives_notice(self) -> bool:
+        """Whether a job that has to stop waits for its copy here."""
+        ...
+
+    def names(self) -> list[str]:
+        """The checkpoints committed here, in no order."""
+        ...
+
+    def unfinished(self) -> list[str]:
+        """Those begun here and not committed, such as an upload that a kill cut short."""
+        ...
+
+    def push(self, folder: Path, entries: Iterable[FileEntry]) -> None:
+        """Copy files of a committed folder. Done again it looks at what is there, and copies what
+        is missing or is not as it was written.
+        """
+        ...
+
+    def commit(self, folder: Path) -> None:
+        """All files are here: make the copy a checkpoint."""
+        ...
+
+    def manifest(self, name: str) -> tuple[Manifest, bytes]:
+        """What a checkpoint here consists of, and the bytes that say so. Raises Corrupt."""
+        ...
+
+    def fetch(self, name: str, entries: Iterable[FileEntry], folder: Path) -> None:
+        """Copy files to `folder`, each durable on return. Raises Corrupt."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Delete a checkpoint so that, stopped at any point, it is none any more."""
+        ...
+
+
+class FolderTier:
+    """A folder on another filesystem."""
+
+    def __init__(self, root: Path, *, outlives_notice: bool = True) -> None:
+        self._root, self.outlives_notice = root, outlives_notice
+
+    def names(self) -> list[str]:
+        return [path.name for path in self._folders() if manifest.is_committed(path)]
+
+    def unfinished(self) -> list[str]:
+        return [path.name for path in self._folders() if not manifest.is_committed(path)]
+
+    def push(self, folder: Path, entries: Iterable[FileEntry]) -> None:
+        target = self._root / folder.name
+        target.mkdir(parents=True, exist_ok=True)
+        for entry in entries:
+            if not _is_there(target, entry):
+                copy_file(folder, entry, target)
+
+    def commit(self, folder: Path) -> None:
+        target = self._root / folder.name
+        content = (folder / MANIFEST).read_bytes()
+        fsync_directory(target)
+        write_atomic(target / MANIFEST, content)
+        fsync_directory(self._root)
+        manifest.seal(target, content)
+
+    def manifest(self, name: str) -> tuple[Manifest, bytes]:
+        found = manifest.read(self._root / name)
+        return found, (self._root / name / MANIFEST).read_bytes()
+
+    def fetch(self, name: str, entries: Iterable[FileEntry], folder: Path) -> None:
+        for entry in entries:
+            copy_file(self._root / name, entry, folder)
+
+    def remove(self, name: str) -> None:
+        manifest.remove(self._root / name, rmtree=_rmtree)
+
+    def _folders(self) -> list[Path]:
+        return [path for path in inside(self._root) if NAME.fullmatch(path.name)]
+
+
+def copy_file(source: Path, entry: FileEntry, target: Path) -> None:
+    """Copy one file, checked on the way; on disk on return. Raises Corrupt."""
+    (target / entry.name).unlink(missing_ok=True)
+    with HashingWriter(target / entry.name, entry.hash) as writer:
+        for block in blocks(source, entry):
+            writer.write(block)
+
+
+def _is_there(folder: Path, entry: FileEntry) -> bool:
+    try:
+        verify_file(folder, entry)
+    except Corrupt:
+        return False
+    return True
+
+
+def _rmtree(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,164 @@
+"""What a checkpoint holds, in torch's terms: parts that have a state_dict, and every rank's RNG.
+
+`TorchCodec` has rank 0 write one file of shared state and every rank a file of its own. Sharded
+state is other codecs' behind the same three methods: `dcp` (FSDP2), `zero` (DeepSpeed).
+"""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from toolkit.training.checkpoint.hashed_file import Corrupt, FileEntry, HashingWriter
+from toolkit.training.checkpoint.manifest import Manifest
+from toolkit.training.checkpoint.staging import Staging
+from toolkit.training.distributed.process_group import World
+
+Parts = Mapping[str, Any]  # name → something with state_dict() and load_state_dict()
+
+
+class Codec(Protocol):
+    """How the parts of one rank become files and come back. Every rank makes the same calls."""
+
+    def stage(self, parts: Parts, world: World, *, copy: bool) -> Any:
+        """This rank's share of the state; a copy, if training will go on before it is written.
+
+        With `copy` what the call before this one returned is used again, and must be written.
+        """
+        ...
+
+    def write(self, folder: Path, staged: Any, world: World) -> list[FileEntry]:
+        """Write this rank's files, each durable on return."""
+        ...
+
+    def read(
+        self, folder: Path, manifest: Manifest, parts: Parts, world: World
+    ) -> Callable[[], None]:
+        """Read this rank's share as far as is possible without changing a part.
+
+        The returned call changes them; where it raises, they are good for nothing but another
+        `read`. No byte goes into a part that differs from what was written.
+        """
+        ...
+
+
+class TorchCodec:
+    """For parts that are whole on every rank, as with DDP."""
+
+    def __init__(self) -> None:
+        self._staging = Staging()
+
+    def stage(self, parts: Parts, world: World, *, copy: bool) -> Any:
+        state: dict[str, Any] = {"rng": capture_rng()}
+        # On every rank: to tell its state, a trainer's part meets those of the other ranks.
+        whole = {name: _whole(part).state_dict() for name, part in parts.items()}
+        if world.rank == 0:
+            state["parts"] = whole
+        return self._staging.copy(state) if copy else state
+
+    def write(self, folder: Path, staged: Any, world: World) -> list[FileEntry]:
+        entries = [save_file(folder / rank_file(world.rank), {"rng": staged["rng"]})]
+        if world.rank == 0:
+            entries.append(save_file(folder / "shared.pt", staged["parts"]))
+        return entries
+
+    def read(
+        self, folder: Path, manifest: Manifest, parts: Parts, world: World
+    ) -> Callable[[], None]:
+        shared = load_file(folder, manifest, "shared.pt")
+        missing = [name for name in parts if name not in shared]
+        if missing:
+            raise Corrupt(f"{folder.name}: holds no {', '.join(missing)}")
+        own = load_own(folder, manifest, world.rank)
+
+        def apply() -> None:
+            for name, part in parts.items():
+                _whole(part).load_state_dict(shared[name])
+            if own:
+                restore_rng(own["rng"])
+
+        return apply
+
+
+def capture_rng() -> dict[str, Any]:
+    """The state of every generator a training step may draw from."""
+    import numpy as np
+    import torch
+
+    drawn: Any = np.random.get_state()  # noqa: NPY002  # the one scripts draw from
+    name, keys, position, has_gauss, cached = drawn
+    state: dict[str, Any] = {
+        "python": random.getstate(),
+        "numpy": (name, keys.tolist(), position, has_gauss, cached),
+        "torch": torch.get_rng_state(),
+    }
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def restore_rng(state: Mapping[str, Any]) -> None:
+    """Put every generator back to where `capture_rng` found it."""
+    import numpy as np
+    import torch
+
+    version, internal, gauss = state["python"]
+    random.setstate((version, tuple(internal), gauss))
+    name, keys, position, has_gauss, cached = state["numpy"]
+    np.random.set_state((name, np.array(keys, dtype=np.uint32), position, has_gauss, cached))  # noqa: NPY002  # as above
+    torch.set_rng_state(state["torch"])
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
+
+
+def save_file(path: Path, value: Any) -> FileEntry:
+    """torch.save, hashed and durable."""
+    import torch
+
+    with HashingWriter(path) as writer, one_checksum():
+        torch.save(value, writer)
+    return writer.entry()
+
+
+@contextmanager
+def one_checksum() -> Iterator[None]:
+    """Have torch.save, in this thread, leave out its CRC-32: the manifest says more.
+
+    It would take two thirds of the time that the hash takes. torch.load never looks at it;
+    `unzip` does, and complains.
+    """
+    from torch.serialization import get_crc32_options, set_crc32_options
+
+    before = get_crc32_options()
+    set_crc32_options(compute_crc32=False)
+    try:
+        yield
+    finally:
+        set_crc32_options(before)
+
+
+def load_file(folder: Path, manifest: Manifest, name: str) -> Any:
+    """What `save_file` saved; no byte of it that is not as it was written. Raises Corrupt."""
+    import torch
+
+    with manifest.open(folder, name) as stream:
+        # weights_only: a checkpoint is data. Nothing in it may run.
+        return torch.load(stream, map_location="cpu", weights_only=True)
+
+
+def load_own(folder: Path, manifest: Manifest, rank: int) -> Any:
+    """What this rank saved for itself; None for a rank that is new in the run."""
+    name = rank_file(rank)
+    return load_file(folder, manifest, name) if manifest.entry(name) else None
+
+
+def rank_file(rank: int) -> str:
+    return f"rank-{rank:05d}.pt"
+
+
+def _whole(part: Any) -> Any:
+    """The model inside DDP, so that a checkpoint loads with and without the wrapper."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    return part.module if isinstance(part, DistributedDataParallel) else part

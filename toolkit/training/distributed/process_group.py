@@ -1,0 +1,170 @@
+"""The ranks of a run and the few things they must agree on.
+
+`Solo` is one process without a process group. `TorchWorld` talks over gloo, on a group of its own:
+what is agreed here never waits for a GPU and never mixes with the gradients.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from datetime import timedelta
+from typing import Any, Protocol
+
+from toolkit.training.attempt.job_log import say
+from toolkit.training.distributed.straggler_report import Watch
+
+Numbers = tuple[int, ...]
+
+
+class World(Protocol):
+    """Every method is collective: all ranks call it, in the same order."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def local_rank(self) -> int: ...
+    @property
+    def group(self) -> Any:
+        """The torch.distributed group these ranks agree on; None for a world without one."""
+        ...
+
+    def fork(self) -> "World":
+        """The same ranks on a channel of their own, for another thread to agree on."""
+        ...
+
+    def broadcast(self, value: Any) -> Any:
+        """Rank 0's value, on every rank."""
+        ...
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every rank's value in order of rank, on every rank."""
+        ...
+
+    def start_sum(self, values: Sequence[int]) -> Callable[[], Numbers]:
+        """Start adding up integers over the ranks; call what this returns for the result."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Solo:
+    """A world of one."""
+
+    rank = 0
+    size = 1
+    local_rank = 0
+    group = None
+
+    def fork(self) -> World:
+        return self
+
+    def broadcast(self, value: Any) -> Any:
+        return value
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value]
+
+    def start_sum(self, values: Sequence[int]) -> Callable[[], Numbers]:
+        result = tuple(values)
+        return lambda: result
+
+    def close(self) -> None:
+        return
+
+
+class TorchWorld:
+    """The ranks that torchrun started, over torch.distributed."""
+
+    def __init__(self, *, rank: int, size: int, local_rank: int, timeout: timedelta) -> None:
+        import torch
+        import torch.distributed as dist
+
+        self.rank, self.size, self.local_rank = rank, size, local_rank
+        self._timeout = timeout
+        gpu = device(local_rank).type == "cuda"
+        if gpu:
+            torch.cuda.set_device(local_rank)
+        self._ours = not dist.is_initialized()  # a trainer may have come first
+        if self._ours:
+            dist.init_process_group("nccl" if gpu else "gloo", timeout=timeout)
+        self.group = dist.new_group(backend="gloo", timeout=timeout)
+        self._dist, self._torch = dist, torch
+        self._watch = self._watch_over(_store(self.group))
+        self._watch.start()
+
+    def fork(self) -> World:
+        other = copy(self)
+        other.group = self._dist.new_group(backend="gloo", timeout=self._timeout)
+        other._watch = self._watch_over(None)  # noqa: SLF001  # a watch is of the script's thread
+        return other
+
+    def broadcast(self, value: Any) -> Any:
+        box = [value]
+        self._watch.come()
+        with self._watch.waiting():
+            self._dist.broadcast_object_list(box, src=0, group=self.group)
+        return box[0]
+
+    def gather(self, value: Any) -> list[Any]:
+        values: list[Any] = [None] * self.size
+        self._watch.come()
+        with self._watch.waiting():
+            self._dist.all_gather_object(values, value, group=self.group)
+        return values
+
+    def start_sum(self, values: Sequence[int]) -> Callable[[], Numbers]:
+        tensor = self._torch.tensor(list(values), dtype=self._torch.int64)
+        work = self._dist.all_reduce(tensor, group=self.group, async_op=True)
+        self._watch.come()
+
+        def finish() -> Numbers:
+            with self._watch.waiting():
+                work.wait()
+            return tuple(tensor.tolist())
+
+        return finish
+
+    def close(self) -> None:
+        self._watch.stop()
+        if self._ours:
+            self._dist.destroy_process_group()
+
+    def _watch_over(self, store: Any) -> Watch:
+        seconds = self._timeout.total_seconds()
+        return Watch(store, self.rank, self.size, timeout=seconds, say=say)
+
+
+def _store(group: Any) -> Any:
+    """What the ranks of a group may leave for each other, over a connection of its own; or None."""
+    from torch.distributed import PrefixStore, distributed_c10d
+
+    try:
+        own = distributed_c10d._get_default_store().clone()  # noqa: SLF001  # there is no other way
+    except (AttributeError, RuntimeError):  # an image's older torch; a store that has no clones
+        return None
+    own.set_timeout(timedelta(seconds=10))
+    return PrefixStore(f"toolkit/{group.group_name}", own)
+
+
+def device(local_rank: int) -> Any:
+    """The GPU of this rank, or the CPU."""
+    import torch
+
+    gpu = torch.cuda.is_available() and local_rank < torch.cuda.device_count()
+    return torch.device("cuda", local_rank) if gpu else torch.device("cpu")
+
+
+def join(
+    environment: Mapping[str, str] = os.environ, *, timeout: timedelta = timedelta(minutes=10)
+) -> World:
+    """The world this process was started into: torchrun's ranks, or a world of one."""
+    if "RANK" not in environment:
+        return Solo()
+    return TorchWorld(
+        rank=int(environment["RANK"]),
+        size=int(environment["WORLD_SIZE"]),
+        local_rank=int(environment.get("LOCAL_RANK", "0")),
+        timeout=timeout,
+    )

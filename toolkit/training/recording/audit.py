@@ -1,0 +1,155 @@
+"""Did the run train on every sample once, in spite of what happened to it?
+
+    python -m toolkit.training audit RUN_DIR
+
+prints one JSON object and exits 0 if every step 0..N-1 counts exactly once, every epoch's samples
+are covered exactly once, and what the ranks say they took is what those steps should have taken.
+Work that a hard kill made the run do again is `repeated`: money lost, but no fault of the record.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from toolkit.training.run_folder import steps as steps_file
+from toolkit.training.run_folder.attempts import Ledger
+from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.steps import History, StepRecord
+from toolkit.training.sample_order import SampleOrder, fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What the step log proves. `problems` says in words what is wrong; empty means nothing is."""
+
+    ok: bool
+    problems: tuple[str, ...]
+    steps: int
+    missing: tuple[int, ...]
+    duplicated: tuple[int, ...]
+    repeated: tuple[int, ...]
+    samples: int
+    epochs_complete: int
+    resumed_at: tuple[int, ...]
+    attempts: tuple[Mapping[str, Any], ...]
+    torn_lines: int
+
+
+def audit(run_dir: Path) -> Audit:
+    """Check the step log in `run_dir`. Raises FileNotFoundError where there is no run."""
+    run = RunDir(run_dir)
+    if not run.steps.exists():
+        raise FileNotFoundError(f"{run.steps}: no such file; is this a run's folder?")
+    history = steps_file.read(run.steps)
+    order = run.facts().get("order")
+    counts = Counter(record.step for record in history.steps)
+    last = max(counts, default=-1)
+    missing = tuple(step for step in range(last + 1) if step not in counts)
+    duplicated = tuple(sorted(step for step, count in counts.items() if count > 1))
+    problems = [
+        *(f"step {step} is missing" for step in missing),
+        *(f"step {step} counts {counts[step]} times" for step in duplicated),
+        *_range_problems(history.steps, order["size"] if order else None),
+        *(_content_problems(history.steps, order) if order else ["run.json names no sample order"]),
+        *_resume_problems(history),
+    ]
+    position = history.steps[-1].stop if history.steps else 0
+    return Audit(
+        ok=not problems,
+        problems=tuple(problems[:20]),
+        steps=len(counts),
+        missing=missing[:1000],
+        duplicated=duplicated[:1000],
+        repeated=tuple(record.step for record in history.repeated),
+        samples=position,
+        epochs_complete=position // order["size"] if order else 0,
+        resumed_at=tuple(mark.step for mark in history.resumptions if mark.attempt > 0),
+        attempts=tuple(
+            {
+                "attempt": a.attempt,
+                "job_id": a.job_id,
+                "restart_count": a.restart_count,
+                "cause": a.cause,
+                "step_start": a.step_start,
+                "step_end": a.step_end,
+                "nodes": a.nodes,
+                "seconds": a.seconds,
+                "cost_usd": a.cost_usd,
+            }
+            for a in Ledger(run.attempts).attempts()
+        ),
+        torn_lines=history.torn,
+    )
+
+
+def _range_problems(steps: Sequence[StepRecord], size: int | None) -> list[str]:
+    """The steps' ranges of positions must follow on each other from 0, none over an epoch's end."""
+    problems = []
+    expected = 0
+    for record in steps:
+        if record.start != expected:
+            problems.append(f"step {record.step} begins at {record.start}, not at {expected}")
+        if record.stop <= record.start:
+            problems.append(f"step {record.step} has no samples")
+        if size and record.start // size != (record.stop - 1) // size:
+            problems.append(f"step {record.step} runs over the end of an epoch")
+        expected = record.stop
+    return problems
+
+
+def _content_problems(steps: Sequence[StepRecord], order: Mapping[str, int]) -> list[str]:
+    """What all ranks took together must be what the order has at those positions."""
+    rebuilt = SampleOrder(order["size"], 1, order["seed"])
+    problems = []
+    for record in steps:
+        if record.samples != record.stop - record.start:
+            problems.append(
+                f"step {record.step}: the ranks took {record.samples} samples,"
+                f" not {record.stop - record.start}"
+            )
+            continue
+        try:
+            ids = rebuilt.ids(record.start, record.stop)
+        except ValueError as error:
+            problems.append(f"step {record.step}: {error}")
+            continue
+        if fingerprint(ids) != record.fingerprint:
+            problems.append(f"step {record.step}: the ranks took other samples than its own")
+    return problems
+
+
+def _resume_problems(history: History) -> list[str]:
+    """An attempt can't begin after the end of what was trained."""
+    reached = 0
+    problems = []
+    done = sorted((*history.steps, *history.repeated), key=lambda record: record.attempt)
+    for mark in history.resumptions:
+        before = [record.step + 1 for record in done if record.attempt < mark.attempt]
+        reached = max(before, default=0)
+        if mark.step > reached:
+            problems.append(f"attempt {mark.attempt} began at step {mark.step}, after {reached}")
+    return problems
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; 0 clean, 1 not, 2 nothing to audit."""
+    parser = argparse.ArgumentParser(prog="python -m toolkit.training audit")
+    parser.add_argument("run_dir", type=Path)
+    parser.add_argument("--steps", type=int, help="fail unless the run has just this many steps")
+    options = parser.parse_args(arguments)
+    try:
+        found = audit(options.run_dir)
+    except FileNotFoundError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    report = asdict(found)
+    if options.steps is not None and found.steps != options.steps:
+        report["ok"] = False
+        report["problems"] = [f"{found.steps} steps, not {options.steps}", *found.problems]
+    sys.stdout.write(json.dumps(report, indent=2) + "\n")
+    return 0 if report["ok"] else 1

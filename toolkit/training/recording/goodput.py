@@ -1,0 +1,146 @@
+"""Where the time and the money of a run went.
+
+    python -m toolkit.training goodput RUN_DIR
+
+prints one JSON object. Every second of every attempt is in one part, and so is every dollar. The
+parts are those of AI-Hypercomputer's ml-goodput-measurement (BadputType): start-up there is three
+kinds, `lost` is "wasted progress from disruption", `waiting` "infrastructure recovery".
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from toolkit.training.run_folder import pauses as pauses_file, steps
+from toolkit.training.run_folder.attempts import AttemptRecord, Ledger
+from toolkit.training.run_folder.pauses import Timing
+from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.steps import History
+
+PARTS = ("useful", "save", "restore", "lost", "startup", "other")
+_MICRO = Decimal("0.000001")
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Seconds of machine time (of the job, not times its machines), and dollars, by part.
+
+    useful   steps that count
+    save     training stood still for a checkpoint
+    restore  loading one
+    lost     steps that a later attempt did again
+    startup  from the batch script's first line to the first step, less `restore`
+    other    after the last step: evaluation, the last records
+    """
+
+    attempts: int
+    seconds: Mapping[str, float]
+    waiting: float  # between attempts: no machine, no cost
+    cost_usd: Mapping[str, str]  # empty while no machine's price is known
+
+    @property
+    def goodput(self) -> float | None:
+        """Useful time as a part of the machine time."""
+        total = sum(self.seconds.values())
+        return self.seconds["useful"] / total if total > 0 else None
+
+    @property
+    def effective(self) -> float | None:
+        """Useful time as a part of all time since the run began: ETTR."""
+        total = sum(self.seconds.values()) + self.waiting
+        return self.seconds["useful"] / total if total > 0 else None
+
+    def metrics(self) -> dict[str, float]:
+        """As metrics of the tracking server."""
+        found = {f"toolkit.seconds_{part}": value for part, value in self.seconds.items()}
+        found["toolkit.seconds_waiting"] = self.waiting
+        found |= {f"toolkit.cost_usd_{part}": float(usd) for part, usd in self.cost_usd.items()}
+        ratios = {"toolkit.goodput": self.goodput, "toolkit.effective": self.effective}
+        return found | {name: ratio for name, ratio in ratios.items() if ratio is not None}
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it."""
+        return asdict(self) | {"goodput": self.goodput, "effective": self.effective}
+
+
+def split(
+    attempts: Sequence[AttemptRecord], history: History, pauses: Sequence[Timing], now: float
+) -> Split:
+    """Share out the time of all attempts; one that still runs is counted up to `now`. Pure."""
+    seconds = dict.fromkeys(PARTS, 0.0)
+    cost = dict.fromkeys(PARTS, Decimal(0))
+    priced = False
+    waiting, before = 0.0, None
+    for attempt in attempts:
+        end = now if attempt.ended_at is None else attempt.ended_at
+        own = _attempt(attempt, max(end, attempt.started_at), history, pauses)
+        price = attempt.price
+        for part, value in own.items():
+            seconds[part] += value
+            if price is not None:
+                cost[part] += price * Decimal(repr(value)) / 3600
+        priced = priced or price is not None
+        waiting += max(0.0, attempt.started_at - before) if before is not None else 0.0
+        before = end
+    return Split(
+        attempts=len(attempts),
+        seconds={part: round(value, 3) for part, value in seconds.items()},
+        waiting=round(waiting, 3),
+        cost_usd={p: str(usd.quantize(_MICRO)) for p, usd in cost.items()} if priced else {},
+    )
+
+
+def of(run_dir: Path, now: float) -> Split:
+    """The split of the run in `run_dir`."""
+    run = RunDir(run_dir)
+    attempts = Ledger(run.attempts).attempts()
+    return split(attempts, steps.read(run.steps), pauses_file.read(run.times), now)
+
+
+def _attempt(
+    attempt: AttemptRecord, end: float, history: History, pauses: Sequence[Timing]
+) -> dict[str, float]:
+    """The parts of one attempt; they add up to its time."""
+    number = attempt.attempt
+    own = [pause for pause in pauses if pause.attempt == number]
+    restore = sum(pause.seconds for pause in own if pause.kind == "restore")
+    begun = next((mark.at for mark in history.resumptions if mark.attempt == number), end)
+    begun = min(max(begun, attempt.started_at), end)
+    restore = min(restore, begun - attempt.started_at)
+    found = dict.fromkeys(PARTS, 0.0) | {
+        "restore": restore,
+        "startup": begun - attempt.started_at - restore,
+    }
+    saves = sorted((p.at, p.seconds) for p in own if p.kind == "save")
+    ends = [(step.at, "useful") for step in history.steps if step.attempt == number]
+    ends += [(step.at, "lost") for step in history.repeated if step.attempt == number]
+    at, next_save = begun, 0
+    for until, part in [*sorted(ends), (end, "other")]:
+        until = min(max(until, at), end)  # noqa: PLW2901  # clocks of two machines may disagree
+        saved = 0.0
+        while next_save < len(saves) and (saves[next_save][0] <= until or part == "other"):
+            saved += saves[next_save][1]
+            next_save += 1
+        saved = min(saved, until - at)
+        found["save"] += saved
+        found[part] += until - at - saved
+        at = until
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; 2 where there is no run."""
+    parser = argparse.ArgumentParser(prog="python -m toolkit.training goodput")
+    parser.add_argument("run_dir", type=Path)
+    options = parser.parse_args(arguments)
+    if not RunDir(options.run_dir).attempts.exists():
+        sys.stderr.write(f"{options.run_dir}: no attempts.jsonl; is this a run's folder?\n")
+        return 2
+    sys.stdout.write(json.dumps(of(options.run_dir, time.time()).as_json(), indent=2) + "\n")
+    return 0

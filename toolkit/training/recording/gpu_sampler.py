@@ -1,0 +1,153 @@
+"""What a node's GPUs are at: sampled by a thread on its first rank, kept in the run's folder.
+
+Needs nvidia-ml-py. A node without a GPU is not sampled; one whose GPUs can't be asked says so once.
+Rank 0 puts the nodes together from their files, so no rank waits for another.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from toolkit.training.attempt.attempt import Attempt
+from toolkit.training.io.durable_files import read_json, write_json
+
+EVERY, WRITTEN_EVERY = 5.0, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One GPU at one moment."""
+
+    utilization: float  # percent of the time in which a kernel ran
+    memory_used: int  # bytes
+    memory_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Many readings."""
+
+    readings: int = 0
+    utilization_sum: float = 0.0
+    memory_peak: int = 0  # of one GPU
+    memory_total: int = 0
+
+    def plus(self, found: Sequence[Reading]) -> "Usage":
+        """With these as well."""
+        return replace(
+            self,
+            readings=self.readings + len(found),
+            utilization_sum=self.utilization_sum + sum(one.utilization for one in found),
+            memory_peak=max([self.memory_peak, *(one.memory_used for one in found)]),
+            memory_total=max([self.memory_total, *(one.memory_total for one in found)]),
+        )
+
+
+Probe = Callable[[], Sequence[Reading]]
+Say = Callable[[str], None]
+
+
+class Sampler:
+    """Samples until it is stopped; a probe that fails ends it, and is said."""
+
+    def __init__(self, probe: Probe, path: Path, say: Say, *, every: float = EVERY) -> None:
+        self._probe, self._path, self._say, self._every = probe, path, say, every
+        self._usage = Usage()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gpus", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and write what is known."""
+        self._stop.set()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        try:
+            self._sample()
+        except Exception as error:  # noqa: BLE001
+            # A GPU that fell off the bus, a full disk: not what a training run should end by.
+            self._say(f"GPU use is recorded no longer: {error!r}")
+
+    def _sample(self) -> None:
+        due = WRITTEN_EVERY
+        while not self._stop.wait(self._every):
+            self._usage = self._usage.plus(self._probe())
+            due -= self._every
+            if due <= 0:
+                self._write()
+                due = WRITTEN_EVERY
+        self._usage = self._usage.plus(self._probe())
+        self._write()
+
+    def _write(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(self._path, asdict(self._usage))
+
+
+def start(attempt: Attempt, here: Sequence[str], say: Say) -> Sampler | None:
+    """Sample this node's GPUs; `here` are those that training sees, which are the ones missed."""
+    try:
+        probe = nvml()
+    except Exception as error:  # noqa: BLE001  # no module, no driver, no GPU: training needs none
+        if here:
+            say(f"GPU use is not recorded, which takes nvidia-ml-py and its driver: {error!r}")
+        return None
+    return Sampler(probe, attempt.run_dir / "gpus" / f"{attempt.key}.{attempt.node}.json", say)
+
+
+def files(run_dir: Path, attempt_key: str) -> list[Path]:
+    """What the nodes of an attempt have written, each once a minute while it is sampled."""
+    return sorted((run_dir / "gpus").glob(f"{attempt_key}.*.json"))
+
+
+def metrics(run_dir: Path, attempt_key: str) -> dict[str, float]:
+    """All nodes of an attempt together, as far as they have written; empty without a GPU."""
+    usages = [_read(path) for path in files(run_dir, attempt_key)]
+    readings = sum(usage.readings for usage in usages)
+    if not readings:
+        return {}
+    peak = max(usages, key=lambda usage: usage.memory_peak)
+    return {
+        "toolkit.gpu_utilization_percent": sum(u.utilization_sum for u in usages) / readings,
+        "toolkit.gpu_memory_peak_mib": peak.memory_peak / 2**20,
+        "toolkit.gpu_memory_peak_percent": 100 * peak.memory_peak / max(peak.memory_total, 1),
+    }
+
+
+def nvml(environment: Mapping[str, str] = os.environ) -> Probe:
+    """A probe of the GPUs this job may use. Raises what stands in the way, having none too."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    count = pynvml.nvmlDeviceGetCount()
+    if not count:
+        raise LookupError("the driver shows no GPU")
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in _visible(count, environment)]
+
+    def read(handle: Any) -> Reading:
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+        rates = pynvml.nvmlDeviceGetUtilizationRates(handle)
+        return Reading(float(rates.gpu), int(memory.used), int(memory.total))
+
+    return lambda: [read(handle) for handle in handles]
+
+
+def _visible(count: int, environment: Mapping[str, str]) -> list[int]:
+    """Of the GPUs that the driver shows, those that CUDA_VISIBLE_DEVICES names by number.
+
+    In a job's cgroup the driver shows only the job's, and the names count from 0 again.
+    """
+    named = [part.strip() for part in environment.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    chosen = [int(part) for part in named if part.isdigit() and int(part) < count]
+    return chosen or list(range(count))
+
+
+def _read(path: Path) -> Usage:
+    try:
+        return Usage(**(read_json(path) or {}))
+    except TypeError:
+        return Usage()

@@ -1,0 +1,296 @@
+"""The books of a run, kept by rank 0: attempt ledger, step log, tracking server, verdict."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from toolkit.datasets import dataset
+from toolkit.training.attempt import verdict
+from toolkit.training.attempt.attempt import Attempt, instance_facts
+from toolkit.training.attempt.job_log import say
+from toolkit.training.attempt.verdict import Verdict
+from toolkit.training.checkpoint import save_interval
+from toolkit.training.checkpoint.checkpointer import Saved
+from toolkit.training.checkpoint.save_interval import StopForecast
+from toolkit.training.io.durable_files import write_json
+from toolkit.training.recording import goodput, gpu_sampler, hardware
+from toolkit.training.recording.throughput import Throughput
+from toolkit.training.reproduce import similar_run
+from toolkit.training.requeue import previous_attempts, retry_budget
+from toolkit.training.run_folder import (
+    attempts as attempts_file,
+    datasets_used,
+    pauses,
+    steps as steps_file,
+)
+from toolkit.training.run_folder.attempts import AttemptRecord, Ledger
+from toolkit.training.run_folder.pauses import Timing
+from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.steps import Resumption, StepLog, StepRecord
+from toolkit.training.sample_order import Batch
+from toolkit.training.slurm import job_comment
+from toolkit.training.tracking.tracker import Record, Status
+
+
+class TrackerLike(Protocol):
+    def add(self, record: Record) -> None: ...
+    def close(self, timeout: float) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A machine of the attempt: its Slurm node, and what node boot says it is."""
+
+    node: str
+    instance: Mapping[str, Any]
+    gpus: tuple[str, ...] = ()  # one name for each of its ranks
+
+    @classmethod
+    def here(cls, attempt: Attempt) -> Self:
+        """The one this process is on."""
+        return cls(attempt.node, instance_facts(), hardware.gpus_here())
+
+
+class Books:
+    """Opened when an attempt begins, closed by exactly one of `end`'s callers."""
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        run_dir: RunDir,
+        *,
+        hosts: Sequence[Host],
+        world_size: int,
+        tracker: TrackerLike,
+        clock: Callable[[], float],
+        flops_per_sample: float | None = None,
+    ) -> None:
+        self._attempt, self._run_dir, self._clock = attempt, run_dir, clock
+        self._tracker = tracker
+        self._remark = job_comment.for_job(attempt.job_id)
+        self._ledger = Ledger(run_dir.attempts, attempt.owner.put)
+        history = steps_file.read(run_dir.steps)
+        if lost := previous_attempts.close(self._ledger, history, attempt):
+            say(lost.without_a_word)
+        self.record, before = self._begin(hosts, world_size)
+        # It has no owner: only once the ledger knows who writes.
+        self._steps = StepLog(run_dir.steps, say)
+        self._first = not any(one.world_size for one in before)
+        machines = hardware.of((h.instance for h in hosts), (gpu for h in hosts for gpu in h.gpus))
+        self._speed = Throughput(flops_per_sample=flops_per_sample, peak_flops=machines.peak_flops)
+        self._tag(_facts(attempt, hosts, world_size) | {"toolkit.hardware": str(machines)})
+        self._unlisten = dataset.listen(self.opened)
+        if before:  # those that were asked to stop had no time for it
+            self._measure(goodput.split(before, history, pauses.read(run_dir.times), clock()))
+
+    def describe(
+        self, params: Mapping[str, str], tags: Mapping[str, str], artifacts: Sequence[Path] = ()
+    ) -> None:
+        """Parameters (of the first attempt: a tracker's parameters never change), tags, files."""
+        if self._first:
+            self._tracker.add(Record(self._clock(), params=params))
+        self._tag(tags)
+        for path in artifacts:
+            self._tracker.add(Record(self._clock(), artifact=str(path)))
+
+    def opened(self, taken: Mapping[str, str]) -> None:
+        """Note datasets; those that this process opens come here by themselves."""
+        if not taken:
+            return
+        found = datasets_used.add(self._run_dir.path, taken)
+        self._tag(datasets_used.tags(found))
+        for asked in sorted(taken.keys() & datasets_used.moved(found)):
+            say(f"dataset {asked} is not what it was in an earlier attempt: name a version")
+
+    def resumed(self, step: int, seconds: float = 0.0) -> str:
+        """Note where the attempt begins, and how long loading that took.
+
+        Why it makes no sense to begin, where nothing gets any further.
+        """
+        before = self._ledger.attempts()[:-1]
+        self.record = replace(self.record, step_start=step)
+        self._ledger.update(self.record)
+        self._pause("restore", step, seconds)
+        self._steps.resume(Resumption(self.record.attempt, step, self._clock()))
+        self._tag(self._totals())
+        return retry_budget.exhausted(before, job_id=self._attempt.job_id, step=step, cap_usd=None)
+
+    def step(
+        self, batch: Batch, samples: int, prints: int, at: float, metrics: Mapping[str, float]
+    ) -> None:
+        """Note a step, and what all ranks say that they took in it."""
+        number = self.record.attempt
+        span = (batch.step, batch.epoch, batch.start, batch.stop)
+        self._steps.step(StepRecord(number, *span, samples, prints, at, metrics))
+        speed = self._speed.step(at, samples)
+        self._tracker.add(Record(at, step=batch.step, metrics={**metrics, **speed}))
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Note metrics that are of no step's own making."""
+        self._tracker.add(Record(self._clock(), step=step, metrics=metrics))
+
+    def mtti(self, site: Mapping[str, Any]) -> float:
+        """Seconds until something takes one of the machines, as far as this run can know."""
+        known = site.get("interruptions_per_machine_hour")
+        rate = float(known) if isinstance(known, int | float) and known > 0 else None
+        machines = len(self.record.nodes)
+        return save_interval.mtti(self._ledger.attempts(), machines, per_machine_hour=rate)
+
+    def saved(self, saved: Saved, forecast: StopForecast | None) -> None:
+        """Note a checkpoint, and what a stop would take where that has just been found out."""
+        try:
+            self._saved(saved, forecast)
+        except OSError as error:  # on rank 0 alone, and of no more use than to be looked at
+            say(f"not recorded what saving step {saved.step} took: {error}")
+
+    def stalled(self, step: int, seconds: float) -> None:
+        """Note that training stood still to save the state as of `step`."""
+        self._speed.pause(seconds)
+        try:
+            self._pause("save", step, seconds)
+        except OSError as error:
+            say(f"not recorded how long training waited for step {step}: {error}")
+
+    def finished(
+        self, steps: int, given: Mapping[str, Any], opened: Sequence[Mapping[str, str]], fills: int
+    ) -> None:
+        """Write result.json, having noted the datasets that each process opened, and how many of
+        them had to be fetched.
+        """
+        for taken in opened:
+            self.opened(taken)
+        if requests := sum(map(len, opened)):
+            self.log(max(0, steps - 1), {"toolkit.data_hit_ratio": 1 - fills / requests})
+        mine = self.record
+        result = {"steps": steps, "world_size": mine.world_size, "attempts": mine.attempt + 1}
+        write_json(self._run_dir.result, {**result, **given})
+        say(f"finished after {steps} steps")
+
+    def _saved(self, saved: Saved, forecast: StopForecast | None) -> None:
+        if self._remark:
+            self._remark.checkpoint(self._clock())
+        found = gpu_sampler.metrics(self._run_dir.path, self._attempt.key) | {
+            "toolkit.save_seconds": saved.seconds,
+            "toolkit.save_stall_seconds": saved.stall_seconds,
+        }
+        if forecast:
+            similar_run.keep(
+                self._run_dir.path, forecast, self._attempt.job_id, self.record.world_size
+            )
+            found["toolkit.stop_seconds"] = forecast.seconds
+        self._tracker.add(Record(self._clock(), step=saved.step, metrics=found))
+
+    def sync(self) -> None:
+        """The step log is on disk: to be called before a checkpoint is."""
+        self._steps.sync()
+
+    def end(
+        self,
+        word: Verdict,
+        *,
+        status: Status | None,
+        artifacts: Sequence[Path] = (),
+        patience: float,
+    ) -> None:
+        """Close everything; the verdict, which the batch script acts on, comes last in any case.
+
+        Where another attempt has taken over, or may have, the books are its own and that is all.
+        """
+        self._unlisten()
+        self._steps.close()
+        if self._attempt.owner.may_be_lost():
+            word.write_first(self._attempt.verdict_file)
+            return
+        try:
+            self._note_end(word)
+        except OSError as error:
+            say(f"not recorded in full how this attempt ended: {error}")
+        for path in (*artifacts, self._run_dir.attempts):
+            self._tracker.add(Record(self._clock(), artifact=str(path)))
+        if status:
+            self._tracker.add(Record(self._clock(), status=status))
+        try:
+            self._tracker.close(patience)
+        except OSError as error:
+            say(f"tracking: what is left could not be kept: {error}")
+        if word.verdict in ("failed", "resume"):
+            # Another rank may have said already what went wrong; it was nearer to it.
+            word.write_first(self._attempt.verdict_file)
+        else:
+            word.write(self._attempt.verdict_file)
+
+    def _note_end(self, word: Verdict) -> None:
+        self.record = self.record.ended(
+            at=self._clock(), cause=word.cause, step_end=word.step, detail=word.detail
+        )
+        self._ledger.update(self.record)
+        self._tag(self._totals())
+        if word.verdict in ("done", "hold", "failed"):  # else the next attempt does it
+            split = goodput.of(self._run_dir.path, self._clock())
+            write_json(self._run_dir.path / "goodput.json", split.as_json())
+            self._measure(split)
+
+    def _begin(
+        self, hosts: Sequence[Host], world_size: int
+    ) -> tuple[AttemptRecord, Sequence[AttemptRecord]]:
+        """Begin the attempt, or take up the one its batch script began; it and those before it."""
+        every = self._ledger.attempts()
+        ours = bool(every) and every[-1].awaits(self._attempt.key)
+        before = every[:-1] if ours else every
+        record = AttemptRecord.begun(
+            self._attempt,
+            len(before),
+            self._clock(),
+            world_size=world_size,
+            nodes=tuple(host.node for host in hosts),
+            instances=tuple(host.instance for host in hosts if host.instance),
+        )
+        if ours:
+            self._ledger.update(record)
+        else:
+            self._ledger.begin(record)
+        return record, before
+
+    def _totals(self) -> dict[str, str]:
+        attempts = self._ledger.attempts()
+        cost = attempts_file.total_cost(attempts)
+        types = {str(i.get("instance_type", "?")) for a in attempts for i in a.instances}
+        tags = {
+            "toolkit.attempts": str(len(attempts)),
+            "toolkit.causes": ",".join(attempt.cause for attempt in attempts),
+            "toolkit.instance_types": ",".join(sorted(types)),
+        }
+        return tags | ({"toolkit.cost_usd_estimate": str(cost)} if cost is not None else {})
+
+    def _pause(self, kind: pauses.Kind, step: int, seconds: float) -> None:
+        if seconds > 0:
+            timing = Timing(self.record.attempt, kind, self._clock(), round(seconds, 3), step)
+            pauses.append(self._run_dir.times, timing)
+
+    def _measure(self, split: goodput.Split) -> None:
+        metrics = split.metrics() | gpu_sampler.metrics(self._run_dir.path, self._attempt.key)
+        self._tracker.add(Record(self._clock(), metrics=metrics))
+
+    def _tag(self, tags: Mapping[str, str]) -> None:
+        self._tracker.add(Record(self._clock(), tags=tags))
+
+
+def read_verdict(attempt: Attempt) -> Verdict | None:
+    """What another rank has already said about this attempt, as far as it can be read."""
+    try:
+        return verdict.read(attempt.verdict_file)
+    except OSError:
+        return None
+
+
+def _facts(attempt: Attempt, hosts: Sequence[Host], world_size: int) -> dict[str, str]:
+    images = {str(host.instance["image_id"]) for host in hosts if "image_id" in host.instance}
+    return {
+        "toolkit.run_dir": str(attempt.run_dir),
+        # slurmplugins.head.mlflow.JOB_TAG, which no job can import: a test holds them equal.
+        "toolkit.job_id": attempt.job_id,
+        "toolkit.account": attempt.account,
+        "toolkit.world_size": str(world_size),
+        "toolkit.image_id": ",".join(sorted(images)) or "unknown",
+    }

@@ -1,0 +1,227 @@
+"""What was submitted, as far as it takes to submit the same again.
+
+The batch script (jobscripts/lib/record.sh) leaves the raw parts in RUN_DIR/submission on the first
+attempt; rank 0 adds what only Python knows and writes RUN_DIR/submission.json.
+"""
+
+import hashlib
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from toolkit.training.io.durable_files import fsync_directory, read_json, write_json
+from toolkit.training.reproduce import untracked_files
+from toolkit.training.reproduce.git_commit import Code
+from toolkit.training.slurm import sbatch_options
+
+FILE = "submission.json"
+VERSION = 1
+
+# sbatch's options by the variables that Slurm gives a batch script for them.
+_OPTIONS = {
+    "job-name": "SLURM_JOB_NAME",
+    "partition": "SLURM_JOB_PARTITION",
+    "account": "SLURM_JOB_ACCOUNT",
+    "qos": "SLURM_JOB_QOS",
+    "nodes": "SLURM_JOB_NUM_NODES",
+    "ntasks-per-node": "SLURM_NTASKS_PER_NODE",
+    "cpus-per-task": "SLURM_CPUS_PER_TASK",
+    "gpus-per-node": "SLURM_GPUS_PER_NODE",
+    "mem": "SLURM_MEM_PER_NODE",
+}
+# What every attempt finds out for itself.
+_DERIVED = {
+    "TOOLKIT_ATTEMPT_STARTED",
+    "TOOLKIT_OF_JOB",
+    "TOOLKIT_RUN_DIR",
+    "TOOLKIT_RUN_ID",
+    "TOOLKIT_RUN_OWNER",
+    "TOOLKIT_SLURM_ID",
+    "CUDA_VISIBLE_DEVICES",
+}
+# A URL's user and password. An image that is pinned (docker://name@sha256:…) has neither.
+_USER_INFO = re.compile(r"(?<=://)[^/\s]*@(?!sha256:)")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
+# What every shell and every job has, whatever its user set.
+_OF_ANY_SHELL = re.compile(
+    r"(_|PATH|HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|TERM|COLORTERM|LANG|LANGUAGE|SHLVL|HOST(NAME)?|MAIL"
+    r"|TMPDIR|EDITOR|VISUAL|PAGER|DISPLAY|LS_COLORS|LESS(OPEN|CLOSE)?|PS1|TZ|ENVIRONMENT|TMUX"
+    r"|HIST(SIZE|FILE|FILESIZE|CONTROL|TIMEFORMAT)|PYTHONUNBUFFERED"
+    r"|GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|ZE_AFFINITY_MASK"
+    r"|(LC|SSH|XDG|DBUS|BASH|SLURM|SLURMD|SUDO|PMI|PMIX)_.*)\Z",
+    re.ASCII,
+)
+_UNKEPT = 100
+_A_YEAR_OF_MINUTES = 366 * 24 * 60
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One sbatch call.
+
+    `options` are what the job got. They win over what was asked for, since a default or a range of
+    nodes may come out otherwise later.
+    """
+
+    job_id: str
+    directory: str
+    job_script_sha256: str
+    arguments: tuple[str, ...]
+    options: Mapping[str, str]
+    environment: Mapping[str, str]
+    training_script: str
+    training_script_sha256: str
+    git_root: str = ""
+    git_commit: str = ""
+    git_dirty: bool = False
+    patch: str = ""  # a file in the run's folder; empty although dirty: it was not kept
+    patch_sha256: str = ""
+    lock: str = ""  # sha256:… of the packages that `python` found
+    python: str = ""
+    array_task: str = ""
+    untracked: Mapping[str, str] = field(
+        default_factory=dict
+    )  # see toolkit.training.reproduce.untracked_files
+    untracked_whole: bool = False
+    unkept: tuple[str, ...] = ()  # variables that were set as well: their names
+    version: int = VERSION
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+def parts(run_dir: Path) -> Path:
+    """Where the batch script left the raw parts."""
+    return run_dir / "submission"
+
+
+def job_script(run_dir: Path) -> Path:
+    """The copy of the batch script."""
+    return parts(run_dir) / "job.sbatch"
+
+
+def capture(run_dir: Path, code: Code, *, lock: str, patch: str) -> Submission | None:
+    """Put submission.json together, once; None where no batch script left its parts."""
+    folder = parts(run_dir)
+    try:
+        script = job_script(run_dir).read_bytes()
+        arguments = _fields((folder / "arguments").read_bytes())
+        raw = _variables(folder)
+        directory = (folder / "directory").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return None
+    beside = untracked_files.look(code, run_dir)
+    made = Submission(
+        job_id=raw.get("SLURM_JOB_ID", ""),
+        directory=directory,
+        job_script_sha256=hashlib.sha256(script).hexdigest(),
+        arguments=arguments,
+        options=_options(raw),
+        environment=_public(raw),
+        training_script=code.script,
+        training_script_sha256=code.script_sha256,
+        git_root=code.root,
+        git_commit=code.commit,
+        git_dirty=code.dirty,
+        patch=patch,
+        patch_sha256=code.patch_sha256,
+        lock=lock,
+        python=sys.executable,
+        array_task=raw.get("SLURM_ARRAY_TASK_ID", ""),
+        untracked=beside.marks,
+        untracked_whole=beside.whole,
+        unkept=_unkept(folder, raw),
+    )
+    _write_private(run_dir / FILE, asdict(made), folder)
+    return made
+
+
+def read(run_dir: Path) -> Submission | None:
+    """What `capture` wrote; None when there is none that this version can read."""
+    found = read_json(run_dir / FILE)
+    try:
+        if not found:
+            return None
+        lists = {"arguments": (), "unkept": (), **found}
+        tuples = {name: tuple(lists[name]) for name in ("arguments", "unkept")}
+        return Submission(**{**found, **tuples})
+    except (TypeError, KeyError):
+        return None
+
+
+def environment(run_dir: Path, recorded: Submission) -> Mapping[str, str]:
+    """The job's own variables as they were, with what submission.json leaves out."""
+    try:
+        raw = _variables(parts(run_dir))
+    except OSError:
+        return recorded.environment
+    return {name: value for name, value in raw.items() if _is_own(name)}
+
+
+def typed(run_dir: Path, recorded: Submission) -> tuple[str, ...] | None:
+    """The options on sbatch's command line that another job may have too, word for word.
+
+    None where they aren't known for certain. They stay in the parts, which only their user can
+    read: `--export` may have a secret in it, and submission.json goes to the tracking server.
+    """
+    try:
+        line = (parts(run_dir) / "submit-line").read_text("utf-8", "surrogateescape")
+    except OSError:
+        return None
+    return sbatch_options.repeatable(line.removesuffix("\n"), recorded.arguments)
+
+
+def _options(raw: Mapping[str, str]) -> dict[str, str]:
+    options = {option: raw[name] for option, name in _OPTIONS.items() if raw.get(name)}
+    begun, limit = raw.get("SLURM_JOB_START_TIME", ""), raw.get("SLURM_JOB_END_TIME", "")
+    if begun.isdigit() and limit.isdigit():
+        minutes = (int(limit) - int(begun) + 59) // 60
+        if 0 < minutes < _A_YEAR_OF_MINUTES:
+            options["time"] = str(minutes)
+    return options
+
+
+def _public(raw: Mapping[str, str]) -> dict[str, str]:
+    """What the tracking server may have: SBATCH_EXPORT has values of any variable in it."""
+    return {
+        name: _USER_INFO.sub("", value)
+        for name, value in raw.items()
+        if _is_own(name) and name != "SBATCH_EXPORT"
+    }
+
+
+def _unkept(folder: Path, raw: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of the variables that the job had of its user's, and that no replay will have."""
+    try:
+        names = (folder / "names").read_text(encoding="ascii", errors="replace").split()
+    except OSError:
+        return ()
+    theirs = [one for one in names if _VARIABLE.fullmatch(one) and not _OF_ANY_SHELL.match(one)]
+    return tuple(sorted({*theirs} - {*raw} - _DERIVED)[:_UNKEPT])
+
+
+def _write_private(path: Path, value: Mapping[str, Any], folder: Path) -> None:
+    """Write `path` for its user alone; until then it is in `folder`, which only they can enter."""
+    made = folder / path.name
+    write_json(made, value)
+    made.chmod(0o600)
+    made.replace(path)
+    fsync_directory(path.parent)
+
+
+def _variables(folder: Path) -> dict[str, str]:
+    return dict(_pair(item) for item in _fields((folder / "environment").read_bytes()))
+
+
+def _is_own(name: str) -> bool:
+    return not name.startswith("SLURM_") and name not in _DERIVED
+
+
+def _fields(content: bytes) -> tuple[str, ...]:
+    return tuple(part.decode(errors="surrogateescape") for part in content.split(b"\0")[:-1])
+
+
+def _pair(item: str) -> tuple[str, str]:
+    name, _, value = item.partition("=")
+    return name, value

@@ -1,0 +1,76 @@
+"""The folder of a run: where every attempt finds what the ones before it left."""
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from toolkit.training.checkpoint.tier import last_step
+from toolkit.training.io.durable_files import (
+    encode,
+    find_json,
+    read_twice,
+    there,
+    write_atomic,
+    write_first,
+)
+from toolkit.training.sample_order import SampleOrder
+
+
+class RunDir:
+    """Paths in a run's folder, and the few facts about the run that no attempt may change.
+
+    `put`: how they are written; only its owner may.
+    """
+
+    def __init__(self, path: Path, put: Callable[[Path, bytes], None] = write_atomic) -> None:
+        self.path, self._put = path, put
+        self.checkpoints = path / "checkpoints"
+        self.steps = path / "steps.jsonl"
+        self.attempts = path / "attempts.jsonl"
+        self.times = path / "times.jsonl"
+        self.result = path / "result.json"
+        self._facts = path / "run.json"
+
+    def create(self) -> None:
+        """Make the folder and give the run its key, unless an earlier attempt did."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not there(self._facts):
+            write_first(self._facts, encode({"key": uuid.uuid4().hex}))
+
+    @property
+    def key(self) -> str:
+        """What this run is known by outside; unlike any other's, also when job ids start anew."""
+        return str(self.facts()["key"])
+
+    def facts(self) -> Mapping[str, Any]:
+        """What is noted of the run; nothing where none was here. OSError where it can't be read."""
+        return find_json(self._facts) or {}
+
+    @property
+    def counts_steps(self) -> bool:
+        """Whether a `Run` was ever here: else nobody knows how far the training is."""
+        return bool(self.facts())
+
+    def agree_order(self, order: SampleOrder, epochs: int) -> None:
+        """Note the order of samples, or check that it is the one the run began with.
+
+        A position counts samples of one fixed order. With another size or seed it would point at
+        other samples, and the run would train on some twice and on some never. With another global
+        batch the steps that are still to do would not be those that the run began with.
+        """
+        wanted = {"size": order.size, "seed": order.seed, "global_batch": order.global_batch}
+        facts = json.loads(read_twice(self._facts, Path.read_bytes))
+        begun = dict(facts.get("order") or wanted)
+        begun.setdefault("global_batch", order.global_batch)  # older runs did not note it
+        other = {name for name, value in wanted.items() if begun.get(name) != value}
+        if other and (other != {"global_batch"} or self._has_saved()):
+            raise ValueError(f"the run in {self.path} began with {begun}, not with {wanted}")
+        noted = {"order": wanted, "epochs": epochs}  # training longer, or shorter, is fine
+        if facts | noted != facts:
+            self._put(self._facts, encode(facts | noted))
+
+    def _has_saved(self) -> bool:
+        """Until then the trainers' own batch may follow the number of ranks."""
+        return last_step(self.checkpoints) is not None

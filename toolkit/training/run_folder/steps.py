@@ -1,0 +1,141 @@
+"""steps.jsonl: one line a step, appended and never rewritten.
+
+A hard kill throws away the steps after the last checkpoint, and the next attempt does them again.
+Nothing is cut out of the file: a `resume` line says from which step on the lines above it no longer
+count. The record stays right and the lost work stays visible. So does what an attempt still wrote
+after the next one had taken over the run.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from toolkit.training.io.durable_files import encode, read_lines
+
+_ROOM = 200_000  # lines held while the disk takes none: about 60 MB
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """A step as it was trained: the sum over the ranks of what each really took."""
+
+    attempt: int
+    step: int
+    epoch: int
+    start: int
+    stop: int
+    samples: int  # how many samples the ranks took together
+    fingerprint: int  # of those (data.fingerprint), summed over the ranks
+    at: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """Attempt `attempt` went on with step `step`; what was logged at or after it is superseded."""
+
+    attempt: int
+    step: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A read step log: the steps that count, those done in vain, and lines that were cut short."""
+
+    steps: tuple[StepRecord, ...]
+    repeated: tuple[StepRecord, ...]
+    resumptions: tuple[Resumption, ...]
+    torn: int
+
+
+class StepLog:
+    """The writing end, held by rank 0. `warn` is told once when the disk begins to take no step."""
+
+    def __init__(self, path: Path, warn: Callable[[str], None] = lambda _: None) -> None:
+        self._warn, self._warned = warn, False
+        self._waiting: deque[bytes] = deque()
+        self._stream = path.open("ab", buffering=0)
+        self._cut = self._stream.tell() > 0 and not _ends_a_line(path)
+
+    def resume(self, mark: Resumption) -> None:
+        """Raises OSError where it can't be on disk: nothing is lost by not beginning."""
+        self._waiting.append(encode({"event": "resume", **asdict(mark)}))
+        self.sync()
+
+    def step(self, record: StepRecord) -> None:
+        """No error of the disk: what it does not take waits, in order, and `sync` fails."""
+        if len(self._waiting) < _ROOM:  # hours of a full disk; the audit names what is missing
+            line = asdict(record) | {"metrics": dict(record.metrics)}
+            self._waiting.append(encode({"event": "step", **line}))
+        try:
+            self._write()
+        except OSError as error:
+            if not self._warned:
+                self._warn(f"steps can't be recorded, training goes on and they wait: {error}")
+            self._warned = True
+        else:
+            self._warned = False
+
+    def sync(self) -> None:
+        """Have everything so far on disk: called before a checkpoint says that it happened."""
+        self._write()
+        os.fsync(self._stream.fileno())
+
+    def close(self) -> None:
+        """No error of the disk either: what it does not take then is lost, and that is said."""
+        try:
+            with self._stream:
+                self.sync()
+        except OSError as error:
+            self._warn(f"the last steps may not be recorded: {error}")
+
+    def _write(self) -> None:
+        while self._waiting:
+            # A line that a kill or a full disk cut short stays by itself, and is written anew.
+            line = b"\n" * self._cut + self._waiting[0]
+            written = self._stream.write(line)
+            if written:
+                self._cut = not line[:written].endswith(b"\n")
+            if written == len(line):
+                self._waiting.popleft()
+
+
+def read(path: Path) -> History:
+    """The step log with its resume lines applied."""
+    steps: list[StepRecord] = []
+    repeated: list[StepRecord] = []
+    marks: list[Resumption] = []
+    torn = 0
+    for line in read_lines(path):
+        entry = _entry(line)
+        if entry is None:
+            torn += 1
+        elif marks and entry.attempt < marks[-1].attempt:
+            if isinstance(entry, StepRecord):
+                repeated.append(entry)
+        elif isinstance(entry, Resumption):
+            marks.append(entry)
+            repeated += [record for record in steps if record.step >= entry.step]
+            steps = [record for record in steps if record.step < entry.step]
+        else:
+            steps.append(entry)
+    return History(tuple(steps), tuple(repeated), tuple(marks), torn)
+
+
+def _entry(line: dict[str, Any] | None) -> StepRecord | Resumption | None:
+    fields = dict(line or {})
+    kind = {"step": StepRecord, "resume": Resumption}.get(fields.pop("event", ""))
+    try:
+        return kind(**fields) if kind else None
+    except TypeError:
+        return None
+
+
+def _ends_a_line(path: Path) -> bool:
+    with path.open("rb") as stream:
+        stream.seek(-1, os.SEEK_END)
+        return stream.read(1) == b"\n"

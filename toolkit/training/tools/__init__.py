@@ -1,0 +1,4 @@
+"""Programs around a run: allocation check, idle notebooks, OCI bundles.
+
+No other room imports them.
+"""

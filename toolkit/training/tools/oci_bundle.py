@@ -1,0 +1,155 @@
+"""Make a job's own OCI bundle from one that `umoci unpack --rootless` made.
+
+    python -m toolkit.training oci-bundle BUNDLE DIGEST FOLDER [SOURCE:DESTINATION[:ro] …]
+
+Slurm's OCI support mounts nothing by itself, and an unpacked bundle asks for namespaces that take
+a job's processes out of Slurm's sight. The job's bundle is one config.json in FOLDER: the image's
+files, read only, with the machine's devices, processes, users, network and shared filesystem.
+https://slurm.schedmd.com/containers.html, https://github.com/opencontainers/runtime-spec
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Self
+
+from toolkit.training.io.durable_files import read_json, write_json
+
+MACHINE: Final = ("/proc", "/sys", "/dev", "/tmp")  # noqa: S108 - the machine's own, as outside
+READ_ONLY: Final = ("/etc/hosts", "/etc/resolv.conf")
+REFUSED: Final = 93
+_HELD: Final = (("nosuid", os.ST_NOSUID), ("nodev", os.ST_NODEV), ("noexec", os.ST_NOEXEC))
+
+
+class BundleRefusedError(Exception):
+    """A bundle that can't be used; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A folder or file of the machine that the container has as well."""
+
+    source: str
+    destination: str
+    read_only: bool = False
+    held: tuple[str, ...] = ()  # what the source is mounted with, and must be in there as well
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From SOURCE:DESTINATION[:ro|rw]; BundleRefusedError otherwise."""
+        source, _, rest = text.partition(":")
+        destination, _, mode = rest.partition(":")
+        absolute = source.startswith("/") and destination.startswith("/")
+        if not absolute or mode not in {"", "ro", "rw"}:
+            raise BundleRefusedError(f"mount {text!r} is not SOURCE:DESTINATION or …:ro, absolute")
+        return cls(source, destination, read_only=mode == "ro")
+
+    def spec(self) -> dict[str, Any]:
+        """As the runtime wants it. Recursive: /dev has file systems below it."""
+        return {
+            "destination": self.destination,
+            "type": "none",
+            "source": self.source,
+            "options": ["rbind", "ro", *self.held] if self.read_only else ["rbind"],
+        }
+
+    def found(self) -> Self:
+        """With what its source is mounted with: without privilege none of it can be dropped, and
+        making a mount read only states all of it anew. OSError where there is no source.
+        """
+        flags = os.statvfs(self.source).f_flag
+        return replace(self, held=tuple(word for word, flag in _HELD if flags & flag))
+
+
+def pinned_config(bundle: Path, digest: str) -> dict[str, Any]:
+    """The bundle's config.json; BundleRefusedError unless umoci unpacked it from that image."""
+    config = read_json(bundle / "config.json")
+    if config is None:
+        raise BundleRefusedError(f"{bundle} is no OCI bundle: it has no config.json")
+    said = read_json(bundle / "umoci.json") or {}
+    walked = (said.get("from_descriptor_path") or {}).get("descriptor_walk") or []
+    if digest not in {step.get("digest") for step in walked}:
+        raise BundleRefusedError(
+            f"the bundle {bundle} is not of the image that was pinned, or doesn't say (umoci.json);"
+            " `umoci unpack --rootless` writes it"
+        )
+    return config
+
+
+def job_config(
+    config: Mapping[str, Any],
+    bundle: Path,
+    mounts: Iterable[Mount],
+    *,
+    cwd: str,
+    uid: int,
+    gid: int,
+) -> dict[str, Any]:
+    """The image's config.json, made fit for a step of a job. Pure.
+
+    Root in there is the user out here, with the user's rights: without newuidmap one id can be
+    mapped, and runc wants it to be 0. Namespaces: users and mounts alone, so that Slurm sees the
+    processes, and ranks reach each other over the machine's network.
+    """
+    process = config.get("process") or {}
+    root = Path((config.get("root") or {}).get("path") or "rootfs")
+    return {
+        "ociVersion": config.get("ociVersion", "1.0.2"),
+        "root": {"path": str(bundle / root), "readonly": True},
+        "process": {
+            "terminal": False,
+            "user": {"uid": 0, "gid": 0},
+            "args": ["/bin/true"],  # Slurm puts the step's own here
+            "env": process.get("env") or [],
+            "cwd": cwd,
+            "noNewPrivileges": True,
+        },
+        "mounts": [mount.spec() for mount in mounts],
+        "linux": {
+            "namespaces": [{"type": "user"}, {"type": "mount"}],
+            "uidMappings": [{"containerID": 0, "hostID": uid, "size": 1}],
+            "gidMappings": [{"containerID": 0, "hostID": gid, "size": 1}],
+        },
+    }
+
+
+def machine_mounts() -> list[Mount]:
+    """What every step has, in a container or not."""
+    both = [Mount(path, path) for path in MACHINE]
+    return [*both, *(Mount(path, path, read_only=True) for path in READ_ONLY)]
+
+
+def make(bundle: Path, digest: str, folder: Path, mounts: Iterable[Mount]) -> None:
+    """Write FOLDER/config.json, whole or not at all. BundleRefusedError, OSError."""
+    bundle = bundle.resolve()
+    config = pinned_config(bundle, digest)
+    wanted = [*machine_mounts(), *mounts]
+    missing = [mount.source for mount in wanted if not Path(mount.source).exists()]
+    if missing:
+        raise BundleRefusedError(f"there is nothing to mount at {', '.join(missing)}")
+    wanted = [mount.found() for mount in wanted]
+    folder.mkdir(parents=True, exist_ok=True)
+    made = job_config(config, bundle, wanted, cwd=str(Path.cwd()), uid=os.getuid(), gid=os.getgid())
+    write_json(folder / "config.json", made)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit codes: 0 made; 93 refused, with the reason on stderr."""
+    words = argparse.ArgumentParser(
+        prog="python -m toolkit.training oci-bundle", description=(__doc__ or "").split("\n")[0]
+    )
+    words.add_argument("bundle", type=Path)
+    words.add_argument("digest")
+    words.add_argument("folder", type=Path)
+    words.add_argument("mounts", nargs="*", metavar="SOURCE:DESTINATION[:ro]")
+    asked = words.parse_args(argv)
+    try:
+        mounts = [Mount.parse(text) for text in asked.mounts]
+        make(asked.bundle, asked.digest, asked.folder, mounts)
+    except (BundleRefusedError, OSError) as error:
+        print(f"[toolkit] cannot start: {error}", file=sys.stderr)  # noqa: T201 - a program's answer
+        return REFUSED
+    return 0

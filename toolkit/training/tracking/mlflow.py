@@ -1,0 +1,169 @@
+"""MLflow as a tracking server, through mlflow-skinny's client."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, TypeVar
+
+from toolkit.training.attempt.attempt import Attempt, site_facts
+from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.tracking.tracker import (
+    NoTracker,
+    Record,
+    Rejected,
+    Status,
+    Tracker,
+    noted_run,
+)
+
+T = TypeVar("T")
+
+_METRICS, _PARAMS, _TAGS = 900, 90, 90  # under MLflow's limits for one call: 1000, 100, 100
+_REFUSALS = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE"}
+
+
+class MlflowServer:
+    """One run of one experiment. `key` finds the run again should its id not have been noted.
+
+    The run has its job's number from its first moment. The head ends it by that number, where the
+    server makes the run and its answer never comes.
+    """
+
+    def __init__(
+        self, uri: str, *, experiment: str, name: str, key: str, user: str, job_id: str
+    ) -> None:
+        # The client's own patience (7 tries, 120 s each) would outlast a spot notice.
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+        from mlflow.tracking import MlflowClient
+
+        self._client = MlflowClient(tracking_uri=uri)
+        self._experiment, self._name, self._key = experiment, name, key
+        self._tags = {"toolkit.run_key": key, "toolkit.job_id": job_id, "mlflow.user": user}
+
+    def open(self, run_id: str | None) -> str:
+        """Go on with the run, which is RUNNING again, or make it."""
+        run_id = run_id or self._find()
+        if run_id is None:
+            experiment = self._experiment_id()
+            run = self._client.create_run(experiment, tags=self._tags, run_name=self._name)
+            return str(run.info.run_id)
+        self._client.update_run(run_id, status="RUNNING")
+        return run_id
+
+    def send(self, run_id: str, records: list[Record]) -> None:
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self._send(run_id, records)
+        except MlflowException as error:
+            if error.error_code in _REFUSALS:
+                raise Rejected(str(error)) from error
+            raise
+
+    def _send(self, run_id: str, records: list[Record]) -> None:
+        from mlflow.entities import Metric, Param, RunTag
+
+        metrics = [
+            Metric(name, value, int(record.at * 1000), record.step)
+            for record in records
+            for name, value in record.metrics.items()
+        ]
+        tags: dict[str, str] = {}  # of two values for one tag in a batch, the later counts
+        for record in records:
+            tags.update(record.tags)
+        params = [Param(name, value[:6000]) for r in records for name, value in r.params.items()]
+        for share in _chunks(metrics, _METRICS):
+            self._client.log_batch(run_id, metrics=share)
+        for share in _chunks([RunTag(k, v[:5000]) for k, v in tags.items()], _TAGS):
+            self._client.log_batch(run_id, tags=share)
+        for share in _chunks(params, _PARAMS):
+            self._client.log_batch(run_id, params=share)
+        for record in records:
+            if record.artifact:
+                self._client.log_artifact(run_id, record.artifact)
+            if record.status:  # update_run alone would leave the run without an end
+                at = int(record.at * 1000)
+                self._client.set_terminated(run_id, status=record.status, end_time=at)
+
+    def _experiment_id(self) -> str:
+        from mlflow.exceptions import MlflowException
+
+        found = self._client.get_experiment_by_name(self._experiment)
+        if found is None:
+            try:
+                return str(self._client.create_experiment(self._experiment))
+            except MlflowException:  # another job made it in between
+                found = self._client.get_experiment_by_name(self._experiment)
+        return str(found.experiment_id)
+
+    def _find(self) -> str | None:
+        found = self._client.search_runs(
+            [self._experiment_id()], f"tags.`toolkit.run_key` = '{self._key}'", max_results=1
+        )
+        return str(found[0].info.run_id) if found else None
+
+
+def tracker_for(
+    attempt: Attempt,
+    run_dir: RunDir,
+    warn: Callable[[str], None],
+    environment: Mapping[str, str] = os.environ,
+) -> Tracker | NoTracker:
+    """The cluster's MLflow, or the one MLFLOW_TRACKING_URI names; none where there is neither."""
+    uri = _uri(environment)
+    if not uri:
+        return NoTracker()
+    return Tracker(
+        lambda: _connect(uri, attempt, run_dir, environment),
+        run_dir.path,
+        warn,
+        owner=attempt.owner,
+    )
+
+
+def end_run(
+    attempt: Attempt, status: Status, at: float, environment: Mapping[str, str] = os.environ
+) -> bool:
+    """Give the attempt's run its end when no worker is there to do so; whether the server heard it.
+
+    Importing the client takes seconds: for ends that nothing waits for.
+    """
+    run_dir, uri = RunDir(attempt.run_dir), _uri(environment)
+    run_id = noted_run(run_dir.path)
+    if not run_id or not uri:
+        return False
+    try:
+        _connect(uri, attempt, run_dir, environment).send(run_id, [Record(at, status=status)])
+    except Exception:  # noqa: BLE001  # no failure of the record may change the job's end
+        return False
+    return True
+
+
+def _uri(environment: Mapping[str, str]) -> str:
+    named = environment.get("MLFLOW_TRACKING_URI")
+    return str(named or site_facts(environment).get("mlflow_tracking_uri") or "")
+
+
+def _connect(
+    uri: str, attempt: Attempt, run_dir: RunDir, environment: Mapping[str, str]
+) -> MlflowServer:
+    return MlflowServer(
+        uri,
+        experiment=environment.get("TOOLKIT_EXPERIMENT") or attempt.account or "default",
+        name=f"{attempt.job_name} {attempt.job_id}",
+        key=run_dir.key,
+        user=attempt.user,
+        job_id=attempt.job_id,
+    )
+
+
+def flat(params: Mapping[str, Any]) -> dict[str, str]:
+    """Parameters as MLflow takes them."""
+    return {str(name): str(value) for name, value in params.items()}
+
+
+def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
