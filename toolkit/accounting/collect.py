@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from toolkit.accounting.allocation import Window
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.report import Report
-    from toolkit.slurm_api import NodeInfo, Reader, Runner
+    from toolkit.head_runner import Runner
+    from toolkit.slurm_api import NodeInfo, Reader
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from toolkit.accounting.report import Report
-    from toolkit.slurm_api import Runner
+    from toolkit.head_runner import Runner
 
 _BATCH = 100
 _SEPARATE = {

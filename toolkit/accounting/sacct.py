@@ -29,7 +29,7 @@ from toolkit.accounting.tres import Tres
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from toolkit.slurm_api import Runner
+    from toolkit.head_runner import Runner
 
 _REQUIRED = (
     "DBIndex",

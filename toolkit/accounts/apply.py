@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from toolkit.accounts.model import Change
     from toolkit.accounts.plan import Plan
-    from toolkit.slurm_api import Runner
+    from toolkit.head_runner import Runner
 
 
 def apply(runner: Runner, plan: Plan, told: Callable[[Change], None]) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolkit.accounts.model import OWNER, ROOT, Account, Book, Membership
-from toolkit.slurm_api import SlurmAnswerError
+from toolkit.head_runner import SlurmAnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from toolkit.slurm_api import Runner
+    from toolkit.head_runner import Runner
 
 _ACCOUNTS = ("Account", "Organization")
 _ASSOCIATIONS = ("Account", "User", "Partition", "ParentName", "Share")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from toolkit.accounts import Change, Plan
     from toolkit.config import ClusterConfig
-    from toolkit.slurm_api import Runner
+    from toolkit.head_runner import Runner
 
 _MARKS = {"add": "+", "change": "~", "remove": "-"}
 

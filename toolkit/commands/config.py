@@ -69,7 +69,7 @@ def check(
     With --slurm-conf and --slurm-version no cluster.yaml is needed. Exit code 0: good, or warnings
     only; 2: cluster.yaml is invalid, or a setting loses jobs, nodes or money.
     """
-    from toolkit.lint.slurm_conf.rule import Severity
+    from toolkit.lint.finding import Severity
     from toolkit.output import print_json
 
     if slurm_conf is not None and slurm_version is not None:

@@ -35,7 +35,7 @@ def places_of(store: str | None) -> Places:
 
 def catalog_of(store: str | None) -> Catalog:
     from toolkit.datasets.store.catalog import Catalog
-    from toolkit.datasets.store.port import open_store
+    from toolkit.datasets.store.open_store import open_store
 
     return Catalog(open_store(places_of(store).store_url()))
 

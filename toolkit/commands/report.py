@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.report import Key, Report
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
-    from toolkit.slurm_api import Runner
+    from toolkit.head_runner import Runner
 
 _FORMATS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M")
 _AGO = re.compile(r"(\d{1,5})([mhdw])")

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from toolkit.head_runner import Runner
     from toolkit.runs.queries import Found
-    from toolkit.slurm_api import Runner
 
 
 @click.group("runs", cls=SuggestingGroup)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolkit.config import ClusterConfig
-    from toolkit.slurm_api import Runner
+    from toolkit.head_runner import Runner
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

@@ -33,7 +33,7 @@ from toolkit.datasets.settings import Places, places
 from toolkit.datasets.stop import leave
 from toolkit.datasets.store.add import add
 from toolkit.datasets.store.catalog import Catalog
-from toolkit.datasets.store.port import open_store
+from toolkit.datasets.store.open_store import open_store
 from toolkit.datasets.store.scan import default_memory
 from toolkit.training.attempt import verdict
 from toolkit.training.attempt.attempt import PATIENCE, Attempt, current

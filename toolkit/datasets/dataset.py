@@ -15,7 +15,7 @@ from toolkit.datasets.settings import Places, places
 from toolkit.datasets.stop import leaving_when_asked
 from toolkit.datasets.store.catalog import Catalog
 from toolkit.datasets.store.manifest import Manifest, is_version
-from toolkit.datasets.store.port import open_store
+from toolkit.datasets.store.open_store import open_store
 
 _held: dict[str, Held] = {}
 _lock = threading.Lock()

@@ -19,7 +19,7 @@ from typing import Any
 
 from toolkit.datasets.cache.cache import Cache
 from toolkit.datasets.errors import CacheUnusable, StoreUnset
-from toolkit.training.attempt.attempt import site_facts
+from toolkit.training.io.cluster_info import site_facts
 
 _SHARE = 0.8
 _GIB = 1 << 30

@@ -9,7 +9,7 @@ from toolkit.training.attempt import stop_request
 from toolkit.training.attempt.attempt import Attempt, current
 from toolkit.training.attempt.stop_request import StopFiles
 from toolkit.training.attempt.verdict import Verdict
-from toolkit.training.checkpoint import tier
+from toolkit.training.run_folder import checkpoint_names
 from toolkit.training.run_folder.run_folder import RunDir
 
 
@@ -26,7 +26,7 @@ def leaving_when_asked() -> Iterator[Callable[[], bool]]:
     try:
         yield files.poll
     except Stopped as error:
-        saved = tier.last_step(RunDir(attempt.run_dir).checkpoints)
+        saved = checkpoint_names.last_step(RunDir(attempt.run_dir).checkpoints)
         word = files.word(saved or 0, error.message)
         leave(attempt, word)
         sys.stderr.write(f"[toolkit] leaving, to come back: {word.cause}: {word.detail}\n")

@@ -8,8 +8,8 @@ from toolkit.accounts import apply, plan, read, wanted
 
 if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
+    from toolkit.head_runner import Runner
     from toolkit.output import Reporter
-    from toolkit.slurm_api import Runner
 
 
 def apply_accounts(config: ClusterConfig, head: Runner, report: Reporter) -> int:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from slurmplugins.head.report import HeadReport
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
-    from toolkit.slurm_api import NodeInfo, Runner
+    from toolkit.head_runner import Runner
+    from toolkit.slurm_api import NodeInfo
 
 RECONCILE = "slurm-reconcile.timer"
 SERVICES = ("slurmctld", "slurmdbd", "mariadb", RECONCILE)

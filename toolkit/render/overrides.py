@@ -12,7 +12,7 @@ from toolkit.render import options
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from toolkit.render.settings import Section
+    from toolkit.render.section import Section
     from toolkit.render.versions import SlurmVersion
 
 OMIT: Final = "omit"

@@ -6,12 +6,12 @@ is beside it. Times are seconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from toolkit.errors import RenderError
 from toolkit.render import options
 from toolkit.render.overrides import apply_overrides
+from toolkit.render.section import Section
 
 if TYPE_CHECKING:
     from toolkit.render.context import SlurmContext
@@ -35,14 +35,6 @@ SCHEDULE_EVERY: Final = 5
 """Between scheduler passes: a requeued job is found by the next one (Slurm's defaults: 30, 60)."""
 
 Value = str | int | tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Settings that belong together, in order, under a title."""
-
-    title: str
-    rows: tuple[tuple[str, str], ...]
 
 
 def sections(context: SlurmContext) -> tuple[Section, ...]:

@@ -17,7 +17,7 @@ from toolkit.runs.errors import FolderOfRoot, ReplayRefused, RunNotFound, RunsEr
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from toolkit.slurm_api import Runner
+    from toolkit.head_runner import Runner
 
 PROGRAM: Final = "/opt/slurm-toolkit/bin/slurm-runs"
 PYTHON: Final = "/shared/env/bin/python"

@@ -15,7 +15,7 @@ from toolkit.runs.errors import RunsError, SweepNotFound, TrackingAway
 from toolkit.runs.queries import LIBRARY, PYTHON, TIMEOUT
 
 if TYPE_CHECKING:
-    from toolkit.slurm_api import Runner
+    from toolkit.head_runner import Runner
 
 SCRIPT: Final = "/shared/jobscripts/sweep.sbatch"
 _NO_SWEEP, _NO_STORAGE = 2, 3

@@ -12,15 +12,14 @@ from toolkit.lint.batch_script import script as batch_script
 from toolkit.lint.batch_script.check import check as lint
 from toolkit.lint.finding import Finding, Severity
 from toolkit.submit.errors import SlurmRefused
-from toolkit.training.checkpoint import save_interval
+from toolkit.training.run_folder import stop_forecast
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolkit.submit.plan import Plan
     from toolkit.submit.slurm_client import SlurmSide
-    from toolkit.training.checkpoint.save_interval import StopForecast
-    from toolkit.training.reproduce.similar_run import Measured
+    from toolkit.training.run_folder.stop_forecast import Measured, StopForecast
 
 _PINNED: Final = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
 # lib/preflight.sh alone only finds the image: a step is in it by these.
@@ -46,7 +45,7 @@ class Stop:
     def of_size(cls, gib: float, gib_per_second: float) -> Self:
         """From what the caller says of a checkpoint."""
         seconds = gib / gib_per_second
-        forecast = save_interval.forecast(
+        forecast = stop_forecast.forecast(
             step_seconds=_STEP,
             in_flight_seconds=seconds,
             save_seconds=seconds,
@@ -61,7 +60,7 @@ class Stop:
         return cls(found.forecast, f"measured by job {found.job_id} on {ranks}")
 
     def __str__(self) -> str:
-        took, notice = self.forecast.seconds, save_interval.NOTICE
+        took, notice = self.forecast.seconds, stop_forecast.NOTICE
         return f"a stop would take {took:.0f} s of a spot notice's {notice:.0f} ({self.source})"
 
 

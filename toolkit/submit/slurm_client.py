@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.errors import HeadCommandFailed, ToolkitError
 from toolkit.submit.errors import SlurmRefused
-from toolkit.training.reproduce.similar_run import Measured
+from toolkit.training.run_folder.stop_forecast import Measured
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,24 +13,24 @@ from typing import Any, Self, TypeVar
 
 from toolkit.datasets import dataset
 from toolkit.training.attempt import exception_verdict, verdict
-from toolkit.training.attempt.attempt import Attempt, current, site_facts
+from toolkit.training.attempt.attempt import Attempt, current
 from toolkit.training.attempt.job_log import say
 from toolkit.training.attempt.sigterm import OnTerminate
 from toolkit.training.attempt.stop_request import StopFiles, Stopped
 from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
 from toolkit.training.checkpoint.local_disk import ViaLocalDisk
-from toolkit.training.checkpoint.save_interval import LEAVING
 from toolkit.training.checkpoint.save_schedule import Every, Saver
 from toolkit.training.checkpoint.tier import Tier
 from toolkit.training.checkpoint.torch_codec import Codec, TorchCodec
 from toolkit.training.distributed.process_group import World, device, join
 from toolkit.training.distributed.step_sync import Agreed, Boundaries
+from toolkit.training.io.cluster_info import site_facts
 from toolkit.training.recording import gpu_sampler
 from toolkit.training.recording.close_run import Closing, refuse_second
-from toolkit.training.recording.rank_books import RankBooks
-from toolkit.training.recording.recorder import Books, Host, TrackerLike
+from toolkit.training.recording.recorder import Books, Host, RankBooks, TrackerLike
 from toolkit.training.reproduce import gather
 from toolkit.training.run_folder.run_folder import RunDir
+from toolkit.training.run_folder.stop_forecast import LEAVING
 from toolkit.training.sample_order import Batch, SampleOrder
 from toolkit.training.tracking.mlflow import flat, tracker_for
 

@@ -27,7 +27,8 @@ from toolkit.datasets.store.add import add
 from toolkit.datasets.store.catalog import Catalog
 from toolkit.datasets.store.folder_store import FolderStore
 from toolkit.datasets.store.garbage_collection import sweep
-from toolkit.datasets.store.port import object_key, open_store
+from toolkit.datasets.store.open_store import open_store
+from toolkit.datasets.store.port import object_key
 from toolkit.datasets.store.s3_store import S3Store
 from toolkit.datasets.store.scan import scan
 from toolkit.datasets.store.transfer import LocalFile

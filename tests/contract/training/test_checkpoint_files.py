@@ -14,6 +14,7 @@ from toolkit.training.checkpoint import manifest
 from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
 from toolkit.training.checkpoint.tier import FolderTier
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.run_folder import checkpoint_names
 
 
 def save(root, codec, part, step, world=None):
@@ -247,9 +248,9 @@ def vouched(monkeypatch):
     def watch(power):
         def noted(path, target):
             folder = Path(target).parent
-            if Path(target).name in {manifest.MANIFEST, manifest.COMMITTED}:
+            if Path(target).name in {manifest.MANIFEST, checkpoint_names.COMMITTED}:
                 needed = [each for each in folder.iterdir() if each.suffix != ".tmp"]
-                needed += [folder] * (Path(target).name == manifest.COMMITTED)
+                needed += [folder] * (Path(target).name == checkpoint_names.COMMITTED)
                 seen.append((Path(target), [each for each in needed if not power.keeps(each)]))
             return rename(path, target)
 

@@ -8,8 +8,9 @@ import pytest
 from toolkit.training.checkpoint import tier as tier_module
 from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
 from toolkit.training.checkpoint.collective import CheckpointUnreadable
-from toolkit.training.checkpoint.tier import FolderTier, number
+from toolkit.training.checkpoint.tier import FolderTier
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.run_folder.checkpoint_names import number
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import pytest
 from toolkit.accounting import sacct
 from toolkit.accounts import Membership
 from toolkit.accounts.current import parse
-from toolkit.slurm_api import CliReader, SlurmAnswerError
+from toolkit.head_runner import SlurmAnswerError
+from toolkit.slurm_api import CliReader
 
 CAPTURED = Path(__file__).parent / "slurm-24.11"
 TOKEN = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"

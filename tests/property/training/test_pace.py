@@ -7,7 +7,8 @@ from hypothesis import given, strategies as st
 
 from tests.fakes.training import attempt
 from toolkit.training.checkpoint import save_interval
-from toolkit.training.requeue.failure_cause import Cause
+from toolkit.training.run_folder import interruption_rate
+from toolkit.training.run_folder.attempts import Cause
 
 seconds = st.floats(min_value=0.001, max_value=1e7)
 causes = st.sampled_from([*(str(cause) for cause in Cause), "lost", "no-progress", "running"])
@@ -48,14 +49,14 @@ def test_the_interval_is_within_its_bounds(cost, mtti, one, other):
 def test_an_interruption_never_makes_the_next_seem_further_off_than_a_quiet_end(
     past, last, machines
 ):
-    quiet = save_interval.mtti([*past, replace(last, cause="finished")], machines)
-    assert save_interval.mtti([*past, last], machines) <= quiet
+    quiet = interruption_rate.mtti([*past, replace(last, cause="finished")], machines)
+    assert interruption_rate.mtti([*past, last], machines) <= quiet
 
 
 @given(pasts, attempts, st.sampled_from(OWN_WILL), st.integers(1, 64))
 def test_an_end_of_its_own_will_never_makes_a_run_save_more_often(past, last, cause, machines):
-    before = save_interval.mtti(past, machines)
-    after = save_interval.mtti([*past, replace(last, cause=cause)], machines)
+    before = interruption_rate.mtti(past, machines)
+    after = interruption_rate.mtti([*past, replace(last, cause=cause)], machines)
     assert after >= before
     assert work(5.0, after) >= work(5.0, before) * (1 - 1e-9) or after < 2.5
 
@@ -63,4 +64,4 @@ def test_an_end_of_its_own_will_never_makes_a_run_save_more_often(past, last, ca
 @given(pasts, st.integers(1, 64), st.integers(1, 64))
 def test_more_machines_are_never_left_alone_for_longer(past, one, other):
     few, many = sorted((one, other))
-    assert save_interval.mtti(past, many) <= save_interval.mtti(past, few)
+    assert interruption_rate.mtti(past, many) <= interruption_rate.mtti(past, few)

@@ -5,7 +5,7 @@ import pytest
 from tests.fakes.sacctmgr import FakeSacctmgr, RefusedError
 from toolkit.accounts import Account, Book, Membership, apply, plan, read
 from toolkit.accounts.current import parse
-from toolkit.slurm_api import SlurmAnswerError
+from toolkit.head_runner import SlurmAnswerError
 
 
 def book(accounts, members, defaults):

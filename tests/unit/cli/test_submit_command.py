@@ -12,9 +12,9 @@ from toolkit.cli import run
 from toolkit.config.training import Data
 from toolkit.submit import checks, plan, slurm_client
 from toolkit.submit.slurm_client import SlurmSide
-from toolkit.training.checkpoint import save_interval
-from toolkit.training.reproduce import similar_run, submission
+from toolkit.training.reproduce import submission
 from toolkit.training.reproduce.git_commit import Code
+from toolkit.training.run_folder import stop_forecast
 
 GOOD = "#!/bin/bash\n#SBATCH --requeue\n#SBATCH --open-mode=append\npython tokenize.py\n"
 BARE = "#!/bin/bash\npython tokenize.py\n"
@@ -260,14 +260,14 @@ def earlier_run(cluster, monkeypatch):
             (folder / "submission" / name).write_text("".join(f"{word}\0" for word in words))
         (folder / "submission" / "directory").write_text("/home/ada")
         submission.capture(folder, Code("train.py", ""), lock="", patch="")
-        found = save_interval.forecast(
+        found = stop_forecast.forecast(
             step_seconds=0.5,
             in_flight_seconds=save_seconds,
             save_seconds=save_seconds,
             saved_bytes=2**36,
         )
-        similar_run.keep(folder, found, job, 8)
-        os.utime(folder / similar_run.FILE, (int(job), int(job)))
+        stop_forecast.keep(folder, found, job, 8)
+        os.utime(folder / stop_forecast.FILE, (int(job), int(job)))
 
     return make
 

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from toolkit.errors import RenderError
 from toolkit.render.overrides import apply_overrides
-from toolkit.render.settings import Section
+from toolkit.render.section import Section
 from toolkit.render.versions import SlurmVersion
 
 OURS = (Section("Ours", (("KillWait", "60"), ("JobRequeue", "1"))),)

@@ -3,8 +3,7 @@
 import pytest
 
 from tests.fakes.scontrol import FakeScontrol
-from toolkit.training.slurm.cancelling import cancelled
-from toolkit.training.slurm.job import SlurmJob
+from toolkit.training.slurm.job import SlurmJob, cancelled
 from toolkit.training.slurm.job_comment import for_job
 from toolkit.training.slurm.job_id import task_name
 

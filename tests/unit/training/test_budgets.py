@@ -4,10 +4,10 @@ from decimal import Decimal
 
 import pytest
 
-from toolkit.training.requeue.failure_cause import Cause, Diagnosis
+from toolkit.training.requeue.failure_cause import Diagnosis
 from toolkit.training.requeue.retry_budget import LONGEST_WAIT, WINDOW, decide
 from toolkit.training.run_folder import attempts as attempts_file
-from toolkit.training.run_folder.attempts import AttemptRecord
+from toolkit.training.run_folder.attempts import AttemptRecord, Cause
 
 NOW = 1_000_000.0
 

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from toolkit.training.slurm.cancelling import cancelled
+from toolkit.training.slurm.job import cancelled
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import pytest
 from tests.corpus import accuracy
 from toolkit.training.attempt.job_log import say
 from toolkit.training.requeue import end_of_attempt
-from toolkit.training.requeue.failure_cause import Cause, Evidence, tail
+from toolkit.training.requeue.failure_cause import Evidence, tail
 from toolkit.training.requeue.failure_rules import RULES, classify
+from toolkit.training.run_folder.attempts import Cause
 
 CORPUS = Path(__file__).resolve().parents[2] / "corpus"
 LOGS = sorted(CORPUS.glob("*/*/*.log"))

@@ -11,6 +11,7 @@ from toolkit.training.checkpoint import manifest
 from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed, Saved
 from toolkit.training.checkpoint.tier import FolderTier
 from toolkit.training.distributed.process_group import Solo
+from toolkit.training.run_folder import checkpoint_names
 
 
 class Clock:
@@ -71,7 +72,7 @@ def root(tmp_path):
 
 def size(folder):
     """Of the files that the codec wrote."""
-    records = {manifest.MANIFEST, manifest.COMMITTED}
+    records = {manifest.MANIFEST, checkpoint_names.COMMITTED}
     return sum(path.stat().st_size for path in folder.iterdir() if path.name not in records)
 
 

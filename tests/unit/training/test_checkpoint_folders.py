@@ -7,13 +7,14 @@ import pytest
 from toolkit.training.attempt.fencing import UNCLAIMED, Owner, Superseded
 from toolkit.training.checkpoint import manifest
 from toolkit.training.checkpoint.folders import Folders
+from toolkit.training.run_folder import checkpoint_names
 
 
 def make(root, step, number, *, committed=True):
     folder = root / f"step-{step:08}.{number:06}"
     folder.mkdir(parents=True)
     if committed:
-        (folder / manifest.COMMITTED).write_text("")
+        (folder / checkpoint_names.COMMITTED).write_text("")
     return folder
 
 
@@ -130,7 +131,7 @@ def test_a_root_that_can_not_be_read_costs_no_save(root, monkeypatch):
         raise PermissionError(13, "no")
 
     make(root, 1, 1)
-    monkeypatch.setattr(manifest, "is_committed", fails)
+    monkeypatch.setattr(checkpoint_names, "is_committed", fails)
     folders = Folders(root, 2, UNCLAIMED)
     folders.prune()
     folders.abandon(root / "step-00000001.000001")

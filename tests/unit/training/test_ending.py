@@ -16,6 +16,7 @@ from toolkit.training.checkpoint import manifest
 from toolkit.training.io import durable_files
 from toolkit.training.io.durable_files import write_json
 from toolkit.training.requeue.end_of_attempt import Ending, Outcome
+from toolkit.training.run_folder import checkpoint_names
 from toolkit.training.run_folder.attempts import AttemptRecord, Ledger, stalled
 from toolkit.training.run_folder.run_folder import RunDir
 from toolkit.training.slurm.job import SlurmJob
@@ -191,7 +192,7 @@ def test_an_attempt_without_workers_in_the_ledger_reached_what_they_said_or_save
     if saved is not None:
         folder = tmp_path / "run" / "checkpoints" / f"step-{saved:08}.000001"
         folder.mkdir(parents=True)
-        (folder / manifest.COMMITTED).write_text("{}")
+        (folder / checkpoint_names.COMMITTED).write_text("{}")
     ended(1, word=verdict.resume(told, "spot-interruption"))
     assert attempts(tmp_path)[-1].step_end == reached
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.fakes import checkpoint_disk as disk
 from toolkit import training
-from toolkit.training.checkpoint import tier
 from toolkit.training.io.durable_files import inside, there
+from toolkit.training.run_folder import checkpoint_names
 from toolkit.training.run_folder.run_folder import RunDir
 from toolkit.training.sample_order import SampleOrder
 
@@ -35,7 +35,7 @@ def test_an_error_of_the_filesystem_is_no_no(tmp_path, monkeypatch, error):
     disk.swallow_errors(monkeypatch)
     for name in ("stat", "listdir", "scandir"):
         monkeypatch.setattr(os, name, fails)
-    for ask in (there, inside, tier.last_step):
+    for ask in (there, inside, checkpoint_names.last_step):
         with pytest.raises(OSError, match=error.strerror):
             ask(tmp_path)
 
@@ -43,7 +43,7 @@ def test_an_error_of_the_filesystem_is_no_no(tmp_path, monkeypatch, error):
 def test_what_is_absent_is_a_no(tmp_path):
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "none", tmp_path / "file" / "none"):
-        assert (there(path), inside(path), tier.last_step(path)) == (False, [], None)
+        assert (there(path), inside(path), checkpoint_names.last_step(path)) == (False, [], None)
     assert there(tmp_path / "file")
     assert inside(tmp_path) == [tmp_path / "file"]
 

@@ -10,6 +10,7 @@ from toolkit.training.checkpoint import hashed_file, manifest
 from toolkit.training.checkpoint.hashed_file import BLOCK, FileEntry
 from toolkit.training.checkpoint.hashes import Unreadable
 from toolkit.training.checkpoint.manifest import Manifest
+from toolkit.training.run_folder import checkpoint_names
 
 NAMES = ("a", "b", "c", "d", "e")
 
@@ -131,7 +132,7 @@ def test_a_folder_that_is_removed_is_no_checkpoint_before_its_first_file_goes(fo
     del steps[:]
 
     def rmtree(path):
-        assert not manifest.is_committed(path)
+        assert not checkpoint_names.is_committed(path)
         steps.append(f"rmtree {path.name}")
 
     manifest.remove(folder, rmtree=rmtree)

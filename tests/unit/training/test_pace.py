@@ -7,6 +7,7 @@ import pytest
 
 from tests.fakes.training import attempt
 from toolkit.training.checkpoint import save_interval
+from toolkit.training.run_folder import interruption_rate, stop_forecast
 
 
 @pytest.mark.parametrize(
@@ -44,22 +45,22 @@ def test_the_interval_stays_within_its_bounds():
 
 
 def test_more_machines_are_interrupted_sooner_and_a_quiet_past_counts():
-    one = save_interval.mtti((), 1)
-    assert save_interval.mtti((), 8) == one / 8
-    assert save_interval.mtti([attempt("finished", 100)], 1) > one
-    assert save_interval.mtti([attempt("spot-interruption", 1)] * 3, 1) < one
+    one = interruption_rate.mtti((), 1)
+    assert interruption_rate.mtti((), 8) == one / 8
+    assert interruption_rate.mtti([attempt("finished", 100)], 1) > one
+    assert interruption_rate.mtti([attempt("spot-interruption", 1)] * 3, 1) < one
 
 
 def test_what_a_run_ends_by_itself_is_no_interruption():
-    quiet = save_interval.mtti([attempt("finished", 5)], 1)
+    quiet = interruption_rate.mtti([attempt("finished", 5)], 1)
     for cause in ("error", "out-of-memory", "cancelled", "time-limit", "requeued", "no-progress"):
-        assert save_interval.mtti([attempt(cause, 5)], 1) == quiet
+        assert interruption_rate.mtti([attempt(cause, 5)], 1) == quiet
     for cause in ("spot-interruption", "preemption", "node-failure", "transient", "lost"):
-        assert save_interval.mtti([attempt(cause, 5)], 1) < quiet
+        assert interruption_rate.mtti([attempt(cause, 5)], 1) < quiet
 
 
 def test_a_known_rate_is_begun_with():
-    assert save_interval.mtti((), 2, per_machine_hour=0.5) == 3600
+    assert interruption_rate.mtti((), 2, per_machine_hour=0.5) == 3600
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_a_known_rate_is_begun_with():
 def test_a_stop_that_does_not_fit_the_notice_is_told_with_what_to_change(
     step, save, in_flight, says
 ):
-    found = save_interval.forecast(
+    found = stop_forecast.forecast(
         step_seconds=step,
         in_flight_seconds=in_flight,
         save_seconds=save,
@@ -86,7 +87,7 @@ def test_a_stop_that_does_not_fit_the_notice_is_told_with_what_to_change(
 def test_no_advice_is_to_stop_between_gradients_and_their_optimizer_step():
     """A checkpoint holds no gradients: what was accumulated over several steps would be lost."""
     for step, save, in_flight in itertools.product((0.5, 60, 600), repeat=3):
-        found = save_interval.forecast(
+        found = stop_forecast.forecast(
             step_seconds=step, in_flight_seconds=in_flight, save_seconds=save, saved_bytes=2**30
         )
         assert "accumulate" not in found.advice()

@@ -17,20 +17,19 @@ from toolkit.training import SampleOrder
 from toolkit.training.attempt.fencing import Owner
 from toolkit.training.attempt.sigterm import Terminated
 from toolkit.training.attempt.verdict import read
-from toolkit.training.checkpoint import save_interval
 from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed
 from toolkit.training.checkpoint.collective import CheckpointUnreadable
 from toolkit.training.checkpoint.save_schedule import Saver
 from toolkit.training.distributed.process_group import Solo
 from toolkit.training.recording import goodput
 from toolkit.training.recording.audit import audit
-from toolkit.training.reproduce import similar_run
 from toolkit.training.requeue import previous_attempts
 from toolkit.training.requeue.end_of_attempt import Ending, unattended
-from toolkit.training.requeue.failure_cause import Cause, Evidence
+from toolkit.training.requeue.failure_cause import Evidence
 from toolkit.training.requeue.failure_rules import classify
 from toolkit.training.run import Run, Stopped
-from toolkit.training.run_folder.attempts import Ledger
+from toolkit.training.run_folder import stop_forecast
+from toolkit.training.run_folder.attempts import Cause, Ledger
 from toolkit.training.run_folder.steps import StepLog
 from toolkit.training.slurm.job import JobFacts, SlurmJob
 
@@ -263,7 +262,7 @@ def test_a_run_whose_job_was_cancelled_is_killed_and_one_that_comes_back_is_not(
     training, memory_tracker, monkeypatch
 ):
     for restart, (answer, statuses) in enumerate(((False, []), (True, ["KILLED"]))):
-        monkeypatch.setattr("toolkit.training.slurm.cancelling.cancelled", lambda _, a=answer: a)
+        monkeypatch.setattr("toolkit.training.slurm.job.cancelled", lambda _, a=answer: a)
         memory_tracker.closed = False
         with pytest.raises(Terminated):
             training.run(restart, events={6: [is_sent_sigterm]})
@@ -836,7 +835,7 @@ def test_what_a_stop_takes_is_reckoned_with_steps_as_they_are_after_the_first(
                 clock=lambda: now[0],
                 timer=lambda: now[0],
             )
-        assert similar_run.of(attempt_of().run_dir).forecast.steps == 2 * 0.5
+        assert stop_forecast.of(attempt_of().run_dir).forecast.steps == 2 * 0.5
         said = capsys.readouterr().out
         assert (said.count("a stop would take"), "WARNING" in said) == (1, False)
 
@@ -846,7 +845,7 @@ def test_the_first_save_tells_what_a_stop_takes_and_keeps_it_for_the_next_submis
 ):
     training.run()
     said = capsys.readouterr().out
-    kept = similar_run.of(attempt_of().run_dir)
+    kept = stop_forecast.of(attempt_of().run_dir)
     assert (kept.job_id, kept.world_size) == ("12", 1)
     assert kept.forecast.in_flight > 0
     assert said.count("a stop would take") == 1
@@ -854,10 +853,10 @@ def test_the_first_save_tells_what_a_stop_takes_and_keeps_it_for_the_next_submis
 
 
 def test_a_stop_that_does_not_fit_is_warned_of_with_what_to_change(training, monkeypatch, capsys):
-    slow = save_interval.forecast(
+    slow = stop_forecast.forecast(
         step_seconds=1, in_flight_seconds=300, save_seconds=300, saved_bytes=2**36
     )
-    monkeypatch.setattr(save_interval, "forecast", lambda **_: slow)
+    monkeypatch.setattr(stop_forecast, "forecast", lambda **_: slow)
     training.run()
     said = capsys.readouterr().out
     assert "WARNING: a stop would take 619 s and a spot notice gives 120" in said

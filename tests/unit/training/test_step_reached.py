@@ -7,11 +7,11 @@ import pytest
 from tests.fakes.own_job import FakeScontrol
 from tests.fakes.training import JsonCodec
 from toolkit.training import SampleOrder
-from toolkit.training.checkpoint.tier import last_step
 from toolkit.training.distributed.process_group import Solo
 from toolkit.training.requeue.end_of_attempt import Ending
 from toolkit.training.run import Run
 from toolkit.training.run_folder.attempts import Ledger
+from toolkit.training.run_folder.checkpoint_names import last_step
 from toolkit.training.slurm.job import SlurmJob
 
 ORDER = SampleOrder(size=32, global_batch=8, seed=1)

@@ -11,10 +11,11 @@ import pytest
 
 from slurmplugins.head import mlflow
 from slurmplugins.slurm import json_parser
-from toolkit.training.attempt import attempt, exception_verdict, verdict
+from toolkit.training.attempt import exception_verdict, verdict
 from toolkit.training.attempt.attempt import current
 from toolkit.training.attempt.sigterm import Terminated
 from toolkit.training.attempt.stop_request import StopFiles
+from toolkit.training.io import cluster_info
 from toolkit.training.io.durable_files import (
     encode,
     read_json,
@@ -118,7 +119,7 @@ def test_site_and_instance_facts_are_empty_off_the_cluster(tmp_path):
         "TOOLKIT_INSTANCE_FILE": str(tmp_path / "a"),
         "TOOLKIT_SITE_FILE": str(tmp_path / "b"),
     }
-    assert attempt.instance_facts(nowhere) == attempt.site_facts(nowhere) == {}
+    assert cluster_info.instance_facts(nowhere) == cluster_info.site_facts(nowhere) == {}
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from toolkit.datasets.store.add import add
 from toolkit.datasets.store.catalog import Catalog, Derivation, Tier, check_name
 from toolkit.datasets.store.folder_store import FolderStore
 from toolkit.datasets.store.gc_markers import adding
-from toolkit.datasets.store.port import open_store
+from toolkit.datasets.store.open_store import open_store
 
 Build = Callable[[Sequence[Path], Path, Mapping[str, Any]], None]
 

@@ -11,18 +11,14 @@ to be trusted: content is checked against the manifest whenever it is read, and 
 against the version.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from toolkit.datasets.chunks import Readable, Span
-from toolkit.datasets.errors import NameRefused
 from toolkit.datasets.store.manifest import File
 
 OBJECTS = "objects/"
-_S3 = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +87,6 @@ class Store(Protocol):
     def tidy(self, before: float) -> None:
         """Delete what was begun, never finished and not touched since `before`."""
         ...
-
-
-def open_store(url: str) -> Store:
-    """The store at a folder or `s3://bucket/prefix`. Raises NameRefused for another URL."""
-    if url.startswith("s3://"):
-        match = _S3.fullmatch(url)
-        if match is None:
-            raise NameRefused(f"not a bucket: {url!a}", next_step="s3://bucket/prefix")
-        from toolkit.datasets.store.s3_store import S3Store
-
-        return S3Store(match[1], (match[2] or "").strip("/"))
-    if "://" in url:
-        raise NameRefused(
-            f"no such kind of store: {url!a}", next_step="give a folder or s3://bucket/prefix"
-        )
-    from toolkit.datasets.store.folder_store import FolderStore
-
-    return FolderStore(Path(url))
 
 
 def object_key(file: File) -> str:

@@ -7,7 +7,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from toolkit.lint.batch_script import shell
-from toolkit.lint.finding import Hit, Rule, Severity
+from toolkit.lint.batch_script.rule import Hit, Rule
+from toolkit.lint.finding import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from toolkit.lint.finding import Hit, Rule, Severity
+from toolkit.lint.batch_script.rule import Hit, Rule
+from toolkit.lint.finding import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from toolkit.lint.finding import Severity
 from toolkit.lint.slurm_conf import rules_jobs, rules_power
-from toolkit.lint.slurm_conf.rule import Finding, Severity
+from toolkit.lint.slurm_conf.rule import Finding
 
 if TYPE_CHECKING:
     from toolkit.lint.slurm_conf.parser import SlurmConf

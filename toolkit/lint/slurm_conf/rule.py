@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final
+
+from toolkit.lint.finding import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -15,13 +16,6 @@ if TYPE_CHECKING:
 MAN: Final = "https://slurm.schedmd.com/slurm.conf.html"
 POWER: Final = "https://slurm.schedmd.com/power_save.html"
 NEWS: Final = "https://github.com/SchedMD/slurm/tree/master/CHANGELOG"
-
-
-class Severity(StrEnum):
-    """An error loses jobs, nodes or money; a warning loses time, or is a trap for later."""
-
-    ERROR = "error"
-    WARNING = "warning"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
-from toolkit.lint.slurm_conf.rule import MAN, Hit, Severity, Trap, line_of, missing
+from toolkit.lint.finding import Severity
+from toolkit.lint.slurm_conf.rule import MAN, Hit, Trap, line_of, missing
 from toolkit.render import options
 from toolkit.render.settings import REQUEUE_EXIT
 from toolkit.render.versions import SlurmVersion

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from toolkit.lint.slurm_conf.rule import MAN, NEWS, POWER, Hit, Severity, Trap, line_of, missing
+from toolkit.lint.finding import Severity
+from toolkit.lint.slurm_conf.rule import MAN, NEWS, POWER, Hit, Trap, line_of, missing
 from toolkit.render.versions import SlurmVersion
 
 if TYPE_CHECKING:

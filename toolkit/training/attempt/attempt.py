@@ -5,17 +5,14 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from toolkit.training.attempt.fencing import UNCLAIMED, Owner
-from toolkit.training.io.durable_files import read_json
 
 PATIENCE = (1, 1, 3, 5, 10, 20, 20)
 """Seconds between tries of what may be away for a minute, as jobscripts/lib/attempt.sh has them."""
 
 STOP_DIR = "/shared/.toolkit/stop"
-SITE_FILE = "/shared/.toolkit/training.json"
-INSTANCE_FILE = "/run/slurm-toolkit/instance.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +101,6 @@ def _own(environment: Mapping[str, str], key: str) -> Mapping[str, str]:
     if place.is_relative_to(environment.get("TOOLKIT_RUN_DIR") or "run"):
         theirs.add("TOOLKIT_RUN_DIR")
     return {name: value for name, value in environment.items() if name not in theirs}
-
-
-def instance_facts(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """What this machine is (type, price, image …), as node boot wrote it; empty off the cluster."""
-    return read_json(Path(environment.get("TOOLKIT_INSTANCE_FILE", INSTANCE_FILE))) or {}
-
-
-def site_facts(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """What the cluster tells every job (where MLflow is); empty off the cluster."""
-    return read_json(Path(environment.get("TOOLKIT_SITE_FILE", SITE_FILE))) or {}
 
 
 def _seconds(text: str | None) -> float | None:

@@ -8,7 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from toolkit.training.io.durable_files import ABSENT, read_twice
-from toolkit.training.requeue.failure_cause import LOG_BYTES
+
+LOG_BYTES = 256 * 1024
+"""Of an attempt's log, its end: what ended it is said there, by every rank."""
 
 _BEGINS = "[toolkit] job {job}, restart {restart},"
 """What preflight.sh says first: the log has earlier attempts before it."""

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from toolkit.training.attempt.attempt import Attempt
 from toolkit.training.io.durable_files import encode, find_json, write_atomic, write_first
 
 Outcome = Literal["done", "resume", "hold", "failed"]
@@ -61,4 +62,12 @@ def read(path: Path) -> Verdict | None:
     try:
         return Verdict(**found) if found else None
     except TypeError:
+        return None
+
+
+def read_verdict(attempt: Attempt) -> Verdict | None:
+    """What another rank has already said about this attempt, as far as it can be read."""
+    try:
+        return read(attempt.verdict_file)
+    except OSError:
         return None

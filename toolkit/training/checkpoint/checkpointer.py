@@ -29,9 +29,10 @@ from toolkit.training.checkpoint.collective import (
 )
 from toolkit.training.checkpoint.folders import Folders
 from toolkit.training.checkpoint.replication import Copies
-from toolkit.training.checkpoint.tier import Tier, last_step
+from toolkit.training.checkpoint.tier import Tier
 from toolkit.training.checkpoint.torch_codec import Codec, Parts, TorchCodec
 from toolkit.training.distributed.process_group import World
+from toolkit.training.run_folder.checkpoint_names import last_step
 
 __all__ = ["CheckpointFailed", "Checkpointer", "Loaded", "Saved"]
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from toolkit.training.attempt.fencing import Owner, Superseded
 from toolkit.training.checkpoint import manifest
-from toolkit.training.checkpoint.tier import NAME, number
 from toolkit.training.io.durable_files import inside
+from toolkit.training.run_folder import checkpoint_names
+from toolkit.training.run_folder.checkpoint_names import NAME, number
 
 
 class Folders:
@@ -29,7 +30,7 @@ class Folders:
 
     def committed(self) -> list[Path]:
         """Those that are checkpoints, the last one saved first."""
-        return [folder for folder in self.every() if manifest.is_committed(folder)]
+        return [folder for folder in self.every() if checkpoint_names.is_committed(folder)]
 
     def new(self, step: int, last: int) -> str:
         """The name of a new one; `last` is the highest number that another place has."""
@@ -64,7 +65,7 @@ class Folders:
     def abandon(self, folder: Path) -> None:
         """Delete what will not be committed any more: a full disk needs the space back."""
         with suppress(OSError, Superseded):
-            if not manifest.is_committed(folder):
+            if not checkpoint_names.is_committed(folder):
                 self._remove(folder)
 
     def _remove(self, folder: Path) -> None:

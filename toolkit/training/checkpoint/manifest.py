@@ -29,12 +29,11 @@ from toolkit.training.io.durable_files import (
     encode,
     fsync_directory,
     read_twice,
-    there,
     write_atomic,
 )
+from toolkit.training.run_folder.checkpoint_names import COMMITTED
 
 MANIFEST = "manifest.json"
-COMMITTED = "COMMITTED"
 _VERSION = 3
 _OLDER = 2  # every hash SHA-256
 Put = Callable[[Path, bytes], None]
@@ -91,11 +90,6 @@ def seal(folder: Path, manifest: bytes, *, put: Put = write_atomic) -> None:
 def proof(manifest: bytes) -> bytes:
     """What a commit of it says."""
     return encode({"manifest_sha256": hashlib.sha256(manifest).hexdigest()})
-
-
-def is_committed(folder: Path) -> bool:
-    """Whether it is a checkpoint. OSError where that can't be found out."""
-    return there(folder / COMMITTED)
 
 
 def read(folder: Path) -> Manifest:

@@ -18,9 +18,10 @@ from toolkit.training.checkpoint.collective import (
     reading,
 )
 from toolkit.training.checkpoint.manifest import MANIFEST
-from toolkit.training.checkpoint.tier import Tier, number
+from toolkit.training.checkpoint.tier import Tier
 from toolkit.training.distributed.process_group import World
 from toolkit.training.io.durable_files import fsync_directory, there, write_atomic
+from toolkit.training.run_folder.checkpoint_names import number
 
 T = TypeVar("T")
 

@@ -15,7 +15,6 @@ from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, Self
 
-from toolkit.training.attempt.attempt import site_facts
 from toolkit.training.checkpoint import manifest
 from toolkit.training.checkpoint.hashed_file import (
     BLOCK,
@@ -25,9 +24,10 @@ from toolkit.training.checkpoint.hashed_file import (
     read_block,
     read_file,
 )
-from toolkit.training.checkpoint.manifest import COMMITTED, MANIFEST, Manifest
-from toolkit.training.checkpoint.tier import NAME
+from toolkit.training.checkpoint.manifest import MANIFEST, Manifest
+from toolkit.training.io.cluster_info import site_facts
 from toolkit.training.io.s3_client import s3_client
+from toolkit.training.run_folder.checkpoint_names import COMMITTED, NAME
 
 _DIGEST = "toolkit-digest"  # of an object's metadata
 _CONNECTIONS = 10

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from toolkit.training.checkpoint import save_interval
 from toolkit.training.checkpoint.checkpointer import Checkpointer, CheckpointFailed, Saved
-from toolkit.training.checkpoint.save_interval import StopForecast
 from toolkit.training.checkpoint.torch_codec import Parts
+from toolkit.training.run_folder import stop_forecast
+from toolkit.training.run_folder.stop_forecast import StopForecast
 
 Every = int | Literal["auto"]
 
@@ -184,13 +185,13 @@ class Saver:
             return None
         self._forecast_made = True
         trained = max(0.0, self._begun_at - ended - self._stood)
-        forecast = save_interval.forecast(
+        forecast = stop_forecast.forecast(
             step_seconds=trained / (step - first),
             in_flight_seconds=saved.stop_seconds if self._background else saved.whole_seconds,
             save_seconds=saved.stop_seconds,
             saved_bytes=saved.bytes,
         )
         warning = forecast.warning()
-        fits = f"a stop would take {forecast.seconds:.0f} s of a spot notice's {save_interval.NOTICE:.0f}"
+        fits = f"a stop would take {forecast.seconds:.0f} s of a spot notice's {stop_forecast.NOTICE:.0f}"
         self._say(f"WARNING: {warning}" if warning else fits)
         return forecast

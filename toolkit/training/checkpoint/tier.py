@@ -7,7 +7,6 @@ holds more than was written; one last step commits the copy; what a kill left ha
 with.
 """
 
-import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,28 +22,8 @@ from toolkit.training.checkpoint.hashed_file import (
 )
 from toolkit.training.checkpoint.manifest import MANIFEST, Manifest
 from toolkit.training.io.durable_files import fsync_directory, inside, write_atomic
-
-NAME = re.compile(r"step-(?P<step>\d{8,})\.(?P<number>\d{6,})")
-
-
-def number(name: str) -> int:
-    """How many saves the run had made with this one."""
-    return int(_parsed(name)["number"])
-
-
-def last_step(root: Path) -> int | None:
-    """The step of the checkpoint in `root` that was committed last; None where there is none."""
-    every = (folder for folder in inside(root) if NAME.fullmatch(folder.name))
-    committed = (folder.name for folder in every if manifest.is_committed(folder))
-    newest = max(committed, key=number, default=None)
-    return int(_parsed(newest)["step"]) if newest else None
-
-
-def _parsed(name: str) -> re.Match[str]:
-    match = NAME.fullmatch(name)
-    if not match:
-        raise ValueError(f"not a checkpoint's name: {name!r}")
-    return match
+from toolkit.training.run_folder import checkpoint_names
+from toolkit.training.run_folder.checkpoint_names import NAME
 
 
 class Tier(Protocol):
@@ -93,10 +72,10 @@ class FolderTier:
         self._root, self.outlives_notice = root, outlives_notice
 
     def names(self) -> list[str]:
-        return [path.name for path in self._folders() if manifest.is_committed(path)]
+        return [path.name for path in self._folders() if checkpoint_names.is_committed(path)]
 
     def unfinished(self) -> list[str]:
-        return [path.name for path in self._folders() if not manifest.is_committed(path)]
+        return [path.name for path in self._folders() if not checkpoint_names.is_committed(path)]
 
     def push(self, folder: Path, entries: Iterable[FileEntry]) -> None:
         target = self._root / folder.name

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from toolkit.training.attempt.attempt import site_facts
+from toolkit.training.io.cluster_info import site_facts
 
 
 def s3_client(connections: int) -> Any:

@@ -7,12 +7,11 @@ from pathlib import Path
 from toolkit.training.attempt import exception_verdict
 from toolkit.training.attempt.attempt import Attempt
 from toolkit.training.attempt.sigterm import Terminated
-from toolkit.training.attempt.verdict import Verdict
+from toolkit.training.attempt.verdict import Verdict, read_verdict
 from toolkit.training.distributed.process_group import World
 from toolkit.training.recording import gpu_sampler
-from toolkit.training.recording.rank_books import RankBooks
-from toolkit.training.recording.recorder import read_verdict
-from toolkit.training.slurm import cancelling
+from toolkit.training.recording.recorder import RankBooks
+from toolkit.training.slurm import job
 from toolkit.training.tracking.tracker import Status
 
 # What may be spent on the tracking server at the end: little of a spot notice's 120 s.
@@ -65,7 +64,7 @@ class Closing:
                 word.write_first(self._attempt.verdict_file)
             return
         word = read_verdict(self._attempt) or word
-        killed = isinstance(error, Terminated) and cancelling.cancelled(self._attempt.job_id)
+        killed = isinstance(error, Terminated) and job.cancelled(self._attempt.job_id)
         status = self._attempt.failed if word.verdict == "failed" else None
         self._close(word, "KILLED" if killed else status, _PATIENCE_STOP)
 

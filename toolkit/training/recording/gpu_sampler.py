@@ -13,6 +13,7 @@ from typing import Any
 
 from toolkit.training.attempt.attempt import Attempt
 from toolkit.training.io.durable_files import read_json, write_json
+from toolkit.training.run_folder.gpu_usage import files
 
 EVERY, WRITTEN_EVERY = 5.0, 60.0
 
@@ -97,11 +98,6 @@ def start(attempt: Attempt, here: Sequence[str], say: Say) -> Sampler | None:
             say(f"GPU use is not recorded, which takes nvidia-ml-py and its driver: {error!r}")
         return None
     return Sampler(probe, attempt.run_dir / "gpus" / f"{attempt.key}.{attempt.node}.json", say)
-
-
-def files(run_dir: Path, attempt_key: str) -> list[Path]:
-    """What the nodes of an attempt have written, each once a minute while it is sampled."""
-    return sorted((run_dir / "gpus").glob(f"{attempt_key}.*.json"))
 
 
 def metrics(run_dir: Path, attempt_key: str) -> dict[str, float]:

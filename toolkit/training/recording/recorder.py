@@ -6,31 +6,34 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from toolkit.datasets import dataset
-from toolkit.training.attempt import verdict
-from toolkit.training.attempt.attempt import Attempt, instance_facts
+from toolkit.training.attempt.attempt import Attempt
 from toolkit.training.attempt.job_log import say
 from toolkit.training.attempt.verdict import Verdict
-from toolkit.training.checkpoint import save_interval
 from toolkit.training.checkpoint.checkpointer import Saved
-from toolkit.training.checkpoint.save_interval import StopForecast
+from toolkit.training.checkpoint.collective import on_rank_0
+from toolkit.training.distributed.process_group import World
+from toolkit.training.distributed.step_sync import Agreed
+from toolkit.training.io.cluster_info import instance_facts
 from toolkit.training.io.durable_files import write_json
 from toolkit.training.recording import goodput, gpu_sampler, hardware
 from toolkit.training.recording.throughput import Throughput
-from toolkit.training.reproduce import similar_run
 from toolkit.training.requeue import previous_attempts, retry_budget
 from toolkit.training.run_folder import (
     attempts as attempts_file,
     datasets_used,
+    interruption_rate,
     pauses,
     steps as steps_file,
+    stop_forecast,
 )
 from toolkit.training.run_folder.attempts import AttemptRecord, Ledger
 from toolkit.training.run_folder.pauses import Timing
 from toolkit.training.run_folder.run_folder import RunDir
 from toolkit.training.run_folder.steps import Resumption, StepLog, StepRecord
+from toolkit.training.run_folder.stop_forecast import StopForecast
 from toolkit.training.sample_order import Batch
 from toolkit.training.slurm import job_comment
-from toolkit.training.tracking.tracker import Record, Status
+from toolkit.training.tracking.tracker import Record, Status, numbers
 
 
 class TrackerLike(Protocol):
@@ -135,7 +138,7 @@ class Books:
         known = site.get("interruptions_per_machine_hour")
         rate = float(known) if isinstance(known, int | float) and known > 0 else None
         machines = len(self.record.nodes)
-        return save_interval.mtti(self._ledger.attempts(), machines, per_machine_hour=rate)
+        return interruption_rate.mtti(self._ledger.attempts(), machines, per_machine_hour=rate)
 
     def saved(self, saved: Saved, forecast: StopForecast | None) -> None:
         """Note a checkpoint, and what a stop would take where that has just been found out."""
@@ -175,7 +178,7 @@ class Books:
             "toolkit.save_stall_seconds": saved.stall_seconds,
         }
         if forecast:
-            similar_run.keep(
+            stop_forecast.keep(
                 self._run_dir.path, forecast, self._attempt.job_id, self.record.world_size
             )
             found["toolkit.stop_seconds"] = forecast.seconds
@@ -276,14 +279,6 @@ class Books:
         self._tracker.add(Record(self._clock(), tags=tags))
 
 
-def read_verdict(attempt: Attempt) -> Verdict | None:
-    """What another rank has already said about this attempt, as far as it can be read."""
-    try:
-        return verdict.read(attempt.verdict_file)
-    except OSError:
-        return None
-
-
 def _facts(attempt: Attempt, hosts: Sequence[Host], world_size: int) -> dict[str, str]:
     images = {str(host.instance["image_id"]) for host in hosts if "image_id" in host.instance}
     return {
@@ -294,3 +289,45 @@ def _facts(attempt: Attempt, hosts: Sequence[Host], world_size: int) -> dict[str
         "toolkit.world_size": str(world_size),
         "toolkit.image_id": ",".join(sorted(images)) or "unknown",
     }
+
+
+class RankBooks:
+    """`books` are rank 0's, once they are open."""
+
+    def __init__(self, world: World, *, print_every: int) -> None:
+        self._world, self._print_every = world, print_every
+        self.books: Books | None = None
+
+    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Note metrics that are of no step's own making."""
+        if self.books:
+            self.books.log(step, numbers(metrics))
+
+    def describe(self, tags: Mapping[str, str]) -> None:
+        """Note more about the run."""
+        if self.books:
+            self.books.describe({}, {f"toolkit.{name}": value for name, value in tags.items()})
+
+    def step(self, batch: Batch, metrics: Mapping[str, Any], at: float, told: Agreed) -> None:
+        """Note a step, and say of some of them how it went."""
+        if not self.books:
+            return
+        found = numbers(metrics)
+        self.books.step(batch, told.samples, told.prints, at, found)
+        if batch.step % self._print_every == 0:
+            values = " ".join(f"{name} {value:.5g}" for name, value in found.items())
+            say(f"step {batch.step} epoch {batch.epoch} {values}")
+
+    def sync(self) -> None:
+        """The step log is on disk: on all ranks, or CheckpointFailed on all."""
+        on_rank_0(self._world, lambda: self.books.sync() if self.books else None)
+
+    def saved(self, saved: Saved, forecast: StopForecast | None) -> None:
+        """Note a checkpoint, and what a stop would take where that has just been found out."""
+        if self.books:
+            self.books.saved(saved, forecast)
+
+    def stalled(self, step: int, seconds: float) -> None:
+        """Note that training stood still to save the state as of `step`."""
+        if self.books:
+            self.books.stalled(step, seconds)

@@ -25,7 +25,7 @@ from pathlib import Path
 from toolkit.datasets.errors import DataError, DatasetUnknown
 from toolkit.datasets.settings import places
 from toolkit.datasets.store.catalog import Catalog
-from toolkit.datasets.store.port import open_store
+from toolkit.datasets.store.open_store import open_store
 from toolkit.training.io.durable_files import read_json
 from toolkit.training.reproduce import git_commit, installed_packages, submission, untracked_files
 from toolkit.training.reproduce.submission import Submission

@@ -12,45 +12,12 @@ import os
 import pwd
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
 
-from toolkit.training.checkpoint.save_interval import StopForecast
-from toolkit.training.io.durable_files import read_json, write_json
 from toolkit.training.reproduce import submission
 from toolkit.training.reproduce.submission import Submission
-
-FILE = "stop-forecast.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A forecast, and the job that made it."""
-
-    job_id: str
-    world_size: int
-    forecast: StopForecast
-
-    @classmethod
-    def parse(cls, found: Mapping[str, Any]) -> Self | None:
-        """What `keep` wrote; None for what another version did."""
-        try:
-            forecast = StopForecast(**found["forecast"])
-            return cls(str(found["job_id"]), int(found["world_size"]), forecast)
-        except (KeyError, TypeError, ValueError):
-            return None
-
-
-def keep(run_dir: Path, forecast: StopForecast, job_id: str, world_size: int) -> None:
-    """Leave the forecast in the run's folder, in place of that of an earlier attempt."""
-    write_json(run_dir / FILE, asdict(Measured(job_id, world_size, forecast)))
-
-
-def of(run_dir: Path) -> Measured | None:
-    """What a run measured, if it came so far as to save."""
-    found = read_json(run_dir / FILE)
-    return Measured.parse(found) if found else None
+from toolkit.training.run_folder.stop_forecast import FILE, Measured, of
 
 
 def like(runs: Path, script_sha256: str, arguments: Sequence[str]) -> Measured | None:

@@ -23,16 +23,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from toolkit.training.attempt import job_log, verdict
-from toolkit.training.attempt.attempt import Attempt, current, instance_facts
+from toolkit.training.attempt.attempt import Attempt, current
 from toolkit.training.attempt.fencing import Superseded
 from toolkit.training.attempt.verdict import DO_NOT_REQUEUE, RESUME_ME, Verdict
-from toolkit.training.checkpoint import tier
+from toolkit.training.io.cluster_info import instance_facts
 from toolkit.training.requeue import previous_attempts
-from toolkit.training.requeue.failure_cause import Cause, Diagnosis, Evidence, tail
+from toolkit.training.requeue.failure_cause import Diagnosis, Evidence, tail
 from toolkit.training.requeue.failure_rules import PEER_LOST, classify
 from toolkit.training.requeue.retry_budget import Decision, decide, dollars
-from toolkit.training.run_folder import attempts
-from toolkit.training.run_folder.attempts import AttemptRecord, Ledger
+from toolkit.training.run_folder import attempts, checkpoint_names
+from toolkit.training.run_folder.attempts import AttemptRecord, Cause, Ledger
 from toolkit.training.run_folder.run_folder import RunDir
 from toolkit.training.slurm.job import JobFacts, SlurmJob
 from toolkit.training.sweeps import trial_file
@@ -211,7 +211,7 @@ class Ending:
 
     def _reached(self, record: AttemptRecord) -> int:
         """Where the next attempt begins, by what is committed."""
-        saved = tier.last_step(self._run_dir.checkpoints)
+        saved = checkpoint_names.last_step(self._run_dir.checkpoints)
         return record.step_start or 0 if saved is None else saved
 
     def _act(

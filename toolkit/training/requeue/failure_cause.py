@@ -3,28 +3,10 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Literal
 
-LOG_BYTES = 256 * 1024
-"""Of an attempt's log, its end: what ended it is said there, by every rank."""
-
-
-class Cause(StrEnum):
-    """The words of the attempt ledger. Each has a budget of its own (budget.py)."""
-
-    FINISHED = "finished"
-    SPOT = "spot-interruption"
-    SCHEDULED = "scheduled-event"
-    PREEMPTED = "preemption"
-    REQUEUED = "requeued"  # by a person, while it ran
-    NODE = "node-failure"
-    TRANSIENT = "transient"
-    TIME_LIMIT = "time-limit"
-    MEMORY = "out-of-memory"
-    ERROR = "error"
-    CANCELLED = "cancelled"
-
+from toolkit.training.attempt.job_log import LOG_BYTES
+from toolkit.training.run_folder.attempts import Cause
 
 Source = Literal["verdict", "state", "stop", "node", "log", "exit"]
 

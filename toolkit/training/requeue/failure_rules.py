@@ -9,15 +9,8 @@ Raise VERSION with every change that may change an answer; the ledger keeps it b
 
 import re
 
-from toolkit.training.requeue.failure_cause import (
-    LINE,
-    Cause,
-    Diagnosis,
-    Evidence,
-    Rule,
-    Source,
-    diagnose,
-)
+from toolkit.training.requeue.failure_cause import LINE, Diagnosis, Evidence, Rule, Source, diagnose
+from toolkit.training.run_folder.attempts import Cause
 
 VERSION = 9
 

@@ -7,11 +7,10 @@ from toolkit.training.attempt import job_log, stop_request, verdict
 from toolkit.training.attempt.attempt import Attempt
 from toolkit.training.attempt.verdict import Verdict
 from toolkit.training.io.durable_files import there
-from toolkit.training.recording import gpu_sampler
-from toolkit.training.requeue.failure_cause import Cause, Evidence, tail
+from toolkit.training.requeue.failure_cause import Evidence, tail
 from toolkit.training.requeue.failure_rules import PEER_LOST, classify
-from toolkit.training.run_folder import attempts
-from toolkit.training.run_folder.attempts import AttemptRecord, Ledger
+from toolkit.training.run_folder import attempts, gpu_usage
+from toolkit.training.run_folder.attempts import AttemptRecord, Cause, Ledger
 from toolkit.training.run_folder.steps import History
 from toolkit.training.slurm.job import Accounted, SlurmJob
 
@@ -32,7 +31,7 @@ def close(books: Ledger, history: History, attempt: Attempt) -> AttemptRecord | 
         return None
     seen = [*(step.at for step in history.steps), *(mark.at for mark in history.resumptions)]
     theirs = _of(every[-1], attempt)
-    left = (*theirs.stop_files, theirs.verdict_file, *gpu_sampler.files(theirs.run_dir, theirs.key))
+    left = (*theirs.stop_files, theirs.verdict_file, *gpu_usage.files(theirs.run_dir, theirs.key))
     seen += [path.stat().st_mtime for path in left if there(path)]
     return books.close_lost(last_seen=max(seen, default=0.0), step_end=len(history.steps))
 

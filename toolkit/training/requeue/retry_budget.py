@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Literal
 
-from toolkit.training.requeue.failure_cause import Cause, Diagnosis
+from toolkit.training.requeue.failure_cause import Diagnosis
 from toolkit.training.run_folder import attempts as attempts_file
-from toolkit.training.run_folder.attempts import AttemptRecord
+from toolkit.training.run_folder.attempts import AttemptRecord, Cause
 
 WINDOW = 24 * 3600.0
 """Failures further back than this no longer count: a month's training may have one a week."""

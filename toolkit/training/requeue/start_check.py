@@ -16,14 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from toolkit.training.attempt.attempt import Attempt, current
-from toolkit.training.checkpoint.tier import last_step
 from toolkit.training.requeue import previous_attempts
 from toolkit.training.requeue.end_of_attempt import Outcome, as_owner, held, unattended
-from toolkit.training.requeue.failure_cause import Cause
 from toolkit.training.requeue.failure_rules import VERSION
 from toolkit.training.requeue.retry_budget import dollars, exhausted, overdrawn
 from toolkit.training.run_folder import attempts, steps
-from toolkit.training.run_folder.attempts import AttemptRecord, Ledger
+from toolkit.training.run_folder.attempts import AttemptRecord, Cause, Ledger
+from toolkit.training.run_folder.checkpoint_names import last_step
 from toolkit.training.run_folder.run_folder import RunDir
 from toolkit.training.slurm.job import SlurmJob
 

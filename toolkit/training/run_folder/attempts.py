@@ -8,12 +8,12 @@ and is one that only the run's owner can make (owner.Owner.put).
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from decimal import Decimal, InvalidOperation
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
 from toolkit.training.attempt.attempt import Attempt
 from toolkit.training.io.durable_files import encode, read_lines, write_atomic
-from toolkit.training.requeue.failure_cause import Cause
 
 RUNNING = "running"
 LOST = "lost"  # ended without a word: its machines went, or it was killed
@@ -198,3 +198,19 @@ def _parse(line: dict[str, Any]) -> AttemptRecord:
     found = {field.name: line[field.name] for field in fields(AttemptRecord) if field.name in line}
     sequences = {"nodes": tuple(line["nodes"]), "instances": tuple(line["instances"])}
     return AttemptRecord(**found | sequences)
+
+
+class Cause(StrEnum):
+    """The words of the attempt ledger. Each has a budget of its own (budget.py)."""
+
+    FINISHED = "finished"
+    SPOT = "spot-interruption"
+    SCHEDULED = "scheduled-event"
+    PREEMPTED = "preemption"
+    REQUEUED = "requeued"  # by a person, while it ran
+    NODE = "node-failure"
+    TRANSIENT = "transient"
+    TIME_LIMIT = "time-limit"
+    MEMORY = "out-of-memory"
+    ERROR = "error"
+    CANCELLED = "cancelled"

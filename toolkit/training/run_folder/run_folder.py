@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from toolkit.training.checkpoint.tier import last_step
 from toolkit.training.io.durable_files import (
     encode,
     find_json,
@@ -15,6 +14,7 @@ from toolkit.training.io.durable_files import (
     write_atomic,
     write_first,
 )
+from toolkit.training.run_folder.checkpoint_names import last_step
 from toolkit.training.sample_order import SampleOrder
 
 

@@ -6,6 +6,8 @@ nothing to the job, which may be its successor's: Superseded is raised.
 """
 
 import json
+import os
+import re
 import shutil
 import subprocess
 import time
@@ -18,6 +20,8 @@ from toolkit.training.attempt.attempt import PATIENCE, Attempt
 from toolkit.training.attempt.fencing import UNCLAIMED, Owner
 from toolkit.training.slurm.job_comment import noted
 from toolkit.training.slurm.job_id import own_record, task_name
+
+CANCELLED_TIMEOUT = 10  # seconds: within the 30 (KillWait) that SIGTERM leaves
 
 TIMEOUT = 5.0
 """A spot notice gives 120 s for everything: what slurmctld can't say by then is done without."""
@@ -218,4 +222,29 @@ def run(argv: Sequence[str]) -> str:
     if shutil.which(argv[0]) is None:
         raise FileNotFoundError(argv[0])
     done = subprocess.run(list(argv), capture_output=True, text=True, timeout=TIMEOUT, check=True)
+    return done.stdout
+
+
+def cancelled(
+    job_id: str, environment: Mapping[str, str] = os.environ, call: Call | None = None
+) -> bool:
+    """Whether somebody cancelled this process's job; False also where Slurm can't be asked.
+
+    Asked after SIGTERM, within the 30 s (KillWait) that Slurm leaves it: a lost peer or a
+    preemption sends the same signal, and those come back.
+    """
+    if environment.get("SLURM_JOB_ID") != job_id or (call is None and not shutil.which("scontrol")):
+        return False
+    try:
+        name = task_name(job_id, environment)
+        text = (call or _run)(["scontrol", "show", "job", name, "--oneliner"])
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return re.search(r"\bJobState=CANCELLED\b", text) is not None
+
+
+def _run(argv: Sequence[str]) -> str:
+    done = subprocess.run(
+        list(argv), capture_output=True, text=True, timeout=CANCELLED_TIMEOUT, check=True
+    )
     return done.stdout

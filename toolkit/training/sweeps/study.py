@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from toolkit.training.attempt.attempt import site_facts
+from toolkit.training.io.cluster_info import site_facts
 
 Direction = Literal["minimize", "maximize"]
 

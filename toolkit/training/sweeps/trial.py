@@ -16,8 +16,8 @@ from toolkit.training.attempt import exception_verdict, verdict
 from toolkit.training.attempt.attempt import Attempt, current
 from toolkit.training.attempt.job_log import say
 from toolkit.training.attempt.stop_request import Stopped
+from toolkit.training.attempt.verdict import read_verdict
 from toolkit.training.distributed.process_group import World, join
-from toolkit.training.recording.recorder import read_verdict
 from toolkit.training.sweeps import array_tasks, study, trial_file, trials
 
 Space = Callable[[Any], Mapping[str, Any]]

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeVar
 
-from toolkit.training.attempt.attempt import Attempt, site_facts
+from toolkit.training.attempt.attempt import Attempt
+from toolkit.training.io.cluster_info import site_facts
 from toolkit.training.run_folder.run_folder import RunDir
 from toolkit.training.tracking.tracker import (
     NoTracker,

@@ -1,0 +1,13 @@
+"""A group of settings in slurm.conf, under one title."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Settings that belong together, in order, under a title."""
+
+    title: str
+    rows: tuple[tuple[str, str], ...]

@@ -1,0 +1,35 @@
+"""Parse the names of checkpoint folders, and tell which of them are committed."""
+
+import re
+from pathlib import Path
+
+from toolkit.training.io.durable_files import inside, there
+
+NAME = re.compile(r"step-(?P<step>\d{8,})\.(?P<number>\d{6,})")
+
+COMMITTED = "COMMITTED"
+
+
+def is_committed(folder: Path) -> bool:
+    """Whether it is a checkpoint. OSError where that can't be found out."""
+    return there(folder / COMMITTED)
+
+
+def number(name: str) -> int:
+    """How many saves the run had made with this one."""
+    return int(_parsed(name)["number"])
+
+
+def last_step(root: Path) -> int | None:
+    """The step of the checkpoint in `root` that was committed last; None where there is none."""
+    every = (folder for folder in inside(root) if NAME.fullmatch(folder.name))
+    committed = (folder.name for folder in every if is_committed(folder))
+    newest = max(committed, key=number, default=None)
+    return int(_parsed(newest)["step"]) if newest else None
+
+
+def _parsed(name: str) -> re.Match[str]:
+    match = NAME.fullmatch(name)
+    if not match:
+        raise ValueError(f"not a checkpoint's name: {name!r}")
+    return match

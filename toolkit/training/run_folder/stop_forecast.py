@@ -1,0 +1,116 @@
+"""Forecast how long a stop takes, and keep the last forecast in the run's folder.
+
+Only arithmetic and one JSON file. The next submission reads the file to choose its warning time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from toolkit.training.io.durable_files import read_json, write_json
+
+FILE = "stop-forecast.json"
+
+NOTICE = 120.0  # what EC2 gives before it takes a spot machine
+NOTICED = 5.2  # until the workers know: the node agent looks every 5 s, they look every 0.2
+LEAVING = 12.0  # the record's last words (10 s at most), the exit, the filesystem's last flush
+
+
+@dataclass(frozen=True, slots=True)
+class StopForecast:
+    """Where the seconds between a notice and the exit would go, at worst."""
+
+    noticing: float
+    steps: float  # the step that sees the request, and the one after, in which all agree
+    in_flight: float  # of the save that has just begun, in the background or not
+    saving: float
+    leaving: float
+    bytes: int
+
+    @property
+    def seconds(self) -> float:
+        return self.noticing + self.steps + self.in_flight + self.saving + self.leaving
+
+    def problem(self, notice: float = NOTICE) -> str | None:
+        """What does not fit into the notice; None where all of it does."""
+        if self.seconds <= notice:
+            return None
+        saves = self.saving + self.in_flight
+        return (
+            f"a stop would take {self.seconds:.0f} s and a spot notice gives {notice:.0f}:"
+            f" {self.steps:.0f} s for two steps, {saves:.0f} s for saving"
+            f" {self.bytes / 2**30:.1f} GiB"
+        )
+
+    def advice(self, notice: float = NOTICE) -> str:
+        """What to change where it does not fit, the least first."""
+        if self.steps > self.saving + self.in_flight:
+            return "take fewer samples a step; or more ranks, each with fewer"
+        changes = []
+        if self.in_flight > self.saving and self.seconds - self.in_flight + self.saving <= notice:
+            changes.append(
+                "save with background=True: a stop leaves its reading back and S3 behind"
+            )
+        left = notice - self.noticing - self.steps - self.leaving
+        if left > 0:
+            mib = self.bytes / 2**20
+            needed = 2 * mib / left
+            changes.append(f"write at {needed:.0f} MiB/s, not {mib / max(self.saving, 1e-9):.0f}")
+        changes += [
+            "codec=DcpCodec(): every rank writes its share",
+            "more ranks, each with less to write",
+            "a filesystem with more throughput, or machines with more network",
+        ]
+        return "; or ".join(changes)
+
+    def warning(self, notice: float = NOTICE) -> str | None:
+        """None where it fits; else what does not, and what to change."""
+        problem = self.problem(notice)
+        return problem and f"{problem}. To change that: {self.advice(notice)}"
+
+
+def forecast(
+    *, step_seconds: float, in_flight_seconds: float, save_seconds: float, saved_bytes: int
+) -> StopForecast:
+    """What a stop would take with steps and saves as they were measured.
+
+    It may come when a save has just begun: that one is waited for, and another one is made.
+    """
+    return StopForecast(
+        noticing=NOTICED,
+        steps=2 * step_seconds,
+        in_flight=in_flight_seconds,
+        saving=save_seconds,
+        leaving=LEAVING,
+        bytes=saved_bytes,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A forecast, and the job that made it."""
+
+    job_id: str
+    world_size: int
+    forecast: StopForecast
+
+    @classmethod
+    def parse(cls, found: Mapping[str, Any]) -> Self | None:
+        """What `keep` wrote; None for what another version did."""
+        try:
+            forecast = StopForecast(**found["forecast"])
+            return cls(str(found["job_id"]), int(found["world_size"]), forecast)
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+def keep(run_dir: Path, forecast: StopForecast, job_id: str, world_size: int) -> None:
+    """Leave the forecast in the run's folder, in place of that of an earlier attempt."""
+    write_json(run_dir / FILE, asdict(Measured(job_id, world_size, forecast)))
+
+
+def of(run_dir: Path) -> Measured | None:
+    """What a run measured, if it came so far as to save."""
+    found = read_json(run_dir / FILE)
+    return Measured.parse(found) if found else None
