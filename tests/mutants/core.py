@@ -9,16 +9,16 @@ from __future__ import annotations
 ENGINE = ("tests/unit/slurmplugins", "tests/property/engine/test_launch_laws.py")
 MONEY = ("tests/unit/accounting", "tests/property/accounting")
 FILES = (
-    "tests/unit/training/test_files.py",
-    "tests/unit/training/test_shard_manifests.py",
-    "tests/unit/training/test_saver.py",
-    "tests/unit/training/test_local_disk.py",
-    "tests/unit/training/test_checkpoint_background.py",
+    "tests/unit/training/io/test_durable_files.py",
+    "tests/unit/training/checkpoint/test_manifest.py",
+    "tests/unit/training/checkpoint/test_save_schedule.py",
+    "tests/unit/training/checkpoint/test_local_disk.py",
+    "tests/unit/training/checkpoint/test_background_save.py",
 )
 SAVES = (
     "tests/unit/training/test_checkpoint.py",
-    "tests/unit/training/test_shard_manifests.py",
-    "tests/unit/training/test_checkpoint_background.py",
+    "tests/unit/training/checkpoint/test_manifest.py",
+    "tests/unit/training/checkpoint/test_background_save.py",
     "tests/contract/training/test_checkpoint_tiers.py",
     "tests/contract/training/test_checkpoint_files.py",
 )
@@ -97,7 +97,7 @@ CORE: dict[str, tuple[str, ...]] = {
     "toolkit/training/io/durable_files.py": FILES,
     "toolkit/training/checkpoint/manifest.py": (
         "tests/unit/training/test_manifest.py",
-        "tests/unit/training/test_shard_manifests.py",
+        "tests/unit/training/checkpoint/test_manifest.py",
     ),
     "toolkit/training/attempt/fencing.py": TRAINING,
     "toolkit/training/checkpoint/hashed_file.py": FILES,

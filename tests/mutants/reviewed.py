@@ -15,8 +15,11 @@ DECIDED = ("tests/unit/slurmplugins/reconciler/test_decisions.py",)
 GOING_ON = ("tests/unit/slurmplugins/execution/test_executor.py",)
 COMMITTED = ("tests/contract/training/test_checkpoint_files.py",)
 TIERS = ("tests/contract/training/test_checkpoint_tiers.py",)
-OWNED = ("tests/unit/training/test_owner.py",)
-ENDED = ("tests/unit/training/test_ending.py", "tests/unit/training/test_lost_peers.py")
+OWNED = ("tests/unit/training/attempt/test_fencing.py",)
+ENDED = (
+    "tests/unit/training/requeue/test_end_of_attempt.py",
+    "tests/unit/training/requeue/test_lost_peers.py",
+)
 STACK = ("tests/unit/deploy/test_rights.py",)
 
 

@@ -24,7 +24,7 @@ from toolkit.training.reproduce import (
 )
 from toolkit.training.run_folder.run_folder import RunDir
 
-REPO = Path(__file__).resolve().parents[3]
+REPO = Path(__file__).resolve().parents[4]
 
 
 def git(folder, *words):

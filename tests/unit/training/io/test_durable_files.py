@@ -10,7 +10,14 @@ import pytest
 
 from tests.fakes import checkpoint_disk as disk
 from toolkit import training
-from toolkit.training.io.durable_files import inside, there
+from toolkit.training.io.durable_files import (
+    inside,
+    read_json,
+    read_lines,
+    there,
+    write_atomic,
+    write_first,
+)
 from toolkit.training.run_folder import checkpoint_names
 from toolkit.training.run_folder.run_folder import RunDir
 from toolkit.training.sample_order import SampleOrder
@@ -67,3 +74,20 @@ def test_no_error_of_any_one_call_takes_from_a_run_what_it_is_known_by(tmp_path)
         if len(met) < number:
             break
     assert number > 5
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "x.json"
+    write_atomic(path, b"1")
+    write_atomic(path, b"2")
+    assert path.read_bytes() == b"2"
+    assert not write_first(path, b"3")
+    assert path.read_bytes() == b"2"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_what_is_no_object_reads_as_none(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b'{"a": 1}\n[2]\n{"b"\n\n{"c": 3}')
+    assert list(read_lines(path)) == [{"a": 1}, None, None, {"c": 3}]
+    assert read_json(path) is None

@@ -12,7 +12,7 @@ from toolkit.training.requeue.failure_cause import Evidence, tail
 from toolkit.training.requeue.failure_rules import RULES, classify
 from toolkit.training.run_folder.attempts import Cause
 
-CORPUS = Path(__file__).resolve().parents[2] / "corpus"
+CORPUS = Path(__file__).resolve().parents[3] / "corpus"
 LOGS = sorted(CORPUS.glob("*/*/*.log"))
 OOM = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB."
 WATCHDOG = "[rank0]:[E1121 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation"

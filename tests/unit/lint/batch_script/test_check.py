@@ -9,7 +9,7 @@ from toolkit.lint.batch_script import script, shell
 from toolkit.lint.batch_script.check import RULES, check
 from toolkit.lint.finding import Severity
 
-REPO = Path(__file__).resolve().parents[3]
+REPO = Path(__file__).resolve().parents[4]
 HEAD = """#!/bin/bash
 #SBATCH --nodes=2
 #SBATCH --requeue

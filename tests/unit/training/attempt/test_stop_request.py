@@ -3,7 +3,9 @@
 The shared folder may outlive a cluster, and the next one counts its jobs from 1.
 """
 
+import errno
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -88,3 +90,57 @@ def test_nor_is_a_lost_attempt_told_by_it(attempt):
     later = replace(attempt, restart_count=1, started_at=BEGAN + 10_000)
     previous_attempts.tell(books, later, SlurmJob("12", FakeScontrol()), {})
     assert books.attempts()[0].cause == "lost"
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_stop_files_are_looked_at_no_more_often_than_agreed(tmp_path):
+    clock = Clock()
+    stop = StopFiles([tmp_path / "stop.json"], clock=clock, every_seconds=0.2)
+    assert not stop.poll()
+    (tmp_path / "stop.json").write_text('{"cause": "spot-interruption", "deadline": 120}')
+    clock.now = 0.1
+    assert not stop.poll()
+    clock.now = 0.2
+    assert stop.poll()
+    assert (stop.request.cause, stop.request.deadline) == ("spot-interruption", 120.0)
+    (tmp_path / "stop.json").unlink()
+    assert stop.poll()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[1]", b"\xff\xfe", b'{"deadline": "soon"}', b"{" * 9999]
+)
+def test_a_stop_file_that_says_nonsense_is_still_a_stop_request(tmp_path, content):
+    (tmp_path / "stop.json").write_bytes(content)
+    stop = StopFiles([tmp_path / "stop.json"], clock=Clock())
+    assert stop.poll()
+    assert (stop.request.cause, stop.request.deadline) == ("unreadable-request", None)
+
+
+def test_what_can_not_be_looked_at_asks_for_no_stop_and_is_looked_at_again(
+    tmp_path, monkeypatch, capsys
+):
+    clock, away = Clock(), tmp_path / "run" / "stop.json"
+    stop = StopFiles([tmp_path / "stop.json", away], clock=clock)
+    there = Path.stat
+
+    def stat(path, **options):
+        if path == away:
+            raise OSError(errno.ESTALE, "Stale file handle", str(path))
+        return there(path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", stat)
+        for clock.now in range(3):
+            assert not stop.poll()
+    assert capsys.readouterr().err.count("Stale file handle") == 1
+    away.parent.mkdir()
+    away.write_text('{"cause": "time-limit"}')
+    clock.now += 1
+    assert stop.poll()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from slurmplugins.slurm import json_parser
 from tests.fakes.scontrol import FakeScontrol
 from toolkit.training.slurm.job import SlurmJob, cancelled
 from toolkit.training.slurm.job_comment import for_job
@@ -63,3 +64,10 @@ def test_a_job_that_is_no_task_is_named_by_its_number():
     submitted_by_a_task = environment(ANOTHER, 1) | {"SLURM_JOB_ID": "77"}
     assert task_name("77", submitted_by_a_task) == "77"
     assert task_name("7", environment(LAST, 3)) == "7", "an array that is somebody else's"
+
+
+@pytest.mark.parametrize("job", ["7", "40"])
+def test_the_head_and_the_job_name_an_arrays_task_alike(job):
+    environment = {"SLURM_JOB_ID": "40", "SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": "0"}
+    of_task = {"array_job_id": 40, "array_task_id": 0} if job == "40" else {}
+    assert str(json_parser.job_id({"job_id": int(job), **of_task})) == task_name(job, environment)
