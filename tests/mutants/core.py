@@ -102,6 +102,7 @@ CORE: dict[str, tuple[str, ...]] = {
     "toolkit/training/attempt/fencing.py": TRAINING,
     "toolkit/training/checkpoint/hashed_file.py": FILES,
     "toolkit/training/checkpoint/tier.py": TRAINING,
+    "toolkit/training/run_folder/checkpoint_names.py": FILES,
 }
 
 MUTATED = (

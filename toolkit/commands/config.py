@@ -13,7 +13,7 @@ from toolkit.errors import ConfigError, ConfigExists, ConfigInvalid
 
 if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
-    from toolkit.lint.slurm_conf.rule import Finding
+    from toolkit.lint.slurm_conf.rule import SettingFinding
 
 INVALID = 2
 
@@ -107,7 +107,7 @@ def _rendered(config: ClusterConfig) -> str:
     return slurm_files(context, assets.directory("templates"))["slurm.conf"]
 
 
-def _lint(text: str, version: str) -> tuple[Finding, ...]:
+def _lint(text: str, version: str) -> tuple[SettingFinding, ...]:
     from toolkit.lint.slurm_conf import check as slurm_conf_check, parser
     from toolkit.render import options
     from toolkit.render.versions import SlurmVersion
@@ -120,7 +120,7 @@ def _lint(text: str, version: str) -> tuple[Finding, ...]:
     return slurm_conf_check.check(parser.parse(text), series)
 
 
-def _print(subject: str, findings: tuple[Finding, ...], *, failed: bool) -> None:
+def _print(subject: str, findings: tuple[SettingFinding, ...], *, failed: bool) -> None:
     from toolkit.output import plain
 
     for item in findings:

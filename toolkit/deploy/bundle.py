@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EPOCH = (1980, 1, 1, 0, 0, 0)
 FILE_MODE, PROGRAM_MODE = 0o644, 0o755
 # What runs in jobs; its commit goes into the record of each run.
-JOB_CODE = ("jobscripts", "toolkit/training")
+JOB_CODE = ("jobscripts", "toolkit/datasets", "toolkit/training")
 GIT_SECONDS = 20.0
 NOT_SHIPPED = {"__pycache__", ".mypy_cache", ".ruff_cache", ".ansible", ".pytest_cache"}
 
@@ -43,7 +43,8 @@ def cluster_bundle(rendered: Mapping[str, str]) -> Bundle:
             **_tree(assets.directory("templates") / "slurm", "templates/slurm"),
             **_tree(assets.slurmplugins_directory(), "slurmplugins"),
             **_tree(assets.PACKAGE / "training", "toolkit/training"),
-            # Besides the package itself: the error tree, which the training package's is part of.
+            **_tree(assets.PACKAGE / "datasets", "toolkit/datasets"),
+            # Besides the packages themselves: the error tree, which theirs are part of.
             **{
                 f"toolkit/{name}": (FILE_MODE, (assets.PACKAGE / name).read_bytes())
                 for name in ("__init__.py", "errors.py")

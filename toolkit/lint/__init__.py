@@ -1,1 +1,4 @@
-"""Reads a batch script for what will lose work when its machines go."""
+"""Two linters: of a batch script, and of a slurm.conf. Their findings are one `Finding`.
+
+Rules only. What slurm.conf we write ourselves is in `render`.
+"""

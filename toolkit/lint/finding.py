@@ -1,4 +1,4 @@
-"""What a rule says about a batch script."""
+"""A finding of either linter: of a batch script, or of a slurm.conf."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """An error loses work on the first interruption; a warning loses time, logs or money."""
+    """An error loses jobs, nodes or work; a warning loses time or logs, or is a trap for later."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -15,7 +15,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A hit, for people and editors."""
+    """A hit, for people and editors. `line` is 0 for something that is missing."""
 
     slug: str
     severity: Severity

@@ -1,4 +1,4 @@
-"""What a training script imports to survive losing its machines.
+"""What a training script imports to survive losing its nodes.
 
 Five lines in a plain PyTorch loop, one of which is the import::
 
@@ -10,7 +10,25 @@ Five lines in a plain PyTorch loop, one of which is the import::
             run.step(batch, loss=loss.detach())
 
 The names below load on first use, so that `import toolkit.training` costs nothing: torch, numpy
-and mlflow come in only with the module that needs them.
+and mlflow come in only with the module that needs them. A script imports these names, and a
+trainer's adapter by its path (`toolkit.training.adapters.lightning`). Programs start by
+`python -m toolkit.training COMMAND`. All other paths may move.
+
+The rooms, top to bottom; a room imports only from those below it::
+
+    adapters                  Hugging Face and Lightning loops
+    run                       the loop of a training script
+    recording                 the record of a run, and its reports
+    reproduce                 code, packages, submission; replay
+    requeue                   start, come back, hold or end a job
+    toolkit.datasets          beside this package: datasets by content
+    tracking                  the tracking server
+    checkpoint                save, verify, replicate, load
+    sweeps | tools            trials; programs around a run
+    run_folder                the files of a run
+    slurm | distributed       a job's Slurm; what ranks do together
+    attempt                   one start of one job
+    sample_order | io         the order of samples; files that last
 """
 
 from importlib import import_module
@@ -19,35 +37,67 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolkit.datasets.dataset import dataset
     from toolkit.datasets.derive.derive import derived
-    from toolkit.training.attempt.stop_request import Stopped
+    from toolkit.training.attempt import verdict
+    from toolkit.training.attempt.attempt import current
+    from toolkit.training.attempt.stop_request import StopFiles, Stopped
     from toolkit.training.checkpoint.checkpointer import Checkpointer
+    from toolkit.training.checkpoint.dcp_codec import DcpCodec
+    from toolkit.training.checkpoint.deepspeed_codec import DeepSpeedCodec
+    from toolkit.training.checkpoint.s3_tier import S3Tier
+    from toolkit.training.checkpoint.tier import FolderTier
+    from toolkit.training.checkpoint.torch_codec import TorchCodec
+    from toolkit.training.distributed.process_group import join
     from toolkit.training.run import Run
     from toolkit.training.sample_order import Batch, SampleOrder, content_hash
+    from toolkit.training.sweeps.trial import SweepTrial
 
 _HOMES = {
-    "Batch": "data",
-    "Checkpointer": "checkpoint",
-    "Run": "session",
-    "SampleOrder": "data",
-    "Stopped": "stop",
-    "content_hash": "data",
-    "dataset": "datasets.use",
-    "derived": "datasets.derive",
+    "Batch": "toolkit.training.sample_order",
+    "Checkpointer": "toolkit.training.checkpoint.checkpointer",
+    "DcpCodec": "toolkit.training.checkpoint.dcp_codec",
+    "DeepSpeedCodec": "toolkit.training.checkpoint.deepspeed_codec",
+    "FolderTier": "toolkit.training.checkpoint.tier",
+    "Run": "toolkit.training.run",
+    "S3Tier": "toolkit.training.checkpoint.s3_tier",
+    "SampleOrder": "toolkit.training.sample_order",
+    "StopFiles": "toolkit.training.attempt.stop_request",
+    "Stopped": "toolkit.training.attempt.stop_request",
+    "SweepTrial": "toolkit.training.sweeps.trial",
+    "TorchCodec": "toolkit.training.checkpoint.torch_codec",
+    "content_hash": "toolkit.training.sample_order",
+    "current": "toolkit.training.attempt.attempt",
+    "dataset": "toolkit.datasets.dataset",
+    "derived": "toolkit.datasets.derive.derive",
+    "join": "toolkit.training.distributed.process_group",
+    "verdict": "toolkit.training.attempt",
 }
 
 __all__ = [
     "Batch",
     "Checkpointer",
+    "DcpCodec",
+    "DeepSpeedCodec",
+    "FolderTier",
     "Run",
+    "S3Tier",
     "SampleOrder",
+    "StopFiles",
     "Stopped",
+    "SweepTrial",
+    "TorchCodec",
     "content_hash",
+    "current",
     "dataset",
     "derived",
+    "join",
+    "verdict",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    home = _HOMES[name]
+    if name == "verdict":  # a module of functions, one for each way to end
+        return import_module(f"{home}.{name}")
+    return getattr(import_module(home), name)

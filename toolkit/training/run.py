@@ -1,6 +1,6 @@
 """A training run as the script sees it: resume, take batches, end every step, finish.
 
-All ranks make the same calls. What they must agree on is one sum a step (boundary), started at the
+All ranks make the same calls. What they must agree on is one sum a step (step_sync), started at the
 end of the step and read at the end of the next: training does not wait for it.
 """
 

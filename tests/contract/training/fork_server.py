@@ -28,7 +28,10 @@ def import_what_it_imports(script: Path) -> None:
             names = [line.module]
         for name in names:
             with contextlib.suppress(ImportError):  # the rank will say so
-                importlib.import_module(name)
+                module = importlib.import_module(name)
+                if isinstance(line, ast.ImportFrom):
+                    for one in line.names:  # toolkit.training loads each on first use
+                        getattr(module, one.name, None)
 
 
 def become(request: dict[str, Any], streams: list[int]) -> None:

@@ -52,6 +52,7 @@ def test_the_cluster_bundle_has_what_a_head_needs_and_no_litter():
         "toolkit/__init__.py",
         "toolkit/errors.py",
         "toolkit/training/__init__.py",
+        "toolkit/datasets/__init__.py",
         "toolkit/datasets/__main__.py",
         "templates/slurm/slurm.conf.j2",
         "rendered/vars.json",

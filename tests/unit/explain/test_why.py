@@ -122,7 +122,7 @@ def test_a_refusal_before_the_last_launch_is_history():
 
 
 def test_a_held_job_says_what_it_noted_itself():
-    """The reason of a hold is in the job's own comment (toolkit.training.requeue.end_of_attempt)."""
+    """The reason of a hold is in the job's own comment (requeue.end_of_attempt writes it)."""
     noted = "mine | toolkit: held: 3 attempts began at step 40; to go on: scontrol release 7"
     found = job.explain(sheet(pending("JobHeldUser", comment=noted)), 7)
     assert f"comment: {noted}" in found.because

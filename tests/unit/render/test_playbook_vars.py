@@ -10,7 +10,7 @@ import pytest
 
 from slurmplugins.node import users
 from tests.unit.render.render_samples import CPU_POOL, FACTS, GPU_POOL, PRICES, a_config
-from toolkit import training
+from toolkit import datasets, training
 from toolkit.datasets.settings import places
 from toolkit.render import image_vars
 from toolkit.render.playbook_vars import OF_TRAINING, site_vars
@@ -114,6 +114,12 @@ def test_environments_of_real_gpus_have_what_tells_how_much_of_them_is_used():
     assert "nvidia-ml-py" not in aws_vars("head", count=1)["toolkit_training_requirements"]
 
 
+def library():
+    """The modules that run in jobs."""
+    for package in (datasets, training):
+        yield from Path(package.__file__).parent.rglob("*.py")
+
+
 def test_what_the_training_library_imports_is_in_every_environment_or_asked_for():
     """A package that only this repository's own environment has fails on the first real node."""
     asked_for = {  # by a cluster's requirements, or by who uses what needs them
@@ -121,7 +127,7 @@ def test_what_the_training_library_imports_is_in_every_environment_or_asked_for(
         *("deepspeed", "transformers", "lightning", "pytorch_lightning"),
     }
     imported = set()
-    for path in Path(training.__file__).parent.rglob("*.py"):
+    for path in library():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 imported |= {item.name.partition(".")[0] for item in node.names}
@@ -140,9 +146,11 @@ READS = re.compile(r'\bsite(?:_facts\(\w*\))?\.get\("(\w+)"|\bsaid\.\w+\("\w*", 
 
 def test_whatever_the_training_library_reads_of_the_site_cluster_yaml_can_say():
     """Each deploy writes training.json whole: what stands there by hand is gone with the next."""
-    sources = Path(training.__file__).parent.rglob("*.py")
     read = {
-        name for path in sources for pair in READS.findall(path.read_text("utf-8")) for name in pair
+        name
+        for path in library()
+        for pair in READS.findall(path.read_text("utf-8"))
+        for name in pair
     } - {""}
     said = a_config(
         data={"store": "bucket", "cache_gib": 2},

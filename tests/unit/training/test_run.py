@@ -429,8 +429,8 @@ def test_a_save_that_fails_costs_a_warning_and_not_the_run(
 
 @pytest.mark.parametrize(
     ("call", "lost"),
-    [("owner.os.utime", "NOT SAVED"), ("steplog.os.fsync", "NOT SAVED"),
-     ("record.timings.append", "not recorded")],
+    [("attempt.fencing.os.utime", "NOT SAVED"), ("run_folder.steps.os.fsync", "NOT SAVED"),
+     ("recording.recorder.pauses.append", "not recorded")],
 )  # fmt: skip
 def test_an_error_of_the_shared_folder_around_a_save_costs_no_more_than_that_save(
     training, attempt_of, tmp_path, monkeypatch, capsys, *, call, lost

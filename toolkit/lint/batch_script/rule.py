@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolkit.lint.finding import Severity
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from toolkit.lint.batch_script.script import Script
+    from toolkit.lint.finding import Severity
 
 
 @dataclass(frozen=True, slots=True)

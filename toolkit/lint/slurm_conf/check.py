@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from toolkit.lint.finding import Severity
 from toolkit.lint.slurm_conf import rules_jobs, rules_power
-from toolkit.lint.slurm_conf.rule import Finding
+from toolkit.lint.slurm_conf.rule import SettingFinding
 
 if TYPE_CHECKING:
     from toolkit.lint.slurm_conf.parser import SlurmConf
@@ -18,11 +18,13 @@ WITH_CLOUD_NODES: Final[tuple[Trap, ...]] = rules_power.TRAPS
 """They say nothing about a cluster whose nodes are always there."""
 
 
-def check(conf: SlurmConf, version: SlurmVersion) -> tuple[Finding, ...]:
+def check(conf: SlurmConf, version: SlurmVersion) -> tuple[SettingFinding, ...]:
     """Everything wrong with the file for this Slurm: errors first, then by line."""
     rules = (*ALWAYS, *(WITH_CLOUD_NODES if conf.cloud_nodes else ()))
     found = [
-        Finding(rule.slug, rule.severity, hit.setting, hit.line, hit.message, hit.fix, rule.source)
+        SettingFinding(
+            rule.slug, rule.severity, hit.line, hit.message, hit.fix, hit.setting, rule.source
+        )
         for rule in rules
         for hit in rule.find(conf, version)
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from toolkit.lint.finding import Severity
+from toolkit.lint.finding import Finding, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -39,15 +39,10 @@ class Trap:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SettingFinding(Finding):
     """A hit of a trap, for people and editors."""
 
-    slug: str
-    severity: Severity
     setting: str
-    line: int
-    message: str
-    fix: str
     source: str
 
 

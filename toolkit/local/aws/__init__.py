@@ -1,1 +1,1 @@
-"""What moto leaves out of AWS, laid over its tables: see `layer.cloud` for the whole."""
+"""What moto leaves out of AWS, laid over its tables: see `local.cloud` for the whole."""

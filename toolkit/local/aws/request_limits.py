@@ -1,5 +1,5 @@
 """What any request may hold: as many filter values, and as long a token, as EC2 takes; and how
-the options of a fleet read. What contradicts itself is in `contradictions`.
+the options of a fleet read. What contradicts itself is in `launch_conflicts`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Become a machine: a script of its own, so that it starts in 30 ms and imports nothing of ours.
 
-Called as `python -I -S launch.py PLAN`, with the path of a JSON file:
+Called as `python -I -S enter_machine.py PLAN`, with the path of a JSON file:
     argv     what to run
     env      the environment to run it with, whole
     cgroups  the machine's control groups, an absolute path each

@@ -28,7 +28,7 @@ class Launcher:
 
     @classmethod
     def spawn(cls, plan: Path, log: Path) -> Launcher:
-        """Start launch.py with the plan, in a session of its own, writing to the log."""
+        """Start enter_machine.py with the plan, in a session of its own, writing to the log."""
         argv = [sys.executable, "-I", "-S", enter_machine.__file__, str(plan)]
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         files = [

@@ -39,7 +39,7 @@ class Overlay:
     root: Path
 
     def as_json(self) -> dict[str, object]:
-        """Return what launch.py expects."""
+        """Return what enter_machine.py expects."""
         return {
             "lower": [str(layer) for layer in self.lower],
             "upper": str(self.upper),
@@ -56,7 +56,7 @@ def launch_plan(
     with_parent: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """Return the plan for launch.py."""
+    """Return the plan for enter_machine.py."""
     return {
         "argv": list(argv),
         "overlay": overlay.as_json() if overlay else None,

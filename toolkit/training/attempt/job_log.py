@@ -17,7 +17,7 @@ _BEGINS = "[toolkit] job {job}, restart {restart},"
 
 
 def say(message: str) -> None:
-    """A line in it, which no rule takes for a cause (cause.tail)."""
+    """A line in it, which no rule takes for a cause (failure_cause.tail)."""
     line = " ".join(message.splitlines())
     with suppress(OSError):  # a log that is full is no reason to stop
         sys.stdout.write(f"[toolkit] {line}\n")

@@ -2,7 +2,7 @@
 
 No signal reaches torchrun or its workers. The node agent (spot notice) or the batch script's trap
 (time limit) puts a small JSON file in place; workers see it at the end of a step. Whether *all*
-ranks stop, and at which step, is agreed in `session` by the all-reduce that ends every step.
+ranks stop, and at which step, is agreed in `run` by the all-reduce that ends every step.
 """
 
 import sys

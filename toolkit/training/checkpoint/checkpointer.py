@@ -141,7 +141,7 @@ class Checkpointer:
 
         Raises CheckpointFailed when there are committed checkpoints and not one is good: starting
         from nothing must be a person's decision. So must be going on from an older one when the
-        newest can't be told to be good here, or can't be read: agreement.CheckpointUnreadable.
+        newest can't be told to be good here, or can't be read: CheckpointUnreadable.
         """
         names: list[str] = on_rank_0(self._world, self._known)
         rejected: list[str] = []

@@ -4,7 +4,7 @@
 
 A file's parts are its blocks. Each is read back and held to the hash that was made while training
 wrote it, and S3 holds what arrives to the SHA-256 of the bytes so checked. No name is used twice
-(`copies.last_number`), so what is there of an upload that was cut short counts; it is compared all
+(`replication.last_number`), so what is there of an upload cut short counts; it is compared all
 the same: an object by the digest in its metadata, a part by its SHA-256 where S3 tells it.
 """
 

@@ -1,4 +1,4 @@
-"""How often to save, and whether stopping fits into the time that a notice gives. Only arithmetic.
+"""How often to save. Only arithmetic.
 
 Young (CACM 17, 1974): with `cost` seconds lost by a save and `mtti` seconds between interruptions,
 saving after every sqrt(2 · cost · mtti) seconds of work loses least, to saves and to work done

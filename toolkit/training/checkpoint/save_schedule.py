@@ -192,6 +192,7 @@ class Saver:
             saved_bytes=saved.bytes,
         )
         warning = forecast.warning()
-        fits = f"a stop would take {forecast.seconds:.0f} s of a spot notice's {stop_forecast.NOTICE:.0f}"
+        notice = f"{stop_forecast.NOTICE:.0f}"
+        fits = f"a stop would take {forecast.seconds:.0f} s of a spot notice's {notice}"
         self._say(f"WARNING: {warning}" if warning else fits)
         return forecast

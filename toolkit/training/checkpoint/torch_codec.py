@@ -1,7 +1,7 @@
 """What a checkpoint holds, in torch's terms: parts that have a state_dict, and every rank's RNG.
 
 `TorchCodec` has rank 0 write one file of shared state and every rank a file of its own. Sharded
-state is other codecs' behind the same three methods: `dcp` (FSDP2), `zero` (DeepSpeed).
+state is other codecs' behind the same three methods: `dcp_codec` (FSDP2), `deepspeed_codec`.
 """
 
 import random

@@ -19,10 +19,10 @@ from typing import Any
 
 _PATIENCE, _LOOKS = 60.0, 4  # seconds until it is said, and how often in these is looked
 _NAMED = 4
-_OWN = Path(__file__).parent
+_OWN = Path(__file__).parents[2]  # toolkit/, with the datasets
 _LIBRARY = re.escape(str(Path(re.__file__).parents[1]))
 _INSTALLED = re.compile(rf"/(?:site|dist)-packages/|^<frozen|^{_LIBRARY}/")
-_TRAINERS = _OWN / "adapters"  # whose callers are other people's loops
+_TRAINERS = _OWN / "training" / "adapters"  # whose callers are other people's loops
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,19 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from toolkit.training.attempt import exception_verdict
 from toolkit.training.attempt.attempt import Attempt
 from toolkit.training.attempt.sigterm import Terminated
 from toolkit.training.attempt.verdict import Verdict, read_verdict
 from toolkit.training.distributed.process_group import World
-from toolkit.training.recording import gpu_sampler
 from toolkit.training.recording.recorder import RankBooks
 from toolkit.training.slurm import job
 from toolkit.training.tracking.tracker import Status
+
+if TYPE_CHECKING:
+    from toolkit.training.recording import gpu_sampler
 
 # What may be spent on the tracking server at the end: little of a spot notice's 120 s.
 _PATIENCE_STOP, _PATIENCE_END = 10.0, 30.0

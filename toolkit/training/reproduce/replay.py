@@ -214,7 +214,7 @@ def _renamed(catalog: Catalog, asked: str, versions: Sequence[str]) -> list[str]
 
 def _lock(python: str) -> str:
     """The hash of the packages that a Python has; "" where it isn't, as in a container."""
-    # -P: the modules beside lockfile.py are no top-level modules.
+    # -P: the modules beside it are no top-level modules.
     argv = [python, "-P", installed_packages.__file__]
     try:
         done = subprocess.run(argv, capture_output=True, timeout=TIMEOUT, check=True)

@@ -3,10 +3,10 @@
     python -m toolkit.training start-check
 
 is what the batch script runs before the workers. An attempt is judged as it ends, by its own script
-(ending); one whose first node died, or whose script was killed, is judged here, before the next one
-costs anything. And whoever brought the job back (Slurm, the head, a person): its dollars and three
-attempts without progress are a limit. It prints 93 where the job is held, 85 where a later
-attempt has taken over the run, 0 where training goes on, and says why on standard error.
+(end_of_attempt); one whose first node died, or whose script was killed, is judged here, before the
+next one costs anything. And whoever brought the job back (Slurm, the head, a person): its dollars
+and three attempts without progress are a limit. It prints 93 where the job is held, 85 where a
+later attempt has taken over the run, 0 where training goes on, and says why on standard error.
 """
 
 import os

@@ -2,7 +2,7 @@
 
 SLURM_RESTART_COUNT counts restarts of every kind, launches that failed included, so it says nothing
 about why a job came back. This does. Rank 0 is the only writer; a write replaces the whole file,
-and is one that only the run's owner can make (owner.Owner.put).
+and is one that only the run's owner can make (fencing.Owner.put).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -201,7 +201,7 @@ def _parse(line: dict[str, Any]) -> AttemptRecord:
 
 
 class Cause(StrEnum):
-    """The words of the attempt ledger. Each has a budget of its own (budget.py)."""
+    """The words of the attempt ledger. Each has a budget of its own (retry_budget.py)."""
 
     FINISHED = "finished"
     SPOT = "spot-interruption"

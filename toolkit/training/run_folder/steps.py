@@ -28,7 +28,7 @@ class StepRecord:
     start: int
     stop: int
     samples: int  # how many samples the ranks took together
-    fingerprint: int  # of those (data.fingerprint), summed over the ranks
+    fingerprint: int  # of those (sample_order.fingerprint), summed over the ranks
     at: float
     metrics: Mapping[str, float] = field(default_factory=dict)
 

@@ -69,7 +69,7 @@ class SlurmJob:
     """One job and the calls that tell of it. A scontrol that took too long is not asked again, but
     to hold the job.
 
-    `name`: how scontrol names this job and no other (job_name).
+    `name`: how scontrol names this job and no other (job_id).
     """
 
     def __init__(

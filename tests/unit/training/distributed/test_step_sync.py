@@ -1,4 +1,4 @@
-"""What ranks agree on at the end of loops; how sessions use it is in test_session."""
+"""What ranks agree on at the end of loops; how sessions use it is in test_run."""
 
 import pytest
 

@@ -87,7 +87,7 @@ def test_a_wait_that_takes_a_minute_is_said_once_and_its_error_says_for_whom(mis
         late(ranks, 60, missing=missing)
     (said,) = ranks.said
     assert f"not come: rank {missing} at" in said
-    assert "test_whereabouts.py" in said
+    assert "test_straggler_report.py" in said
     word = exception_verdict.verdict_of(end.value, 3)
     assert (word.verdict, word.cause) == ("resume", "peer-lost")
     assert f"rank {missing} at" in word.detail
@@ -129,7 +129,7 @@ def test_a_rank_inside_the_toolkit_is_at_the_line_that_called_it_and_is_expected
         run.finish()
     ((place, own),) = seen
     assert own
-    assert "training/test_whereabouts.py:" in place
+    assert "distributed/test_straggler_report.py:" in place
     assert place.endswith(
         "(test_a_rank_inside_the_toolkit_is_at_the_line_that_called_it_and_is_expected)"
     )
