@@ -1,4 +1,4 @@
-"""Typed reads from `scontrol --json`.
+"""Read the nodes of slurm.conf for people's commands, from `scontrol show nodes --json`.
 
 Only keys that are the same from data_parser v0.0.39 (23.02) on are read. Numbers come plain or as
 {set, infinite, number}, states as a word or a list of words: both are taken.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from toolkit.head_runner import SlurmAnswerError
-from toolkit.slurm_api.model import JobInfo, NodeInfo, PartitionInfo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,33 +21,38 @@ if TYPE_CHECKING:
 _GPU_GRES = re.compile(r"(?:^|,)gpu(?::[A-Za-z0-9_.-]+)*?:(\d+)")
 
 
-class CliReader:
-    """Reads through `scontrol`; the only reader that works from outside the head node."""
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """One node as slurmctld sees it now."""
 
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
+    name: str
+    states: frozenset[str]
+    cpus: int
+    memory_mib: int
+    gpus: int
+    partitions: tuple[str, ...]
+    instance_id: str
+    instance_type: str
+    address: str
+    reason: str
 
-    def nodes(self) -> tuple[NodeInfo, ...]:
-        """Every node of slurm.conf."""
-        return tuple(node(item) for item in self._items("nodes"))
+    @property
+    def base_state(self) -> str:
+        """The one word of the state that isn't a flag: idle, allocated, mixed, down, …"""
+        known = ("DOWN", "ALLOCATED", "MIXED", "IDLE", "FUTURE", "ERROR")
+        return next((state for state in known if state in self.states), "UNKNOWN").lower()
 
-    def jobs(self) -> tuple[JobInfo, ...]:
-        """Every job that slurmctld still remembers."""
-        return tuple(job(item) for item in self._items("jobs"))
 
-    def partitions(self) -> tuple[PartitionInfo, ...]:
-        """Every partition."""
-        return tuple(partition(item) for item in self._items("partitions"))
-
-    def _items(self, what: str) -> list[dict[str, Any]]:
-        text = self._runner.run(["scontrol", "show", what, "--json"])
-        try:
-            items = json.loads(text)[what]
-        except (ValueError, KeyError, TypeError) as error:
-            raise SlurmAnswerError(f"scontrol show {what} --json: no list of {what}") from error
-        if not isinstance(items, list):
-            raise SlurmAnswerError(f"scontrol show {what} --json: {what} is not a list")
-        return items
+def nodes(runner: Runner) -> tuple[NodeInfo, ...]:
+    """Read every node of slurm.conf. Raises SlurmAnswerError for an answer without them."""
+    text = runner.run(["scontrol", "show", "nodes", "--json"])
+    try:
+        items = json.loads(text)["nodes"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise SlurmAnswerError("scontrol show nodes --json: no list of nodes") from error
+    if not isinstance(items, list):
+        raise SlurmAnswerError("scontrol show nodes --json: nodes is not a list")
+    return tuple(node(item) for item in items)
 
 
 def number(value: object) -> int | None:
@@ -84,40 +89,4 @@ def node(item: Mapping[str, Any]) -> NodeInfo:
         instance_type=str(item.get("instance_type") or ""),
         address=str(item.get("address") or ""),
         reason=str(item.get("reason") or ""),
-    )
-
-
-def job(item: Mapping[str, Any]) -> JobInfo:
-    """One entry of `jobs`; the first word of the state is the state, the rest are flags."""
-    states = words(item.get("job_state"))
-    return JobInfo(
-        job_id=number(item.get("job_id")) or 0,
-        name=str(item.get("name") or ""),
-        user=str(item.get("user_name") or ""),
-        account=str(item.get("account") or ""),
-        partition=str(item.get("partition") or ""),
-        state=states[0].upper() if states else "UNKNOWN",
-        reason=str(item.get("state_reason") or ""),
-        nodes=str(item.get("nodes") or ""),
-        node_count=number(item.get("node_count")) or 0,
-        restarts=number(item.get("restart_cnt")) or 0,
-        submitted_at=number(item.get("submit_time")),
-        started_at=number(item.get("start_time")),
-        ended_at=number(item.get("end_time")),
-        comment=str(item.get("comment") or ""),
-        admin_comment=str(item.get("admin_comment") or ""),
-    )
-
-
-def partition(item: Mapping[str, Any]) -> PartitionInfo:
-    """One entry of `partitions`."""
-    nodes = item.get("nodes") or {}
-    maximums = item.get("maximums") or {}
-    state = words((item.get("partition") or {}).get("state"))
-    return PartitionInfo(
-        name=str(item.get("name", "")),
-        up="UP" in {word.upper() for word in state},
-        nodes=str(nodes.get("configured") or ""),
-        node_count=number(nodes.get("total")) or 0,
-        max_minutes=number(maximums.get("time")),
     )

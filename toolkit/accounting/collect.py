@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from toolkit import slurm_nodes
 from toolkit.accounting import ledger, sacct
 from toolkit.accounting.allocation import Policy
 from toolkit.accounting.build import build
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.report import Report
     from toolkit.head_runner import Runner
-    from toolkit.slurm_api import NodeInfo, Reader
+    from toolkit.slurm_nodes import NodeInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,6 @@ class Sources:
     ec2: EC2Client
     s3: S3Client
     runner: Runner
-    reader: Reader
 
 
 def collect(sources: Sources, window: Window, now: int, token: str, policy: Policy) -> Report:
@@ -51,7 +51,7 @@ def collect(sources: Sources, window: Window, now: int, token: str, policy: Poli
         cluster=sources.cluster,
         attempts=attempts,
         instances=instances,
-        shapes=shapes(instances, sources.reader.nodes(), catalogue),
+        shapes=shapes(instances, slurm_nodes.nodes(sources.runner), catalogue),
         book=PriceBook(sources.region, catalogue, history),
         window=window,
         now=now,

@@ -136,7 +136,6 @@ def _collect(
     from toolkit.accounting.allocation import Policy
     from toolkit.accounting.collect import Sources, collect
     from toolkit.deploy import names
-    from toolkit.slurm_api import reader
 
     sources = Sources(
         cluster=config.cluster,
@@ -145,7 +144,6 @@ def _collect(
         ec2=clients.client("ec2"),
         s3=clients.client("s3"),
         runner=runner,
-        reader=reader(runner),
     )
     return collect(sources, window, now, secrets.token_hex(16), Policy())
 

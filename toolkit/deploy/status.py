@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
     from toolkit.head_runner import Runner
-    from toolkit.slurm_api import NodeInfo
+    from toolkit.slurm_nodes import NodeInfo
 
 RECONCILE = "slurm-reconcile.timer"
 SERVICES = ("slurmctld", "slurmdbd", "mariadb", RECONCILE)
@@ -199,11 +199,11 @@ def _services(config: ClusterConfig, head: Head) -> dict[str, str]:
 
 
 def _slurm(head: Head) -> tuple[bool, Sequence[NodeInfo]]:
-    from toolkit.slurm_api import reader
+    from toolkit.slurm_nodes import nodes
 
     try:
         head.run(["scontrol", "ping"])
-        return True, reader(head).nodes()
+        return True, nodes(head)
     except HeadCommandFailed:
         return False, ()
 

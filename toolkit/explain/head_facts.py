@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.head import report
 from toolkit.errors import HeadCommandFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from slurmplugins.head.report import HeadReport
+    from toolkit.head_runner import Runner
 
 LIB: Final = "/opt/slurm-toolkit/lib"
 BIN: Final = "/opt/slurm-toolkit/bin"
@@ -19,12 +18,6 @@ BIN: Final = "/opt/slurm-toolkit/bin"
 # As slurm, never as root: a lock or a file that root made, slurm's own programs could not use.
 _AS_SLURM: Final = ("/usr/sbin/runuser", "-u", "slurm", "--")
 _FACTS: Final = ("/usr/bin/env", f"PYTHONPATH={LIB}", "/usr/bin/python3", "-P", "-m")
-
-
-class Runner(Protocol):
-    """What can run a command on the head: `toolkit.deploy.head.Head`."""
-
-    def run(self, argv: Sequence[str], *, timeout: float = 60) -> str: ...
 
 
 def ask(head: Runner, *question: str) -> HeadReport:
