@@ -193,7 +193,7 @@ def a_plan_with_a_note_does_nothing(world: snapshot.Snapshot, plan: snapshot.Pla
 
 def power_is_never_asked_down_where_it_would_stick(world: snapshot.Snapshot, plan: snapshot.Plan):
     for action in plan.actions:
-        if not isinstance(action, Terminate | ReturnToService | PowerUp):
+        if not isinstance(action, Terminate | ReturnToService | PowerUp | Register):
             assert not world.nodes[action.node].off, action
 
 
