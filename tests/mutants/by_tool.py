@@ -11,6 +11,7 @@ import json
 import os
 import re
 import subprocess
+import time
 import tomllib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -91,11 +92,12 @@ def main(modules: Sequence[str]) -> int:
     listed = known()
     wrong = 0
     for module in modules or MUTATED:
+        begun = time.monotonic()
         judged = judge(module)
         expected = frozenset(item for item in listed if item.module == module)
         say(
             f"| {module} | {judged.mutants} | {judged.by_tests} | {judged.by_types} "
-            f"| {judged.wording} | {len(judged.survivors)} |"
+            f"| {judged.wording} | {len(judged.survivors)} |  in {time.monotonic() - begun:.0f} s"
         )
         tell("NOT LISTED", judged.survivors - expected)
         tell("LISTED, AND GONE", expected - judged.survivors)
