@@ -131,7 +131,7 @@ def test_a_fleet_on_demand_is_filled_in_the_order_of_its_priorities():
 def test_a_fleet_names_no_subnet_where_its_launch_template_does(subnet: str):
     others = (replace(SPOT, type="g5.2xlarge"),)
     request = LaunchRequest("a1", "demo", "gpu", "spot", "demo-gpu", subnet, SPOT, NODES, others)
-    (config,) = spec.create_fleet(request)["LaunchTemplateConfigs"]
+    (config,) = ec2_messages.create_fleet(request)["LaunchTemplateConfigs"]
     place = {"SubnetId": subnet} if subnet else {}
     types = ("g5.xlarge", "g5.2xlarge")
     assert config["Overrides"] == [{"InstanceType": name, **place} for name in types]
