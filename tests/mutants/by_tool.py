@@ -11,6 +11,7 @@ import json
 import os
 import re
 import subprocess
+import time
 import tomllib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -29,14 +30,18 @@ BY_TESTS = {1, 3, -24, 24, 36, 152, 255}
 
 BY_TYPES = 37
 
-# The copies of a function need no ignore that the function needs, and a condition that a mutant
-# makes constant is unreachable code only because it is spelt out.
+# What mypy would say of the copies of a function only because they are copies, side by side, or
+# because a condition that a mutant makes constant is spelt out, is not counted.
 MYPY = (
     f"{BIN}/python",
     "-m",
     "mypy",
     "--no-warn-unused-ignores",
     "--no-warn-unreachable",
+    "--disable-error-code",
+    "no-redef",
+    "--disable-error-code",
+    "has-type",
     "--output",
     "json",
 )
@@ -46,8 +51,10 @@ LONG = ("at_any_file_operation", "torn_write")
 ARGUMENTS = ["-p", "no:randomly", "-p", "no:cacheprovider", "--timeout=60"]
 ARGUMENTS += ["-k", " and ".join(f"not {name}" for name in LONG)]
 
+# A fork of the process that ran the tests before has its pools of threads, without the threads.
 SETTINGS = """
 [tool.mutmut]
+process_isolation = "forkserver"
 source_paths = ["slurmplugins", "toolkit"]
 only_mutate = ["{module}"]
 also_copy = ["templates", "examples", "ansible", "jobscripts", "scripts", "docs"]
@@ -91,11 +98,12 @@ def main(modules: Sequence[str]) -> int:
     listed = known()
     wrong = 0
     for module in modules or MUTATED:
+        begun = time.monotonic()
         judged = judge(module)
         expected = frozenset(item for item in listed if item.module == module)
         say(
             f"| {module} | {judged.mutants} | {judged.by_tests} | {judged.by_types} "
-            f"| {judged.wording} | {len(judged.survivors)} |"
+            f"| {judged.wording} | {len(judged.survivors)} |  in {time.monotonic() - begun:.0f} s"
         )
         tell("NOT LISTED", judged.survivors - expected)
         tell("LISTED, AND GONE", expected - judged.survivors)

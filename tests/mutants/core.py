@@ -16,7 +16,7 @@ FILES = (
     "tests/unit/training/checkpoint/test_background_save.py",
 )
 SAVES = (
-    "tests/unit/training/test_checkpoint.py",
+    "tests/unit/training/checkpoint/test_checkpointer.py",
     "tests/unit/training/checkpoint/test_manifest.py",
     "tests/unit/training/checkpoint/test_background_save.py",
     "tests/contract/training/test_checkpoint_tiers.py",
@@ -93,10 +93,10 @@ CORE: dict[str, tuple[str, ...]] = {
     "toolkit/accounting/attempts.py": MONEY,
     "toolkit/accounting/money.py": MONEY,
     "toolkit/training/checkpoint/checkpointer.py": SAVES,
-    "toolkit/training/checkpoint/folders.py": ("tests/unit/training/test_checkpoint_folders.py",),
+    "toolkit/training/checkpoint/folders.py": ("tests/unit/training/checkpoint/test_folders.py",),
     "toolkit/training/io/durable_files.py": FILES,
     "toolkit/training/checkpoint/manifest.py": (
-        "tests/unit/training/test_manifest.py",
+        "tests/unit/training/checkpoint/test_commit.py",
         "tests/unit/training/checkpoint/test_manifest.py",
     ),
     "toolkit/training/attempt/fencing.py": TRAINING,

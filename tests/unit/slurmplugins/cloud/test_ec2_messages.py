@@ -94,10 +94,20 @@ def test_the_time_of_an_end_is_utcs_wherever_the_head_is(monkeypatch: pytest.Mon
     assert over.ended_at == ENDED_AT
 
 
-@pytest.mark.parametrize("state", [{}, {"State": {}}, {"State": {"Name": ""}}])
-def test_a_machine_whose_state_is_not_said_is_in_none_that_is_known(state: dict[str, Any]):
+@pytest.mark.parametrize(
+    ("state", "unclear"),
+    [
+        ({}, ""),
+        ({"State": {}}, ""),
+        ({"State": {"Name": ""}}, ""),
+        ({"State": {"Name": "hibernating"}}, "hibernating"),
+    ],
+)
+def test_a_machine_whose_state_is_none_that_is_known_is_unclear(
+    state: dict[str, Any], unclear: str
+):
     found = ec2_messages.instance({"InstanceId": "i-1", **state})
-    assert (found.state, found.unclear) == (InstanceState.UNCLEAR, "")
+    assert (found.state, found.unclear) == (InstanceState.UNCLEAR, unclear)
 
 
 def test_of_a_machine_that_is_listed_twice_the_later_counts_unless_it_was_over():

@@ -127,6 +127,16 @@ def test_a_fleet_on_demand_is_filled_in_the_order_of_its_priorities():
     assert [item.type for item in fleet(DEMAND, changes).choices] == ["g5.2xlarge", "g5.xlarge"]
 
 
+@pytest.mark.parametrize("subnet", ["subnet-a", ""])
+def test_a_fleet_names_no_subnet_where_its_launch_template_does(subnet: str):
+    others = (replace(SPOT, type="g5.2xlarge"),)
+    request = LaunchRequest("a1", "demo", "gpu", "spot", "demo-gpu", subnet, SPOT, NODES, others)
+    (config,) = ec2_messages.create_fleet(request)["LaunchTemplateConfigs"]
+    place = {"SubnetId": subnet} if subnet else {}
+    types = ("g5.xlarge", "g5.2xlarge")
+    assert config["Overrides"] == [{"InstanceType": name, **place} for name in types]
+
+
 @pytest.mark.parametrize(
     "text", ["gpu-[001-003]", "gpu-1", "gpu-[1,3-4],cpu-[08-11],x", "a[1-2]b[3,5]"]
 )

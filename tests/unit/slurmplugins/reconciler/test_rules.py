@@ -143,6 +143,14 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         world("DOWN+POWERED_DOWN", machine(age=10), reason="x : ResumeTimeout reached"),
         ["end i-1:boot-failed"],
     ),
+    "timed out and up again, machine lives": (
+        world("IDLE+POWERED_DOWN", machine(age=10), reason="ResumeTimeout reached"),
+        ["end i-1:orphan"],
+    ),
+    "given back and powered down, machine lives": (
+        world("DOWN+POWERED_DOWN", machine(), reason="toolkit: no-capacity"),
+        ["end i-1:orphan"],
+    ),
     "down and powered down by an admin": (world("DOWN+POWERED_DOWN", reason="flood"), []),
     "given back and powered down, no machine": (
         world("DOWN+POWERED_DOWN", reason="toolkit: no-capacity"),
@@ -852,3 +860,7 @@ def test_a_node_that_is_not_static_or_wakes_by_itself_is_not_remembered_as_woken
     assert rules.plan(world("IDLE+POWERED_DOWN", woken={NODE: NOW - 9})).woken == {}
     assert rules.plan(static("IDLE", machine(), woken={NODE: NOW - 9})).woken == {}
     assert rules.plan(static("IDLE+POWERED_DOWN+POWER_UP")).woken == {}
+
+
+def test_a_doubt_of_ec2s_list_ends_with_a_list_that_can_be_true():
+    assert rules.plan(world("IDLE", machine(), doubted_since=NOW - 9)).doubted_since is None

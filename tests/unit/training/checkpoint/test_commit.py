@@ -1,5 +1,6 @@
 """What a manifest says, what a commit of it takes, and which of its files each rank reads."""
 
+import hashlib
 import json
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -51,6 +52,9 @@ def test_what_was_committed_is_read(folder, files):
         "files": [{**asdict(file), "blocks": list(file.blocks)} for file in files],
         "facts": {"step": 1, "position": [2, 3]},
     }
+    content = (folder / "manifest.json").read_bytes()
+    proof = {"manifest_sha256": hashlib.sha256(content).hexdigest()}
+    assert json.loads((folder / "COMMITTED").read_bytes()) == proof
     assert found.entry("b") == files[1]
     assert found.entry("x") is None
 
