@@ -10,7 +10,7 @@ EXAMPLE := examples/local.yaml
 # The real-Slurm tier has this checkout's own cloud: own directory, own port, own namespaces.
 TEST_STATE := $(shell scripts/test-state)
 
-.PHONY: help demo test lint types unit property contract golden slurm bench coverage mutants clean distclean setup setup-demo setup-test
+.PHONY: help demo test lint types unit property contract golden slurm bench coverage mutants house clean distclean setup setup-demo setup-test
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -86,6 +86,9 @@ coverage: setup-test ## Branches of the core that no unit, property or golden te
 mutants: setup-test ## Whether the tests would notice; docs/testing.md (MODULES=...)
 	@$(if $(MODULES),true,nice $(BIN)/python -m tests.mutants by-hand)
 	@nice $(BIN)/python -m tests.mutants $(MODULES)
+
+house: setup-test ## Files by room, circles, docstrings against the rules, modules that one launch needs
+	@$(BIN)/python -m tests.house
 
 clean: ## Remove every machine, namespace, mount and process that demo and tests made
 	@scripts/clean
