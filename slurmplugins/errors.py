@@ -23,7 +23,7 @@
         ├── NotFound          EC2 does not know an id or name in the request.
         ├── NotAllEnded       EC2 refuses to terminate some instances; the others ended.
         ├── Ended             the instances of an earlier, same call have ended since.
-        ├── NotEnded          no launch, since EC2 terminates no instance at present.
+        ├── NotEnded          no launch beside an instance that should end, and lives.
         ├── CloudUnreachable  no answer: the call may or may not have happened.
         └── UnknownCloudError a code that does not tell the next step.
 

@@ -27,7 +27,7 @@ _BULKY: Final = (b"networkInterfaceSet", b"blockDeviceMapping", b"metadataOption
 """Elements that are half of the answer and never read. None contains another of its own name."""
 
 _TAGS: Final = b"tagSet"
-"""Tags are a third of the answer. Instances of one launch have the same, so they are parsed once."""
+"""Tags are a third of the answer. Instances of one launch have the same; they are parsed once."""
 
 READ: Final = frozenset(
     {
