@@ -28,9 +28,13 @@
         └── UnknownCloudError a code that does not tell the next step.
 
 Each class has a stable `slug`, which people and reports see. Three flags tell the caller the next
-step. `retryable`: repeating the same call may help. `holds`: only a person can mend it. `settles`:
-the error also tells the result of the same call's earlier tries. Errors from boto3 are translated
-once, in `cloud.client`.
+step:
+
+- `retryable`: repeating the same call may help.
+- `holds`: only a person can mend it.
+- `settles`: the error also tells the result of the same call's earlier tries.
+
+Errors from botocore are translated once, in `cloud.client`.
 """
 
 # ruff: noqa: N818 - the names tell the event; a second "Error" would tell less

@@ -137,7 +137,8 @@ def client_token(attempt: str) -> str:
     """Return EC2's idempotency token, at most 64 characters.
 
     It is made from the attempt, never from the node's name. EC2 remembers a token for a day after
-    its instances ended. It then refuses a call with that token (IdempotentInstanceTerminated).
+    its instances were terminated. It then refuses each call with that token
+    (IdempotentInstanceTerminated).
     """
     import hashlib
 

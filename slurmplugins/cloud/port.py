@@ -27,7 +27,7 @@ class Cloud(Protocol):
         of no node is terminated.
 
         A repeated request (same attempt) returns the instances of the first answer and launches
-        none. Some of them may have ended since.
+        none. Some of them may be terminated by then.
 
         Raises CloudError if no instance was launched. After CloudUnreachable it is unknown whether
         instances exist.
@@ -42,7 +42,7 @@ class Cloud(Protocol):
 
         `may` is called with each id directly before the instance is renamed, after every wait. At
         the first False, renaming stops and the result is False. Then, and after a CloudError, some
-        instances may have been renamed. Safe to repeat.
+        instances may have been renamed.
         """
         ...
 

@@ -50,7 +50,7 @@ class Guess:
     """An estimate of the tokens per second that EC2 gives this account.
 
     It rises by equal steps while EC2 accepts calls, and falls by half when EC2 refuses one. TCP
-    does the same on a line that it shares. At `least` it stays: the account has that rate.
+    does the same on a shared line. At `least` it stays: the account has that rate.
     """
 
     least: float

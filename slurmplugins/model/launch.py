@@ -88,7 +88,7 @@ class Refusal:
     offering: Offering
     error: CloudError
     passed_on: bool = False
-    """EC2 gave this error to another job a moment ago. This job did not ask EC2 again."""
+    """EC2 gave this error to another job a moment ago. EC2 was not called for this job."""
 
 
 @dataclass(frozen=True, slots=True)

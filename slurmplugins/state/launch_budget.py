@@ -161,7 +161,7 @@ class Record:
     jobs: Mapping[int, Tries] = field(default_factory=dict)
     """Jobs that had launches and have not begun, by number."""
     ends: RefusedEnds = field(default_factory=RefusedEnds)
-    """The refused terminations of late."""
+    """Recent refused terminations."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class Log:
 def to_file(path: Path, *, limit: int = MOST_BYTES) -> Callable[[str], None]:
     """Return a function that appends whole lines to `path`.
 
-    It raises nothing: on a full disk or a missing permission the line goes to standard error.
+    On a full disk or a missing permission the line goes to standard error, and the work goes on.
     At `limit` bytes the file is renamed to PATH.1 and replaces the previous one: two files at most.
     """
 
