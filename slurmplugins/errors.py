@@ -1,39 +1,43 @@
-"""Every error of the runtime, in one tree.
+"""The errors of the engine, in one tree.
 
     EngineError
-    ├── ConfigError           burst.json or node.json can't be used
-    ├── BadName               a node name or hostlist is not one of ours
-    ├── StateError            journal, lock or spool can't be read or written
+    ├── ConfigError           burst.json or node.json can't be used.
+    ├── BadName               a node name or hostlist is not one of ours.
+    ├── StateError            journal, lock or spool can't be read or written.
     ├── SlurmError
-    │   ├── SlurmUnreachable  slurmctld did not answer
-    │   └── SlurmRefused      slurmctld answered no
-    ├── MetadataError         the instance metadata service did not answer
-    ├── Late                  too late for nodes that Slurm gives up on
-    ├── TrackingError         MLflow did not answer, or refused
-    ├── BootError             this machine can't become a node
+    │   ├── SlurmUnreachable  slurmctld did not answer.
+    │   └── SlurmRefused      slurmctld refused.
+    ├── MetadataError         the instance metadata service did not answer.
+    ├── Late                  too late: Slurm gives up on these nodes.
+    ├── TrackingError         MLflow did not answer, or refused.
+    ├── BootError             this instance can't become a node.
     └── CloudError
-        ├── Capacity          none to be had there now: try elsewhere
-        ├── PriceTooLow       the spot price is above our limit: try elsewhere
-        ├── Quota             the account may not have more
-        ├── Throttled         too many requests: wait, then repeat
-        ├── Denied            permissions: a person must give them
-        │   └── Unauthenticated  EC2 can't tell who asks: a wrong clock, keys that were renewed
-        │       └── NoCredentials none were found to ask with: the metadata service may be slow
-        ├── InvalidRequest    the request can never work
-        ├── NotFound          what was named does not exist
-        ├── NotAllEnded       some instances may not be ended; the others have
-        ├── Ended             what the same call started before has ended since
-        ├── NotEnded          nothing is started beside what should end, and lives
-        ├── CloudUnreachable  no answer: the call may or may not have happened
-        └── UnknownCloudError a code that says nothing of what to do next
+        ├── Capacity          EC2 has none there now: try elsewhere.
+        ├── PriceTooLow       the spot price is above our limit: try elsewhere.
+        ├── Quota             the account may not have more.
+        ├── Throttled         too many requests: wait, then repeat.
+        ├── Denied            permissions: a person must give them.
+        │   └── Unauthenticated  EC2 rejects the keys: a wrong clock, or keys just renewed.
+        │       └── NoCredentials no keys found: the metadata service may be slow.
+        ├── InvalidRequest    the request can never work.
+        ├── NotFound          EC2 does not know an id or name in the request.
+        ├── NotAllEnded       EC2 refuses to terminate some instances; the others ended.
+        ├── Ended             the instances of an earlier, same call have ended since.
+        ├── NotEnded          no launch beside an instance that should end, and lives.
+        ├── CloudUnreachable  no answer: the call may or may not have happened.
+        └── UnknownCloudError a code that does not tell the next step.
 
-Each class has a stable `slug`, which is what people and reports see, and says whether repeating
-the same call may help (`retryable`), whether only a person can mend it (`holds`), and whether it
-tells what became of the same call's earlier tries (`settles`). Errors from boto3 are translated
-once, in `cloud.session`.
+Each class has a stable `slug`, which people and reports see. Three flags tell the caller the next
+step:
+
+- `retryable`: repeating the same call may help.
+- `holds`: only a person can mend it.
+- `settles`: the error also tells the result of the same call's earlier tries.
+
+Errors from botocore are translated once, in `cloud.client`.
 """
 
-# ruff: noqa: N818 - the names say what happened; "Error" twice over would say less
+# ruff: noqa: N818 - the names tell the event; a second "Error" would tell less
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -42,14 +46,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SHOWN: Final = 20
-"""Instances that a message names."""
+"""The most instances that a message names."""
 
 
 class EngineError(Exception):
-    """Anything the runtime can report. `nodes` are the node names concerned, if any."""
+    """An error that the engine can report. `nodes` are the names of the affected nodes, if any."""
 
     slug: ClassVar[str] = "error"
+    """A stable name for people, reports and tests."""
     retryable: ClassVar[bool] = False
+    """Repeating the same call may help."""
 
     def __init__(self, message: str, *, nodes: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -58,7 +64,7 @@ class EngineError(Exception):
 
 
 class ConfigError(EngineError):
-    """Carries every problem found, not only the first."""
+    """Problems in a configuration file: all of them, not only the first."""
 
     slug = "config"
 
@@ -108,16 +114,19 @@ class BootError(EngineError):
 
 
 class CloudError(EngineError):
-    """An answer, or the lack of one, from the cloud. `code` is the cloud's own word. `started`: the
-    instances that a launch has started all the same, ended since or not.
+    """An error answer from AWS, or no answer.
+
+    `code` is AWS's own code. `started` counts instances that a failed launch started, also those
+    that were terminated since.
     """
 
     slug = "cloud"
     holds: ClassVar[bool] = False
-    """Waiting does not mend it: a person must act."""
+    """Waiting does not help: a person must act, and the job is held."""
     settles: ClassVar[bool] = False
-    """EC2 judged the request itself, token and all: nothing runs that it started before. What comes
-    before that judgement, or in place of it, leaves an earlier call without an answer in doubt.
+    """EC2 judged the request itself, with its token: the request has no running instances.
+
+    Without that judgement, an earlier call without an answer keeps its unknown outcome.
     """
 
     def __init__(
@@ -155,7 +164,7 @@ class Denied(CloudError):
 
 
 class Unauthenticated(Denied):
-    """It heals by itself as a rule: the clock is set, and the role's keys are renewed."""
+    """A rejected signature. It usually heals by itself: NTP sets the clock, EC2 renews the keys."""
 
     slug = "unauthenticated"
     holds = False
@@ -192,7 +201,10 @@ class CloudUnreachable(CloudError):
 
 
 class NotAllEnded(CloudError):
-    """Carry the instances that `over` has ended, and EC2's word on each that it `kept`."""
+    """Instances that EC2 refused to terminate.
+
+    `over` holds the ids that were terminated, `kept` EC2's error for each refused id.
+    """
 
     slug = "some-not-ended"
 

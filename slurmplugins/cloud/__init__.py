@@ -1,4 +1,5 @@
-"""Adapter to AWS: EC2, S3 and Secrets Manager behind ports, tags, error codes, rates.
+"""The adapter to AWS: EC2, S3 and Secrets Manager behind ports, tags, error codes, rate limits.
 
-Here: how AWS is asked and told. Not here: what to ask or tell it.
+Here: calls to AWS, their requests and answers, their errors and limits.
+Not here: decisions about instances.
 """

@@ -1,6 +1,6 @@
-"""botocore, loaded when a client is first needed: clients, errors, a bound on each call.
+"""botocore, loaded when a client is first needed: clients, errors, a time limit for each call.
 
-botocore's own time limit is on each piece of an answer; ours is on the whole.
+botocore limits the time for each piece of an answer; we limit the time for the whole.
 """
 
 from __future__ import annotations
@@ -20,25 +20,31 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 CALL_SECONDS: Final = 45.0
-"""botocore waits 5 s for a connection and 30 s for a first byte; the rest takes a second."""
+"""Limit of one call. botocore waits 5 s for a connection and 30 s for the first byte.
+
+The rest of an answer takes a second.
+"""
 
 _LOOK_EVERY: Final = 1.0
+"""Seconds between two looks at the clock."""
 
 _OF_CREDENTIALS: Final = ("sts", "sso", "sso-oidc")
-"""Services that botocore asks for credentials, where a profile or a web identity says so."""
+"""Services that botocore asks for credentials, if a profile or a web identity says so."""
 
 METADATA_SECONDS: Final = 5
 METADATA_TRIES: Final = 2
+"""Limits for the metadata service, which gives the instance's credentials."""
 
 SAID: Final = 300
-"""Characters of an answer that could not be read: botocore quotes all of it."""
+"""Characters kept of an unreadable answer's error message: botocore quotes the whole answer."""
 
 
 def within(clock: Clock, work: Callable[[], _Result]) -> _Result:
-    """Return or raise what `work` does; raise CloudUnreachable once it takes too long.
+    """Do the work within CALL_SECONDS, else raise CloudUnreachable.
 
-    It goes on in a thread of its own that no exit waits for. A program of the engine ends within
-    minutes, and its threads and connections with it.
+    Returns the result of `work` or raises its error. Work that takes too long goes on in a daemon
+    thread, for which no exit waits. A program of the engine ends within minutes, and its threads
+    and connections end with it.
     """
     results: list[_Result] = []
     errors: list[BaseException] = []
@@ -63,9 +69,11 @@ def within(clock: Clock, work: Callable[[], _Result]) -> _Result:
 
 
 def client(service: str, region: str, endpoint_url: str | None) -> Any:
-    """A client with the default credential chain and bounds on how long it may wait. It has its
-    credentials: the first call need not fetch them. Raises NoCredentialsError where there are none:
-    a client that is made without them never looks again.
+    """Return a botocore client with the default credential chain and time limits.
+
+    The client has its credentials already: the first call need not fetch them.
+    Raises NoCredentialsError if there are none, since a client without credentials never looks
+    for them again.
     """
     from botocore.config import Config
     from botocore.exceptions import NoCredentialsError
@@ -74,16 +82,16 @@ def client(service: str, region: str, endpoint_url: str | None) -> Any:
         region_name=region,
         connect_timeout=5,
         read_timeout=30,
-        # EC2 answers "no capacity" with a server error, which botocore would repeat by itself;
-        # its callers know what to repeat, and when.
+        # EC2 answers "no capacity" with a server error, which botocore would repeat by itself.
+        # Our callers decide which calls to repeat, and when.
         retries={"mode": "standard", "total_max_attempts": 1 if service == "ec2" else 3},
-        # The compute node has no reason to look for a profile or a proxy in a user's home.
+        # A local endpoint has no DNS name for each bucket.
         s3={"addressing_style": "path"} if endpoint_url else {},
     )
     session = _session(service)
     if (credentials := session.get_credentials()) is None:
         raise NoCredentialsError
-    credentials.get_frozen_credentials()  # of a role: botocore would ask STS at the first call
+    credentials.get_frozen_credentials()  # for a role, botocore would ask STS at the first call
     found = session.create_client(service, endpoint_url=endpoint_url, config=config)
     if service == "ec2":
         from slurmplugins.cloud import describe_instances
@@ -93,9 +101,11 @@ def client(service: str, region: str, endpoint_url: str | None) -> Any:
 
 
 def _session(service: str) -> Any:
-    """A session for one service. Left alone, botocore looks into the directories of all 400 that it
-    knows before it loads one: a fifth of what a client takes. boto3's own session adds resources
-    and transfers, which nothing here uses, and takes a tenth more.
+    """Return a botocore session for one service.
+
+    By default botocore reads the directories of all 400 services that it knows before it loads
+    one. That is a fifth of the time for a client. boto3's own session takes a tenth more: it adds
+    resources and transfers, which we do not use.
     """
     import botocore.session
     from botocore.loaders import Loader
@@ -106,27 +116,30 @@ def _session(service: str) -> Any:
 
     core = botocore.session.get_session()
     core.register_component("data_loader", OneService())
-    # Left alone, one answer that takes longer than a second is none, and no credentials are found.
+    # By default, botocore finds no credentials if one answer takes longer than a second.
     core.set_config_variable("metadata_service_timeout", METADATA_SECONDS)
     core.set_config_variable("metadata_service_num_attempts", METADATA_TRIES)
     return core
 
 
 def ask(clock: Clock, name: str, work: Callable[[], _Result]) -> _Result:
-    """Return what a call brings within its time; raise a CloudError else."""
+    """Return the result of a call, within the time limit.
+
+    Raises CloudError.
+    """
     try:
         return within(clock, work)
     except Exception as error:
         known = translate(error)
         if isinstance(known, CloudError):
             raise known from error
-        # It was sent, and botocore did not expect what came back.
+        # The call was sent, and botocore could not read the answer.
         text = f"{name}: an answer that can't be read: {type(error).__name__}: {error}"
         raise error_codes.error("Unreachable", text[:SAID]) from error
 
 
 def translate(error: Exception) -> Exception:
-    """botocore's error as one of ours; anything that is not botocore's is returned as it is."""
+    """Return botocore's error as one of ours, other errors unchanged."""
     from botocore.exceptions import (
         BotoCoreError,
         ClientError,
@@ -155,7 +168,7 @@ def translate(error: Exception) -> Exception:
     code = next((code for kind, code in named if isinstance(error, kind)), "")
     if code:
         return error_codes.error(code, str(error))
-    # What botocore can't read was sent all the same: the call may have been carried out.
+    # botocore can't read the answer, but the call was sent: EC2 may have carried it out.
     return CloudUnreachable(str(error)[:SAID], code=type(error).__name__)
 
 

@@ -1,4 +1,4 @@
-"""The EC2 adapter."""
+"""The EC2 adapter: launch, tag, list and terminate instances."""
 
 from __future__ import annotations
 
@@ -30,23 +30,26 @@ if TYPE_CHECKING:
     from slurmplugins.system.clock import Clock
 
 TERMINATE_BATCH: Final = 200
-"""Ids in one call; EC2 takes 1,000, but one bad id refuses the whole call."""
+"""Ids in one call. EC2 takes 1,000, but refuses the whole call for one bad id."""
 
 SETTLE_TRIES: Final = 5
 SETTLE_PAUSE: Final = 0.1
-"""A machine a fleet has just named may be unknown elsewhere in EC2 for a second or two."""
+"""Seconds before the first repeat; each pause is twice the one before.
+
+An instance that CreateFleet just returned may be unknown to other EC2 calls for a second or two.
+"""
 
 FILTER_VALUES: Final = 200
-"""Values that EC2 takes in one filter."""
+"""Values that EC2 accepts in one filter."""
 
 MOST_PAGES: Final = 300
-"""Of a list; a page has up to a thousand items, and may have none."""
+"""Pages of one list. A page has up to a thousand items, and may have none."""
 
 _PAGE: Final = 1000
 
 
 class Ec2:
-    """`cloud.base.Cloud` on a boto3 EC2 client, for one cluster."""
+    """An implementation of `cloud.port.Cloud` on a botocore EC2 client, for one cluster."""
 
     def __init__(
         self, cluster: str, connect: Callable[[], Any], clock: Clock | None = None
@@ -58,7 +61,7 @@ class Ec2:
         self._clock = clock or SystemClock()
 
     def launch(self, request: LaunchRequest, intend: Callable[[], None]) -> Launched:
-        self._connected()  # which may have to fetch credentials
+        self._connected()  # it may have to fetch credentials
         intend()
         if request.others:
             return self._fleet(request)
@@ -78,9 +81,12 @@ class Ec2:
         )
 
     def _fleet(self, request: LaunchRequest) -> Launched:
-        """Start a fleet, then write which of its machines is which node, on all in one call."""
+        """Launch a fleet, then tag its instances with their nodes.
+
+        One CreateTags call tags all of them.
+        """
         answer = self._call("create_fleet", **ec2_messages.create_fleet(request))
-        # Sorted, so that a repeat names each as before, however EC2 lists them then.
+        # Sorted, so that a repeat gives each the same node, in whatever order EC2 lists them.
         groups = _there(answer, "Instances", "FleetId", "Errors").get("Instances", ())
         ids = sorted(item for group in groups for item in group["InstanceIds"])
         refusals = ec2_messages.refusals(request, answer.get("Errors", ()))
@@ -92,11 +98,12 @@ class Ec2:
         try:
             self._tag(ids, tags.order_tags(ids))
         except (CloudUnreachable, NoCredentials) as error:
-            # Named or not: the same attempt, repeated, finds the same instances and names them.
+            # Tagged or not: repeating the same attempt finds the same instances and tags them.
             text = f"started, not named: {error.message}"
             raise error_codes.error("Unreachable", text, started=len(ids)) from error
         except CloudError as error:
-            # Their class tells to hold the job; all others would have the ended machines again.
+            # Denied and InvalidRequest hold the job. With any other class of EC2's the caller could
+            # repeat the call, and would get the terminated instances again.
             code = error.code if isinstance(error, Denied | InvalidRequest) else "NotNamed"
             text = f"started, not named: {error.code}: {error.message}"
             raise self._undone(ids, code, text) from error
@@ -110,7 +117,11 @@ class Ec2:
     def _tag(
         self, ids: Sequence[str], values: Mapping[str, str], may: Callable[[], bool] = lambda: True
     ) -> bool:
-        """Tag machines so new that EC2 may not know them everywhere yet, as long as one `may`."""
+        """Tag new instances, with retries, while `may()` is true.
+
+        EC2 may not know them everywhere yet. Returns False when `may()` is false.
+        Raises CloudError.
+        """
         for again in range(SETTLE_TRIES):
             if not may():
                 return False
@@ -125,7 +136,10 @@ class Ec2:
         return True
 
     def _listed(self, ids: Sequence[str]) -> list[Instance]:
-        """The machines, with their addresses as far as EC2 has them within a moment."""
+        """Return the instances that have a node.
+
+        Their addresses are included if EC2 lists them within seconds. Raises nothing.
+        """
         found: list[Instance] = []
         for again in range(SETTLE_TRIES):
             if again:
@@ -133,14 +147,15 @@ class Ec2:
             try:
                 found = self._ours(ids)
             except CloudError:
-                continue  # they are there and named: an address is a courtesy
+                continue  # they exist and are tagged: the address is optional
             if len(found) == len(ids) and all(item.address for item in found):
                 break
         return [item for item in found if item.node is not None]
 
     def _end(self, ids: Sequence[str]) -> bool:
-        """End what this call has just made, which no list may show yet. False when EC2 would not:
-        what runs on is reconcile's.
+        """Terminate instances that this call just launched.
+
+        No list may show them yet. Returns False if EC2 refuses: reconcile terminates them later.
         """
         try:
             if ids:
@@ -150,8 +165,10 @@ class Ec2:
         return True
 
     def _undone(self, ids: Sequence[str], code: str, text: str) -> CloudError:
-        """End what this call has made, and return the error for it. While that may run, nothing
-        else may be started for its nodes: the call is in doubt.
+        """Terminate instances that this call just launched; return the error to raise.
+
+        If they may still run, no other instance may be launched for their nodes. The error is then
+        CloudUnreachable: the call's outcome is unknown.
         """
         if self._end(ids):
             return error_codes.error(code, f"{text}; ended", started=len(ids))
@@ -175,10 +192,10 @@ class Ec2:
         return over
 
     def health(self) -> tuple[InstanceHealth, ...]:
-        """Only what has trouble is asked for: at 10,000 machines the answers stay a page each.
+        """Return the health of instances with problems only.
 
-        DescribeInstanceStatus knows no tags, and the spot requests that a fleet makes have none, so
-        machines of others are among them.
+        At 10,000 instances each answer then stays one page. DescribeInstanceStatus knows no tags,
+        and the spot requests of a fleet have none. Therefore instances of others are included.
         """
         statuses = [
             item
@@ -209,18 +226,18 @@ class Ec2:
         )
 
     def _ours(self, ids: Sequence[str]) -> list[Instance]:
-        """Those of the ids that carry our tag.
+        """Return the instances with these ids that carry our tag.
 
-        By filter, not by id: one unknown id in InstanceIds refuses the whole call.
+        The call uses a filter, since EC2 refuses all InstanceIds if it does not know one.
         """
         parts = _parts(ids, FILTER_VALUES)
         return [item for part in parts for item in self._described("instance-id", part)]
 
     def _described(self, name: str, values: Sequence[str]) -> list[Instance]:
-        """Our instances among those that match, each once.
+        """Return our instances that match the filter, each once.
 
-        The tag is looked at in each item: EC2 has ignored filters. An instance may move from page
-        to page as they are read.
+        The tag of each item is checked, since EC2 has ignored filters. An instance may move from
+        one page to another while the pages are read.
         """
         mine = {"Key": tags.CLUSTER, "Value": self._cluster}
         filters = [{"Name": name, "Values": list(values)}]
@@ -258,7 +275,10 @@ class Ec2:
 
 
 def _there(answer: Any, *keys: str) -> Any:
-    """The answer, if it has one of these; one that lacks them all is as good as none."""
+    """Return the answer if it has one of these keys.
+
+    Raises CloudUnreachable otherwise: such an answer is worth as much as no answer.
+    """
     if not any(key in answer for key in keys):
         raise error_codes.error("Unreachable", f"an answer without {keys[0]}")
     return answer

@@ -1,4 +1,4 @@
-"""From a LaunchRequest to the arguments of EC2's calls, and from answers to Instances. Pure."""
+"""EC2's messages: arguments of calls from a LaunchRequest, values from answers. No I/O."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ TROUBLE_FILTERS: Final = (
         ),
     ),
 )
-"""Filters of DescribeInstanceStatus, a call each: within one call they would all have to match."""
+"""Filters of DescribeInstanceStatus, one call each: in one call all of them would have to match."""
 
 MARKED: Final = "marked-for-termination"
-"""The status of a spot request whose machine is being taken back."""
+"""The status of a spot request whose instance EC2 is taking back."""
 
 _STATES: Final = frozenset(InstanceState) - {InstanceState.UNCLEAR}
 
 _OVER: Final = ("[Completed]", "[Canceled]")
-"""How EC2 marks an event that is done with; it goes on listing it for a week."""
+"""EC2 begins the description of a past event like this, and lists it for another week."""
 
 _ENDED_AT: Final = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 
 
 def run_instances(request: LaunchRequest) -> dict[str, Any]:
-    """The keyword arguments of boto3's run_instances for this request."""
+    """Return the arguments of run_instances for this request."""
     offering = request.offering
     arguments: dict[str, Any] = {
         "LaunchTemplate": _template(request),
@@ -79,12 +79,15 @@ def run_instances(request: LaunchRequest) -> dict[str, Any]:
 
 
 def create_fleet(request: LaunchRequest) -> dict[str, Any]:
-    """The keyword arguments of boto3's create_fleet: every offering of the request will do."""
+    """Return the arguments of create_fleet.
+
+    EC2 may use any offering of the request.
+    """
     count = len(request.nodes)
     spot = request.offering.lifecycle is Lifecycle.SPOT
     place = {"SubnetId": request.subnet} if request.subnet else {}
     options: dict[str, Any] = {
-        # EC2 takes a minimum only for one zone or one type; a request is in one zone.
+        # EC2 accepts a minimum only for one zone or one type. A request is in one zone.
         "SingleAvailabilityZone": True,
         "MinTargetCapacity": request.at_least,
         "AllocationStrategy": "price-capacity-optimized" if spot else "prioritized",
@@ -116,22 +119,26 @@ def create_fleet(request: LaunchRequest) -> dict[str, Any]:
 
 
 def _template(request: LaunchRequest) -> dict[str, str]:
-    # $Latest: an updated stack makes a new version and leaves the default where it was.
+    # $Latest: an updated stack makes a new version and does not change the default.
     return {"LaunchTemplateName": request.launch_template, "Version": "$Latest"}
 
 
 def _tagged(request: LaunchRequest) -> tuple[str, ...]:
-    """Everything a launch makes: the head's role may only make what carries the cluster's tag."""
+    """Return all kinds of resources that a launch creates.
+
+    The head's role may only create resources with the cluster's tag.
+    """
     made = ("instance", "volume", "network-interface")
     spot = request.offering.lifecycle is Lifecycle.SPOT
     return (*made, "spot-instances-request") if spot else made
 
 
 def client_token(attempt: str) -> str:
-    """EC2's idempotency token, at most 64 characters.
+    """Return EC2's idempotency token, at most 64 characters.
 
-    From the attempt, never from the node's name: EC2 remembers a token for a day after its
-    machines ended, and refuses what comes with it (IdempotentInstanceTerminated).
+    It is made from the attempt, never from the node's name. EC2 remembers a token for a day after
+    its instances were terminated. It then refuses each call with that token
+    (IdempotentInstanceTerminated).
     """
     import hashlib
 
@@ -155,12 +162,12 @@ def tag_list(request: LaunchRequest) -> list[dict[str, str]]:
 
 
 def tag_pairs(values: Mapping[str, str]) -> list[dict[str, str]]:
-    """Tags as EC2 takes them."""
+    """Return tags in EC2's form."""
     return [{"Key": key, "Value": value} for key, value in values.items()]
 
 
 def refusals(request: LaunchRequest, errors: Iterable[Mapping[str, Any]]) -> tuple[Refusal, ...]:
-    """A fleet's `Errors`, each with the offering it is about."""
+    """Return a fleet's `Errors`, each with its offering."""
     by_type = {item.type: item for item in request.offerings}
     found = []
     for item in errors:
@@ -172,7 +179,7 @@ def refusals(request: LaunchRequest, errors: Iterable[Mapping[str, Any]]) -> tup
 
 
 def unlisted(request: LaunchRequest, instance_id: str, node: NodeName) -> Instance:
-    """A machine of a fleet before EC2 describes it."""
+    """Return a fleet's instance that EC2 does not describe yet."""
     return Instance(
         id=instance_id,
         state=InstanceState.PENDING,
@@ -193,7 +200,7 @@ def unlisted(request: LaunchRequest, instance_id: str, node: NodeName) -> Instan
 def instances(items: Iterable[Mapping[str, Any]]) -> list[Instance]:
     """Read elements of DescribeInstances or RunInstances, each instance once.
 
-    Of one that is there twice the later is the newer; but none that was over lives again.
+    Of two elements for one instance the later is newer. But a terminated instance stays terminated.
     """
     found: dict[str, Instance] = {}
     for item in map(instance, (one for one in items if one.get("InstanceId"))):
@@ -203,7 +210,7 @@ def instances(items: Iterable[Mapping[str, Any]]) -> list[Instance]:
 
 
 def instance(described: Mapping[str, Any]) -> Instance:
-    """One element of DescribeInstances or RunInstances."""
+    """Read one element of DescribeInstances or RunInstances."""
     tag = {item["Key"]: item["Value"] for item in described.get("Tags", ())}
     said = described.get("State", {}).get("Name", "")
     state = InstanceState(said) if said in _STATES else InstanceState.UNCLEAR
@@ -232,9 +239,9 @@ def instance(described: Mapping[str, Any]) -> Instance:
 def health(
     statuses: Iterable[Mapping[str, Any]], requests: Iterable[Mapping[str, Any]]
 ) -> tuple[InstanceHealth, ...]:
-    """Elements of DescribeInstanceStatus, and of DescribeSpotInstanceRequests."""
+    """Read elements of DescribeInstanceStatus and DescribeSpotInstanceRequests."""
     found: dict[str, InstanceHealth] = {}
-    for item in statuses:  # a machine with several troubles is in several answers, whole in each
+    for item in statuses:  # with several problems it is in several answers, complete in each
         events = tuple(
             ScheduledEvent(event["Code"], _epoch(event.get("NotBefore")))
             for event in item.get("Events", ())
@@ -251,7 +258,10 @@ def health(
 
 
 def _impaired_since(item: Mapping[str, Any]) -> float | None:
-    """Since when a status check fails; 0 where EC2 says that it does, and not since when."""
+    """Return the time since which a status check fails, else None.
+
+    0 means that EC2 does not tell the time.
+    """
     bad = [
         check
         for key in ("InstanceStatus", "SystemStatus")
@@ -268,7 +278,7 @@ def _epoch(moment: datetime | None) -> float:
 
 
 def _ended_at(described: Mapping[str, Any]) -> float | None:
-    """EC2 tells when a machine ended only inside a sentence."""
+    """Return the end time, which EC2 tells only inside a sentence."""
     found = _ENDED_AT.search(described.get("StateTransitionReason") or "")
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""EC2's error codes, each in one class. The only list of codes; EC2 adds some without saying.
+"""EC2's error codes, each with our error class. The only list; EC2 adds codes without notice.
 
 Sources: the EC2 API reference's error table, and the lists of aws-parallelcluster and Karpenter.
 """
@@ -43,7 +43,7 @@ _BY_CLASS: Final[tuple[tuple[type[CloudError], tuple[str, ...]], ...]] = (
             "ReservationCapacityNotAvailable",
             "SpotInstanceCapacityNotAvailable",
             "UnfulfillableCapacity",
-            # "not supported in this zone": to us a place where there is none to be had
+            # "not supported in this zone": for us a zone without capacity
             "Unsupported",
             "UnsupportedOperation",
         ),
@@ -91,8 +91,8 @@ _BY_CLASS: Final[tuple[tuple[type[CloudError], tuple[str, ...]], ...]] = (
         ),
     ),
     (
-        # The head's keys are its role's, which the metadata service renews: these are of a wrong
-        # clock, or of a moment, and not of a key that a person mistyped.
+        # The head's keys belong to its role, and the metadata service renews them. These codes
+        # therefore come from a wrong clock or from a moment of renewal, not from a mistyped key.
         Unauthenticated,
         (
             "AuthFailure",
@@ -175,7 +175,7 @@ _BY_CLASS: Final[tuple[tuple[type[CloudError], tuple[str, ...]], ...]] = (
             "Unreachable",
         ),
     ),
-    # The token was used, with what the request meant at the time: its machines are somewhere.
+    # The token was used before, when the request meant something else. Its instances exist.
     (UnknownCloudError, ("IdempotentParameterMismatch",)),
 )
 
@@ -191,18 +191,19 @@ _BY_SHAPE: Final[tuple[tuple[re.Pattern[str], type[CloudError]], ...]] = (
     (re.compile(r"\w+\.NotFound(Exception)?"), NotFound),
     (re.compile(r"Invalid[\w.]+|\w+\.Malformed"), InvalidRequest),
 )
-"""How EC2 names its errors: what a code means that the table lacks."""
+"""Patterns of EC2's codes, for codes that the table lacks."""
 
 
 def error(code: str, message: str, *, started: int = 0) -> CloudError:
-    """The error of its class for a code; one that is like no other is an UnknownCloudError."""
+    """Return the error for a code; UnknownCloudError if no class fits."""
     return (_kind(code) or UnknownCloudError)(message, code=code, started=started)
 
 
 def answer(code: str, status: int, message: str) -> CloudError:
-    """Judge an answer to a call: without one of EC2's own codes it is none.
+    """Return the error for an answer to a call.
 
-    A gateway may have written it, and the call may have been carried out behind it.
+    An answer without one of EC2's codes is CloudUnreachable. A gateway may have written it, and
+    EC2 may have carried out the call.
     """
     kind = _kind(code) or CloudUnreachable
     word = code if code and code != str(status) else f"HTTP {status}"
@@ -210,7 +211,7 @@ def answer(code: str, status: int, message: str) -> CloudError:
 
 
 def _kind(code: str) -> type[CloudError] | None:
-    # Some answers say before a code whose fault it is.
+    # Some answers put the side at fault before the code.
     plain = code.removeprefix("Client.").removeprefix("Server.")
     shaped = (kind for shape, kind in _BY_SHAPE if shape.fullmatch(plain))
     return CLASSES.get(plain) or next(shaped, None)

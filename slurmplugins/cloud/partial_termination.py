@@ -1,4 +1,4 @@
-"""Ends instances of which EC2 refuses the whole call because of a few. Pure but for the call."""
+"""Termination of a list of instances when EC2 refuses the whole call because of a few."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 MOST_CALLS: Final = 64
-"""For one list: enough to find five refused among two hundred, where EC2 names none of them."""
+"""Calls for one list. Enough to find five refused ids among 200 if EC2 names none of them."""
 
 _IDS: Final = re.compile(r"\bi-[0-9a-z]+")
 
@@ -20,10 +20,13 @@ _IDS: Final = re.compile(r"\bi-[0-9a-z]+")
 def ended(
     ids: Sequence[str], end: Callable[[Sequence[str]], frozenset[str]]
 ) -> tuple[frozenset[str], dict[str, CloudError]]:
-    """Return the ids that are over, and EC2's word on each that it refuses to end.
+    """Terminate as many of these instances as EC2 allows.
 
-    An instance that the refusal names is left out; else the list is halved, widest parts first, so
-    that a bounded number of calls ends as many as can be. Raises what is no judgement of the ids.
+    `end` terminates a list and returns the terminated ids. It does the only I/O here.
+    Returns the terminated ids, and EC2's error for each refused id. If the error names ids, the
+    next call leaves them out. Otherwise the list is halved, largest parts first. So a limited
+    number of calls terminates as many instances as possible.
+    Raises errors that do not judge the ids themselves, such as Throttled.
     """
     over: frozenset[str] = frozenset()
     kept: dict[str, CloudError] = {}
@@ -53,7 +56,7 @@ def _named(error: CloudError, group: Sequence[str]) -> list[str]:
 
 
 def _parts(group: Sequence[str], refused: Sequence[str]) -> list[list[str]]:
-    """The lists to ask for next in place of one that was refused."""
+    """Return the next lists to try in place of a refused one."""
     rest = [item for item in group if item not in refused]
     if refused:
         return [rest] if rest else []

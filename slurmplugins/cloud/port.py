@@ -1,4 +1,4 @@
-"""What the runtime needs of a cloud. The contract suite runs every implementation through it."""
+"""The ports to AWS that the engine needs. The contract suite tests every implementation."""
 
 from __future__ import annotations
 
@@ -13,69 +13,88 @@ if TYPE_CHECKING:
 
 
 class Cloud(Protocol):
+    """The instances of one cluster."""
+
     def launch(self, request: LaunchRequest, intend: Callable[[], None]) -> Launched:
-        """Start machines for the first nodes of the request, as many as there are to be had and
-        not fewer than it wants at least; none at all otherwise.
+        """Launch instances for the first nodes of the request.
 
-        The answer names what each offering refused. The tags are part of the call, so a machine is
-        never without its map (one of a fleet can't be told its place before the fleet has
-        answered: until then it is nobody, and once its run has an answer or is over, nobody's
-        machine is ended). Repeating a request (same attempt) returns the machines of the first
-        answer, some of which may have ended, and starts nothing. Raises a CloudError when nothing
-        was started; after CloudUnreachable it is unknown whether machines exist.
+        It launches as many as EC2 has, but at least the request's minimum, or none. The result
+        also holds the refusals of the offerings.
 
-        `intend` is called last before anything is asked, after whatever must be waited for: how old
-        a doubt is counts from there. What it raises goes through, and nothing was asked.
+        The tags are part of the call, so that an instance always has its node's name. A fleet is
+        the exception: an instance gets its place in the list of nodes after CreateFleet answered.
+        Until then it is no node's instance. Once its run has the answer or has ended, an instance
+        of no node is terminated.
+
+        A repeated request (same attempt) returns the instances of the first answer and launches
+        none. Some of them may be terminated by then.
+
+        Raises CloudError if no instance was launched. After CloudUnreachable it is unknown whether
+        instances exist.
+
+        `intend` is called directly before the call to EC2, after every wait. The age of an unknown
+        outcome counts from there. An error of `intend` is raised, and EC2 is not called.
         """
         ...
 
     def give(self, names: Mapping[str, NodeName], may: Callable[[str], bool]) -> bool:
-        """From now on these instances are those nodes, whatever they were launched as.
+        """Give these instances other nodes' names than they were launched with.
 
-        `may` is asked about each last before it is renamed, after whatever must be waited for. At
-        the first no nothing more is renamed, and the answer is False. Then, and after a CloudError,
-        some may have been renamed.
+        `may` is called with each id directly before the instance is renamed, after every wait. At
+        the first False, renaming stops and the result is False. Then, and after a CloudError, some
+        instances may have been renamed.
         """
         ...
 
     def instances(self) -> tuple[Instance, ...]:
-        """Every machine with this cluster's tag, ended ones too for as long as the cloud lists
-        them. May lag behind launches and terminations by some seconds.
+        """Return every instance with this cluster's tag.
+
+        Terminated instances are included while EC2 lists them. The list may lag behind launches
+        and terminations by some seconds. Raises CloudError.
         """
         ...
 
     def terminate(self, ids: Sequence[str]) -> frozenset[str]:
-        """End those machines that carry this cluster's tag, and return the ids that are over.
+        """Terminate those instances that carry this cluster's tag.
 
-        Ids without the tag are left alone, and so are ids the cloud does not list (yet); neither is
-        returned, so that a caller who must be sure repeats. Terminating twice is no error. Raises
-        NotAllEnded, the others being over, where the cloud refuses to end some.
+        Returns the ids that are terminated or shutting down. Ids without the tag are left alone.
+        So are ids that EC2 does not list (yet). Neither is returned: a caller that must be sure
+        repeats the call. Terminating twice is no error.
+        Raises NotAllEnded if EC2 refuses some ids; the others are terminated then.
         """
         ...
 
     def health(self) -> tuple[InstanceHealth, ...]:
-        """Machines that EC2 finds impaired, plans something for, or is taking back.
+        """Return the health of instances with problems.
 
-        Machines of others may be among them; those without trouble are not.
-        """
-        ...
-
-    def console(self, instance_id: str) -> str:
-        """What the machine wrote to its console; empty while the cloud has none of it."""
-        ...
-
-
-class ObjectStore(Protocol):
-    def create(self, key: str, value: Mapping[str, object]) -> bool:
-        """Write a JSON object where there is none yet; False, and nothing written, where there is.
+        A problem is an impairment, a scheduled event, or an interruption by EC2.
+        Instances without such problems are left out. Instances of others may be included.
         Raises CloudError.
         """
         ...
 
+    def console(self, instance_id: str) -> str:
+        """Return the instance's console output; empty while EC2 has none.
+
+        Raises CloudError.
+        """
+        ...
+
+
+class ObjectStore(Protocol):
+    """JSON objects by key."""
+
+    def create(self, key: str, value: Mapping[str, object]) -> bool:
+        """Write a JSON object unless the key exists.
+
+        Returns whether it was written. Raises CloudError.
+        """
+        ...
+
     def put(self, key: str, value: Mapping[str, object]) -> None:
-        """Write a JSON object, replacing what was there. Raises CloudError."""
+        """Write or replace a JSON object. Raises CloudError."""
         ...
 
     def get(self, key: str) -> dict[str, object] | None:
-        """Read a JSON object, None when there is none. Raises CloudError."""
+        """Return a JSON object, or None if there is none. Raises CloudError."""
         ...

@@ -1,9 +1,9 @@
-"""A cloud that is asked no faster than EC2 answers, and EC2's token buckets.
+"""A limit on the rate of calls to EC2, by EC2's token buckets.
 
 Source of the rates: "Request throttling for the Amazon EC2 API", its tables of request buckets
-and of resource buckets. They hold for an account and a region; an account may have been given
-more, and others may share it. So a bucket only delays, and EC2 is the judge. A call that it refuses
-as one too many has cost nothing: its tokens go back. The caller repeats it, with growing pauses.
+and of resource buckets. The rates hold for an account and a region. An account may have been given
+more, and others may share it. So our buckets only delay calls, and EC2 decides. A throttled call
+costs nothing: its tokens go back. The caller repeats the call, with growing pauses.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 
 LAG: Final = 0.2
-"""Seconds by which EC2's bucket may be behind ours: it begins to fill when EC2 has our call."""
+"""Seconds that EC2's bucket may lag behind ours: it begins to fill when EC2 receives our call."""
 
 STEP: Final = 0.2
-"""Part of the rate after a refusal by which each call that EC2 lets through raises it."""
+"""Each accepted call raises the rate by this share of the rate after the last refusal."""
 
 LOOK: Final = 0.5
-"""Seconds after which a call that waits looks at the line again: it may go faster by then."""
+"""Seconds after which a waiting call looks at the queue again: the rate may have risen."""
 
 SOON: Final = 0.001
-"""Seconds that are not worth a wait."""
+"""Seconds below which a call does not wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A bucket that holds so many tokens, and so many come back a second."""
+    """A token bucket's size, and the tokens that come back per second."""
 
     burst: float
     per_second: float
@@ -47,55 +47,60 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """Tokens a second that EC2 gives this account: at least `least`, which is what it publishes.
+    """An estimate of the tokens per second that EC2 gives this account.
 
-    It goes up by equal steps while EC2 lets calls through, and down by half where EC2 refuses one,
-    as TCP does on a line that it shares. At `least` it stays: that is what the account has.
+    It rises by equal steps while EC2 accepts calls, and falls by half when EC2 refuses one. TCP
+    does the same on a shared line. At `least` it stays: the account has that rate.
     """
 
     least: float
+    """The rate that EC2 publishes; no account has less."""
     per_second: float
     step: float = 0.0
+    """Tokens per second that each accepted call adds."""
 
     @classmethod
     def first(cls, rate: Rate) -> Guess:
-        """Begin with a bucket in four seconds: EC2 refuses seven times, and it is down to 2/s."""
+        """Begin with the rate that empties a bucket in four seconds.
+
+        From there, seven refusals bring the rate down to 2/s.
+        """
         return cls(rate.per_second, max(rate.per_second, rate.burst / 4)).stepped()
 
     @property
     def settled(self) -> bool:
-        """There is nothing to be learned any more."""
+        """Return whether the estimate is final."""
         return self.per_second <= self.least
 
     def granted(self) -> Guess:
-        """EC2 let a call through that came at this rate."""
+        """Return the estimate after EC2 accepted a call at this rate."""
         more = 0.0 if self.settled else self.step
         return replace(self, per_second=self.per_second + more)
 
     def refused(self) -> Guess:
-        """EC2 refused a call that came at this rate."""
+        """Return the estimate after EC2 refused a call at this rate."""
         return replace(self, per_second=max(self.least, self.per_second / 2)).stepped()
 
     def stepped(self) -> Guess:
-        """With steps of the rate that it has now."""
+        """Return the estimate with its step set by the present rate."""
         return replace(self, step=self.per_second * STEP)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in the line for tokens: its last token is the `until`th. `short`: the line began
-    before it.
-    """
+    """A place in the queue for tokens."""
 
     until: float
+    """The number of its last token, counted since the bucket was made."""
     tokens: float
     short: bool
+    """Its last token did not exist yet when the call joined the queue."""
 
 
 class Bucket:
-    """A line for tokens, first come first served; safe between threads.
+    """A queue for tokens, first come first served. Safe between threads.
 
-    `learns`: the account may have more than this rate, and EC2's answers tell how much.
+    With `learns`, the account may have more than this rate, and EC2's answers tell how much.
     """
 
     def __init__(self, rate: Rate, clock: Clock, *, learns: bool = False) -> None:
@@ -114,7 +119,7 @@ class Bucket:
         return self._guess.per_second
 
     def enter(self, wanted: float) -> Place:
-        """Take a place at the end of the line."""
+        """Take a place at the end of the queue."""
         with self._lock:
             now = self._fill()
             tokens = min(wanted, self._burst)
@@ -124,7 +129,7 @@ class Bucket:
             return Place(self._taken, tokens, short=self._taken > self._came)
 
     def wait(self, place: Place) -> float:
-        """Seconds until the place's tokens are there, as things stand."""
+        """Return the seconds until the place's tokens exist, at the present rate."""
         with self._lock:
             now = self._fill()
             wait = max(0.0, self._closed_until - now)
@@ -134,7 +139,7 @@ class Bucket:
             return wait
 
     def granted(self, place: Place) -> None:
-        """EC2 has let the call through."""
+        """Record that EC2 accepted the call."""
         with self._lock:
             self._fill()
             self._setbacks = 0
@@ -142,7 +147,10 @@ class Bucket:
                 self._guess = self._guess.granted()
 
     def refused(self, place: Place) -> None:
-        """EC2 has refused the call: its tokens go to the next in line, which waits a moment."""
+        """Record that EC2 refused the call.
+
+        Its tokens go to the next call in the queue, which waits a moment.
+        """
         with self._lock:
             now = self._fill()
             self._came = min(self._came + place.tokens, self._taken + self._burst)
@@ -151,7 +159,7 @@ class Bucket:
                 self._setbacks += 1
             else:
                 pause = place.tokens / self._guess.per_second
-            if now >= self._closed_until:  # one of several at once says all that they say
+            if now >= self._closed_until:  # several refusals at once count as one
                 self._guess = self._guess.refused()
                 self._at = self._closed_until = now + pause
 
@@ -167,7 +175,7 @@ class Bucket:
 RUN_INSTANCES: Final = Rate(5, 2)
 CREATE_FLEET: Final = Rate(50, 5)
 INSTANCES: Final = Rate(1000, 2)
-"""A bucket of its own, for what RunInstances starts. A fleet draws on CreateFleet's alone."""
+"""A bucket of its own for instances that RunInstances launches. A fleet uses CreateFleet's only."""
 DESCRIBE_INSTANCES: Final = Rate(100, 20)
 TERMINATE_INSTANCES: Final = Rate(100, 5)
 CREATE_TAGS: Final = Rate(100, 10)
@@ -175,10 +183,10 @@ OTHER_READS: Final = Rate(50, 10)
 
 
 class RateLimitedCloud:
-    """`cloud.base.Cloud` around another one. `patience` is the longest wait for one call.
+    """A `cloud.port.Cloud` that delays the calls to another one.
 
-    `instances`: what the account is known to have; without it, what EC2 publishes and as much more
-    as it gives.
+    `patience` is the longest wait for one call, in seconds. `instances` is the account's launch
+    rate, if known. Without it, the limit begins at EC2's published rate and learns the true one.
     """
 
     def __init__(
@@ -202,7 +210,7 @@ class RateLimitedCloud:
         _, place = self._pace((self._run, 1), (self._instances, len(request.nodes)))
         try:
             launched = self._cloud.launch(request, intend)
-        except Throttled:  # by whichever of its buckets: none was drawn on for instances
+        except Throttled:  # by any of EC2's buckets: EC2 took no tokens for instances
             self._instances.refused(place)
             raise
         self._instances.granted(place)
@@ -229,7 +237,10 @@ class RateLimitedCloud:
         return self._cloud.console(instance_id)
 
     def _pace(self, *needs: tuple[Bucket, float]) -> list[Place]:
-        """Wait until the tokens are there; at the end of our patience EC2 may judge."""
+        """Wait until the tokens exist, or until our patience ends.
+
+        After that the call is made anyway, and EC2 decides. Returns the places in the queues.
+        """
         line = [(bucket, bucket.enter(wanted)) for bucket, wanted in needs]
         until = self._clock.monotonic() + self._patience
         while True:

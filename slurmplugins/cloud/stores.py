@@ -1,4 +1,4 @@
-"""Where the runtime keeps and reads things in AWS: the ledger's bucket, the cluster's secret."""
+"""Stores in AWS: the ledger's S3 bucket, and the cluster's secret in Secrets Manager."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class S3Store:
-    """`cloud.base.ObjectStore` on a boto3 S3 client, for one bucket."""
+    """An implementation of `cloud.port.ObjectStore` on a botocore S3 client, for one bucket."""
 
     def __init__(self, bucket: str, connect: Callable[[], Any]) -> None:
         self._bucket = bucket
@@ -50,14 +50,17 @@ class S3Store:
         except NotFound:
             return None
         except ValueError:
-            return None  # damaged: as good as none, and about to be replaced
+            return None  # damaged: treated as absent, and about to be replaced
         return value if isinstance(value, dict) else None
 
     def _call(self, operation: str, **arguments: Any) -> bytes:
-        """What the answer holds, if anything: a body may be as slow as the rest."""
+        """Return the answer's body, within the time limit of the call.
+
+        Reading the body may take as long as the rest of the call.
+        """
 
         def work() -> bytes:
-            with self._connecting:  # a client takes longer to make than a dozen objects to write
+            with self._connecting:  # making a client takes longer than writing a dozen objects
                 if self._client is None:
                     self._client = self._connect()
             answer = getattr(self._client, operation)(Bucket=self._bucket, **arguments)
@@ -68,13 +71,16 @@ class S3Store:
 
 
 class SecretStore:
-    """Secrets Manager, for the one secret a machine's role may read."""
+    """A reader of Secrets Manager, for the one secret that an instance's role may read."""
 
     def __init__(self, connect: Callable[[], Any]) -> None:
         self._connect = connect
 
     def get(self, secret_id: str) -> str:
-        """The secret's text. Raises CloudError; the text is never part of a message."""
+        """Return the secret's text. Raises CloudError.
+
+        The text is never part of a message.
+        """
         try:
             answer = self._connect().get_secret_value(SecretId=secret_id)
         except Exception as error:

@@ -1,10 +1,12 @@
-"""EC2 tags: their keys, and which node an instance is by them.
+"""EC2 tags: their keys, and an instance's node from its tags.
 
-Together with Slurm's InstanceId they are the only map from node to instance: written at launch,
-read by the instance and by all. Instances of RunInstances are numbered by EC2, so the hostlist of
-the launch is the whole map. Those of a fleet are not; theirs is completed by a second tag that
-lists the tails of their ids in the order of the hostlist, the same on all of them and so one call
-for hundreds.
+Together with Slurm's InstanceId, the tags are the only map from node to instance. They are written
+at launch. The instance itself and all programs read them.
+
+EC2 numbers the instances of RunInstances, so the hostlist of the launch is the whole map. EC2 does
+not number the instances of a fleet. A second tag completes their map: it lists the tails of the
+instance ids in the order of the hostlist. It is the same on all instances of the fleet, so that one
+call tags hundreds.
 """
 
 from __future__ import annotations
@@ -27,38 +29,43 @@ ROLE: Final = "toolkit:role"
 POOL: Final = "toolkit:pool"
 PARTITION: Final = "toolkit:partition"
 NODES: Final = "toolkit:nodes"
-"""Hostlist of the launch; the instance's AmiLaunchIndex says which of them it is. Goes on in
-`toolkit:nodes.2` and so on where it is longer than a tag's value.
+"""Hostlist of the launch. The instance's AmiLaunchIndex is its index in that list.
+
+A hostlist longer than one tag's value continues in `toolkit:nodes.2` and so on.
 """
 ORDER: Final = "toolkit:order"
-"""Only on machines of a fleet, whose launch index says nothing: which instance is which entry of
-NODES, written once the fleet has answered, and PENDING until then. Goes on like NODES.
+"""Maps a fleet's instances to the entries of NODES. Only a fleet has it: its AmiLaunchIndex is
+meaningless. It is PENDING until the fleet has answered. Continues like NODES.
 """
 PENDING: Final = "pending"
 NODE: Final = "toolkit:node"
-"""Overrides NODES when present: set when a machine is given to another node later."""
+"""Overrides NODES if present. Set when an instance is given to another node later."""
 ATTEMPT: Final = "toolkit:attempt"
+"""The launch's id."""
 PRICE: Final = "toolkit:price"
-"""USD an hour as a decimal string: what resume believed at launch."""
+"""USD an hour as a decimal string: the price known at launch."""
 PRICES: Final = "toolkit:prices"
-"""The same for a fleet of several instance types: `type=price,…`. Goes on like NODES."""
+"""The same for a fleet of several instance types: `type=price,…`. Continues like NODES."""
 NAME: Final = "Name"
 
 MAX_VALUE: Final = 256
-"""EC2 refuses longer tag values."""
+"""Characters of a tag's value; EC2 refuses longer ones."""
 
 MAX_PARTS: Final = 20
-"""Tags one hostlist may take of the 50 that EC2 allows a machine."""
+"""Tags that one hostlist may take of the 50 that EC2 allows an instance."""
 
 FLEET_PARTS: Final = 12
-"""Tags the hostlist of a fleet may take: the tails of a thousand ids take 24 to 28 more."""
+"""Tags that a fleet's hostlist may take. The tails of a thousand ids take 24 to 28 more."""
 
 _SHORTEST_TAIL: Final = 4
 _WIDTH_DIGITS: Final = 2
 
 
 def node_tags(nodes: Sequence[NodeName]) -> dict[str, str]:
-    """The tags that carry the launch's hostlist. BadName when it takes too many."""
+    """Return the tags that hold the launch's hostlist.
+
+    Raises BadName if it needs more than MAX_PARTS tags.
+    """
     parts = hostlists(nodes, characters=MAX_VALUE)
     if len(parts) > MAX_PARTS:
         raise BadName(f"{len(nodes)} names do not fit into {MAX_PARTS} tags")
@@ -66,7 +73,7 @@ def node_tags(nodes: Sequence[NodeName]) -> dict[str, str]:
 
 
 def order_tags(ids: Sequence[str]) -> dict[str, str]:
-    """The tags that say: the n-th of these instances is the n-th node of the launch."""
+    """Return the tags that map each id to its node's index."""
     width = _SHORTEST_TAIL
     while len({item[-width:] for item in ids}) < len(ids):
         width += 1
@@ -75,7 +82,7 @@ def order_tags(ids: Sequence[str]) -> dict[str, str]:
 
 
 def price_tags(offerings: Sequence[Offering]) -> dict[str, str]:
-    """What a machine of this launch is believed to cost."""
+    """Return the tags that hold the launch's known prices."""
     if len(offerings) == 1:
         return {PRICE: offerings[0].price}
     text = ",".join(f"{item.type}={item.price}" for item in offerings)
@@ -83,7 +90,7 @@ def price_tags(offerings: Sequence[Offering]) -> dict[str, str]:
 
 
 def node_of(tag: Mapping[str, str], launch_index: int, instance_id: str) -> NodeName | None:
-    """The node, or None when the tags name none (yet)."""
+    """Return the instance's node, or None if the tags name none (yet)."""
     try:
         if NODE in tag:
             return parse(tag[NODE])
@@ -96,7 +103,7 @@ def node_of(tag: Mapping[str, str], launch_index: int, instance_id: str) -> Node
 
 
 def price_of(tag: Mapping[str, str], instance_type: str) -> str:
-    """USD an hour, empty when the tags do not say."""
+    """Return USD an hour, empty if the tags do not hold it."""
     if PRICES not in tag:
         return tag.get(PRICE, "")
     pairs = (item.partition("=") for item in "".join(_parts(tag, PRICES)).split(","))
@@ -104,7 +111,10 @@ def price_of(tag: Mapping[str, str], instance_type: str) -> str:
 
 
 def part_keys(key: str) -> Iterable[str]:
-    """The keys a long value is spread over; those after the first absent one are absent too."""
+    """Yield the keys over which a long value is spread.
+
+    After the first absent key, all others are absent too.
+    """
     yield key
     for number in range(2, MAX_PARTS + 1):
         yield f"{key}.{number}"
@@ -128,7 +138,10 @@ def _cut(text: str) -> list[str]:
 
 
 def _seat(order: str, instance_id: str) -> int:
-    """ValueError when the order is not written yet, or this machine is not in it."""
+    """Return the instance's index in the order.
+
+    Raises ValueError if the order is not written yet, or does not hold this instance.
+    """
     width = int(order[:_WIDTH_DIGITS])
     if width < 1:
         raise ValueError(order[:_WIDTH_DIGITS])
@@ -137,7 +150,10 @@ def _seat(order: str, instance_id: str) -> int:
 
 @functools.lru_cache(maxsize=256)
 def _expanded(hostlist: str) -> tuple[NodeName, ...]:
-    """All machines of a launch carry the same hostlist: 500 of them would expand it 500 times."""
+    """Expand a hostlist once for all instances of a launch.
+
+    All of them carry the same: 500 instances would expand it 500 times.
+    """
     return expand(hostlist)
 
 

@@ -1,4 +1,4 @@
-"""burst.json, which `toolkit` renders from cluster.yaml. Collects every problem before raising."""
+"""burst.json, which `toolkit` renders from cluster.yaml. One ConfigError names every problem."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""No honest burst.json comes near; a larger one is not read."""
+"""Far above any real burst.json; a larger file is refused."""
 
 ORPHAN_GRACE: Final = 90
-"""Seconds a machine may live that no node asked for: longer than a launch takes to be written back.
-"""
+"""Seconds that an instance without a node may live: longer than a launch takes to be recorded."""
 
 UNBACKED_GRACE: Final = 30
-"""Seconds a node that does not answer may be wanted without a machine: longer than EC2's lists lag
-behind what the journal does not know of.
+"""Seconds that Slurm may wait for a silent node without an instance.
+
+Longer than EC2's lists lag behind launches that the journal does not know.
 """
 
 _PRICE: Final = re.compile(r"\d{1,6}(\.\d{1,8})?", re.ASCII)
@@ -38,37 +38,42 @@ _CLUSTER: Final = re.compile(r"[a-z][a-z0-9-]{0,30}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class BurstConfig:
-    """What the runtime knows about the cluster. Times are seconds. `static` nodes always have a
-    machine: the first of their pool, as many as the pool says.
-    """
+    """The cluster's configuration on the head. Times are seconds."""
 
     cluster: str
     region: str
     endpoint_url: str | None
     bucket: str
+    """The S3 bucket that holds the ledger of instances."""
     slurm_bin: str
+    """The directory of scontrol and squeue."""
     resume_timeout: float
     suspend_timeout: float
     orphan_grace: float
+    """See ORPHAN_GRACE."""
     unbacked_grace: float
+    """See UNBACKED_GRACE."""
     pools: Mapping[str, Pool]
     pool_by_node: Mapping[NodeName, str]
     policies: Mapping[str, Policy] = field(default_factory=dict)
+    """Launch policies by partition."""
     instance_rate: tuple[float, float] | None = None
+    """Instances that this account may launch at once, and per second; None if not configured."""
     static: frozenset[NodeName] = frozenset()
+    """Nodes that always have an instance: the first nodes of each pool, as many as it states."""
 
     def policy_of(self, partition: str) -> Policy:
-        """The partition's; offerings as listed for one that states none."""
+        """Return the partition's policy; offerings as listed where it states none."""
         return self.policies.get(partition, Policy())
 
     def pool_of(self, node: NodeName) -> Pool | None:
-        """The pool a node belongs to, or None for a node that is not ours."""
+        """Return the node's pool, or None for a node of no pool."""
         name = self.pool_by_node.get(node)
         return None if name is None else self.pools[name]
 
 
 def load(path: Path) -> BurstConfig:
-    """Read and check; ConfigError names every problem."""
+    """Read and check the file. Raises ConfigError with every problem."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -83,7 +88,10 @@ def load(path: Path) -> BurstConfig:
 
 
 def parse(data: object) -> BurstConfig:
-    """Turn decoded JSON into a BurstConfig; unknown keys are left alone."""
+    """Turn decoded JSON into a BurstConfig; ignore unknown keys.
+
+    Raises ConfigError with every problem.
+    """
     reader = _Reader()
     top = reader.table(data, "burst.json")
     if top.get("version") != VERSION:
@@ -127,7 +135,7 @@ def parse(data: object) -> BurstConfig:
 
 
 class _Reader:
-    """Reads fields, remembers what is wrong and goes on."""
+    """A reader of fields that records each problem and goes on."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -228,10 +236,10 @@ class _Reader:
         )
 
     def word(self, value: object, where: str) -> str:
-        """Text that may stand in a tag, a request and a log line as it is."""
+        """Return text that is safe in tags, requests and log lines."""
         if isinstance(value, str) and _WORD.fullmatch(value):
             return value
-        if value != "":  # which `text` has reported
+        if value != "":  # `text` has reported an empty value
             self.problem(f"{where}: not a name: {str(value)[:80]!r}")
         return ""
 
@@ -251,7 +259,7 @@ class _Reader:
         return Policy(Preference(wanted), self.seconds(table, "after", 0))
 
     def rate(self, value: object) -> tuple[float, float] | None:
-        """The account's own rate of starting instances: how many at once, how many a second."""
+        """Return the account's own launch rate: instances at once, instances per second."""
         if value is None:
             return None
         table = self.table(value, "instance_rate")

@@ -1,4 +1,7 @@
-"""node.json, which user data leaves on a compute node, and instance.json, what the node learned."""
+"""node.json and instance.json, the two configuration files of a compute node.
+
+User data writes node.json. The first boot writes instance.json.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from slurmplugins.model import json_input
 
 @dataclass(frozen=True, slots=True)
 class Shared:
+    """The shared filesystem: its DNS name, the name of the mount and the path."""
+
     dns: str
     mount_name: str
     path: Path
@@ -20,7 +25,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """No secret is in it: `secret_id` only names one."""
+    """The contents of node.json. It holds no secret: `secret_id` only names one."""
 
     cluster: str
     region: str
@@ -34,7 +39,10 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class InstanceFacts:
-    """What this machine is; world-readable at paths.INSTANCE, its field names are the file's."""
+    """The instance that this compute node is.
+
+    The file at paths.INSTANCE has the same field names, and every user may read it.
+    """
 
     instance_id: str
     instance_type: str
@@ -48,13 +56,14 @@ class InstanceFacts:
     cluster: str
     address: str
     launched_at: float | None
+    """None where the metadata service does not tell it."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def load(path: Path = paths.NODE) -> NodeConfig:
-    """Read node.json; ConfigError names every missing field."""
+    """Read node.json. Raises ConfigError with every missing field."""
     try:
         data = json_input.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

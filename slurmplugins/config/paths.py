@@ -1,4 +1,4 @@
-"""Where things are on a cluster machine."""
+"""Fixed paths on the head and on compute nodes."""
 
 from __future__ import annotations
 
@@ -25,17 +25,23 @@ HOSTS: Final = Path("/etc/hosts")
 HOSTNAME: Final = Path("/etc/hostname")
 
 SLURM_BIN: Final = "/usr/bin"
-"""Where Slurm's programs are when no burst.json says otherwise."""
+"""The directory of Slurm's programs, unless burst.json states another."""
 PROC: Final = Path("/proc")
 SHARED: Final = Path("/shared")
 SCRATCH: Final = Path("/scratch")
 
 
 def users_file(shared: Path) -> Path:
-    """Root-owned list of the people whose accounts every machine has."""
+    """Return the path of the list of users, which root owns.
+
+    Every node creates these users' accounts.
+    """
     return shared / ".toolkit" / "users.json"
 
 
 def stop_requests(shared: Path) -> Path:
-    """Where node agents, and reconcile on the head, ask jobs to stop; no user can write there."""
+    """Return the directory of requests that tell jobs to stop.
+
+    Node agents write there, and reconcile on the head. No user can.
+    """
     return shared / ".toolkit" / "stop"

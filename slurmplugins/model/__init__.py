@@ -1,4 +1,5 @@
-"""The values that pass between rooms: frozen, with no behaviour beyond naming what they say.
+"""Frozen values that pass between rooms: nodes, jobs, instances, offerings, launches, actions.
 
-Here: what several rooms speak of. Not here: input, output, decisions, a value of one room alone.
+Here: values that several rooms share, and reading and writing them as text.
+Not here: input and output, decisions, a value that only one room uses.
 """

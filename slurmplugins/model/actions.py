@@ -1,4 +1,4 @@
-"""What the planners may decide, as values. Each action is safe to repeat."""
+"""Actions that a planner may decide on, as values. Each action is safe to repeat."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Terminate:
+    """The termination of one instance."""
+
     instance: Instance
     cause: EndCause
+    """Recorded in the ledger of instances."""
     why: str
+    """Recorded in the log; the other actions' `why` too."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarkDown:
-    """Give the node's jobs back to the queue, at once."""
+    """A node set DOWN: slurmctld requeues its jobs at once."""
 
     node: NodeName
     reason: str
@@ -27,7 +31,7 @@ class MarkDown:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Let nothing new start there; what runs goes on."""
+    """A node drained: no new job starts there, running jobs go on."""
 
     node: NodeName
     reason: str
@@ -35,15 +39,16 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class RequestStop:
-    """Have the jobs on the node save and stop; `reason` is then the node's."""
+    """A request to the jobs on the node: save, then stop."""
 
     node: NodeName
     reason: str
+    """Becomes the node's reason in Slurm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Have the node's slurmd register again; slurmctld seems to have forgotten that it did."""
+    """A node whose slurmd is to register again: slurmctld seems to have forgotten that it did."""
 
     node: NodeName
     why: str
@@ -51,13 +56,15 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class PowerDown:
+    """A node that Slurm is told to power down."""
+
     node: NodeName
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReturnToService:
-    """Let Slurm use the powered-down node again, without waiting for SuspendTimeout."""
+    """A powered-down node that Slurm may use again now, without waiting for SuspendTimeout."""
 
     node: NodeName
     why: str
@@ -65,7 +72,7 @@ class ReturnToService:
 
 @dataclass(frozen=True, slots=True)
 class PowerUp:
-    """Have Slurm ask for the node's machine, although no job wants it."""
+    """A node that Slurm is told to power up, although no job needs it."""
 
     node: NodeName
     why: str
@@ -78,8 +85,10 @@ Action = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one action; `error` is empty when it worked, `refused` for good."""
+    """The result of one action."""
 
     action: Action
     error: str = ""
+    """Empty when the action succeeded."""
     refused: bool = False
+    """The action was refused for good: repeating it does not help."""

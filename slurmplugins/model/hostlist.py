@@ -15,7 +15,7 @@ NodeName = NewType("NodeName", str)
 """A string that `parse` has accepted."""
 
 MAX_EXPANSION: Final = 20_000
-"""Bounds what a hostile hostlist can make us allocate; twice the largest cluster aimed at."""
+"""Limits the memory that a hostile hostlist can take. Twice the largest cluster aimed at."""
 
 _NAME: Final = re.compile(r"([a-z][a-z0-9-]{0,40}-)(\d{1,6})", re.ASCII)
 _GROUP: Final = re.compile(r"([a-z][a-z0-9-]{0,40}-)\[([0-9,-]{1,65536})\]", re.ASCII)
@@ -30,17 +30,18 @@ def parse(text: str) -> NodeName:
 
 
 def pool_of(name: NodeName) -> str:
-    """The part before the number, which is the pool's name."""
+    """Return the pool's name: the part before the number."""
     return name.rpartition("-")[0]
 
 
 def expand(
     hostlist: str, *, limit: int = MAX_EXPANSION, odd: list[str] | None = None
 ) -> tuple[NodeName, ...]:
-    """Expand `gpu-[001-003,7],cpu-1` in the order written; BadName when malformed or too long.
+    """Expand `gpu-[001-003,7],cpu-1` in the order written.
 
-    Where a list of the `odd` ones is given, parts that are no names of ours go there instead. So do
-    the largest ranges of a hostlist that names more than `limit` nodes.
+    Raises BadName when the text is malformed or names more than `limit` nodes.
+    With a list `odd`, it raises nothing. Parts that are not our names go to that list.
+    So do the largest ranges of a hostlist that names more than `limit` nodes.
     """
     if not hostlist:
         return ()
@@ -64,7 +65,7 @@ def expand(
 
 
 def compress(names: Iterable[NodeName]) -> str:
-    """The shortest hostlist of these names, ordered as `order` orders them.
+    """Return the shortest hostlist of these names, ordered by `order`.
 
     `expand(compress(names)) == order(names)` for any names.
     """
@@ -78,14 +79,14 @@ def compress(names: Iterable[NodeName]) -> str:
 
 
 def order(names: Iterable[NodeName]) -> tuple[NodeName, ...]:
-    """Unique names by prefix, width of the number, number."""
+    """Return unique names, sorted by prefix, digits of the number, number."""
     return tuple(sorted(set(names), key=lambda name: (_prefix_width(name), name)))
 
 
 def hostlists(names: Iterable[NodeName], *, characters: int) -> tuple[str, ...]:
-    """Hostlists that, expanded one after the other, give the names in the order they have here.
+    """Return hostlists that together give the names in their order.
 
-    None is longer than `characters`, as long as one name fits.
+    No hostlist is longer than `characters`, unless a single name is.
     """
     out: list[str] = []
     parts: list[tuple[str, str]] = []
@@ -98,7 +99,7 @@ def hostlists(names: Iterable[NodeName], *, characters: int) -> tuple[str, ...]:
 
 
 def _split(hostlist: str) -> Iterator[str]:
-    """What is between the commas that are in no bracket."""
+    """Yield the text between commas that stand outside brackets."""
     pieces: list[str] = []
     depth = 0
     for piece in hostlist.split(","):
@@ -112,7 +113,7 @@ def _split(hostlist: str) -> Iterator[str]:
 
 
 def _smallest_first(hostlist: str, limit: int) -> tuple[list[NodeName], list[str]]:
-    """As many names as the limit allows, and the parts that are left out."""
+    """Return names up to the limit, smallest ranges first, and other parts."""
     pieces: list[tuple[int, str]] = []
     odd: list[str] = []
     for part in _split(hostlist):
@@ -137,7 +138,7 @@ def _smallest_first(hostlist: str, limit: int) -> tuple[list[NodeName], list[str
 
 
 def _pieces(part: str) -> list[tuple[int, str]]:
-    """Each range of a part, and how many names it has."""
+    """Return each range of a part with its number of names."""
     group = _GROUP.fullmatch(part)
     if group is None:
         return [(1, parse(part))]
@@ -149,7 +150,7 @@ def _pieces(part: str) -> list[tuple[int, str]]:
 
 
 def _bounds(item: str) -> tuple[int, int, int]:
-    """The first and the last number of a range, and how many digits they have."""
+    """Return the range's first number, last number and number of digits."""
     bounds = _RANGE.fullmatch(item)
     if bounds is None:
         raise BadName(f"not a range in a hostlist: {item[:80]!r}")
@@ -160,7 +161,10 @@ def _bounds(item: str) -> tuple[int, int, int]:
 
 
 def _expand_part(part: str, room: int) -> list[NodeName]:
-    """Its names; no more than one range of them too many where there are more than `room`."""
+    """Return the part's names.
+
+    For more than `room` names it stops early: it returns one name more than `room`.
+    """
     group = _GROUP.fullmatch(part)
     if group is None:
         return [parse(part)]
@@ -169,7 +173,7 @@ def _expand_part(part: str, room: int) -> list[NodeName]:
     for item in body.split(","):
         first, last, width = _bounds(item)
         last = min(last, first + room - len(out))
-        # The quickest way there is: ResumeProgram expands every name three times.
+        # The fastest way: ResumeProgram expands every name three times.
         numbers = map(str, range(first, last + 1))
         out += cast("list[NodeName]", [prefix + number.rjust(width, "0") for number in numbers])
         if len(out) > room:
@@ -198,7 +202,7 @@ def _range_text(first: int, last: int, width: int) -> str:
 
 
 def _ranges_in_order(names: Iterable[NodeName]) -> Iterator[tuple[str, str]]:
-    """Runs of neighbours as (prefix, range), in the order given."""
+    """Yield consecutive names as (prefix, range), in the order given."""
     prefix, width, first, last = "", 0, 0, -1
     for name in names:
         here = _prefix_width(name)

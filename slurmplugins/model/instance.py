@@ -1,4 +1,4 @@
-"""EC2's instances: their states, their health, and which nodes they are. Values only."""
+"""EC2 instances: states, health, boot failures, and the node of each instance. Values only."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ ROLE_COMPUTE: Final = "compute"
 ROLE_BUILDER: Final = "builder"
 
 IMPAIRED_SECONDS: Final = 180.0
-"""Status checks run every minute; one that fails for three is not a hiccup."""
+"""Status checks run every minute; a failure of three minutes is not transient."""
 
 EVENT_HORIZON: Final = 24 * 3600.0
-"""A busy node is drained for an event this near; an idle one for any, since it is replaced free."""
+"""Seconds before a scheduled event at which a busy node is drained.
+
+An idle node is drained for any event, since replacing it costs no work.
+"""
 
 SPOT_TAKEN: Final = frozenset(
     {
@@ -31,10 +34,10 @@ SPOT_TAKEN: Final = frozenset(
         "Server.SpotInstanceTermination",
     }
 )
-"""StateReason codes of a machine that EC2 took back."""
+"""StateReason codes of an instance that EC2 took back."""
 
 BY_A_PERSON: Final = "Client.UserInitiatedShutdown"
-"""Someone called TerminateInstances: nothing is learned about the image from that."""
+"""StateReason code after TerminateInstances. It tells nothing about the image."""
 
 
 class InstanceState(StrEnum):
@@ -45,68 +48,69 @@ class InstanceState(StrEnum):
     STOPPING = "stopping"
     STOPPED = "stopped"
     UNCLEAR = "unclear"
-    """EC2 says a state that is none of these: neither live nor over, and left alone."""
+    """EC2 reports a state that is not in this list: neither live nor over, and left alone."""
 
     @property
     def live(self) -> bool:
-        """It is, or is about to be, a working machine."""
-        # Not looked up in a set: a member's hash is Python code, and nothing is asked more often.
+        """Return whether the instance works or is about to."""
+        # Not looked up in a set: a member's hash is Python code, and this is read most often.
         return self is InstanceState.PENDING or self is InstanceState.RUNNING
 
     @property
     def over(self) -> bool:
-        """Someone has ended it for good; it may still be shutting down."""
+        """Return whether it was terminated; it may still be shutting down."""
         return self is InstanceState.SHUTTING_DOWN or self is InstanceState.TERMINATED
 
     @property
     def lost(self) -> bool:
-        """Surely no working machine; it may be one that stopped."""
+        """Return whether it surely does not work: terminated, stopping or stopped."""
         return not (self.live or self is InstanceState.UNCLEAR)
 
 
 class EndCause(StrEnum):
-    """Why a machine ended, as the ledger has it."""
+    """The cause of an instance's termination, as the ledger records it."""
 
     SUSPEND = "suspend"
     INTERRUPTION = "interruption"
     RESUME_FAILED = "resume-failed"
-    """Started, and given back because the rest of its job could not be had."""
+    """Launched, then terminated because the rest of its job's nodes could not be had."""
     BOOT_FAILED = "boot-failed"
-    """It never came up as a node."""
+    """The instance never registered as a node."""
     ORPHAN = "orphan"
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A machine that carries this cluster's tag, as the cloud describes it.
-
-    `node` is None where the tags name no node that can be parsed. `end_code` is the cloud's code
-    for why it ended, and `ended_at` when, as far as the cloud says. `unclear`: EC2's word for a
-    state that is none we know.
-    """
+    """An instance that carries this cluster's tag, as EC2 describes it."""
 
     id: str
     state: InstanceState
     role: str
     node: NodeName | None
+    """None where the tags hold no node name that can be parsed."""
     pool: str
     partition: str
     attempt: str
+    """The id of the launch, from its tag."""
     type: str
     zone: str
     lifecycle: Lifecycle
     address: str
     price: str
+    """USD an hour at the launch, from its tag."""
     launched_at: float
     ended_at: float | None = None
+    """None where EC2 does not report the time."""
     end_code: str = ""
+    """EC2's StateReason code for the termination."""
     unclear: str = ""
+    """EC2's own word for a state that InstanceState does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """This machine is this node."""
+    """An instance and the node that it is."""
 
     node: NodeName
     instance_id: str
@@ -116,60 +120,61 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledEvent:
-    """What EC2 plans to do to a machine. `code` is EC2's: instance-retirement, system-reboot, …"""
+    """An event that EC2 plans for an instance."""
 
     code: str
+    """EC2's code: instance-retirement, system-reboot, …"""
     not_before: float
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceHealth:
-    """The troubles of one machine.
-
-    `impaired_since`: since when its status checks fail. `notice`: EC2 is taking it back.
-    """
+    """The health problems of one instance."""
 
     id: str
     impaired_since: float | None = None
+    """The time since which its status checks fail."""
     events: tuple[ScheduledEvent, ...] = ()
     notice: bool = False
+    """EC2 is taking the instance back."""
 
     def impaired(self, now: float) -> bool:
-        """Its checks have failed for long enough to be believed."""
+        """Return whether its status checks have failed for IMPAIRED_SECONDS."""
         return self.impaired_since is not None and now - self.impaired_since >= IMPAIRED_SECONDS
 
     def event(self, now: float, *, busy: bool) -> ScheduledEvent | None:
-        """The first event that a node should be emptied for now."""
+        """Return the first event for which the node should be drained now."""
         due = [item for item in self.events if not busy or item.not_before - now <= EVENT_HORIZON]
         return min(due, key=lambda item: item.not_before, default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class BootFailure:
-    """A machine that was paid for and never became a node. `at`: when that was noticed, in
-    the time of `steady`; `launched_at` is EC2's.
-    """
+    """An instance that was paid for and never became a node."""
 
     instance_id: str
     node: str
     pool: str
     why: str
     at: float
+    """The time at which reconcile noticed, by `state.persistent_clock`."""
     launched_at: float = 0.0
+    """EC2's launch time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Boots:
-    """What one pass learned: machines that failed, and by pool until when a machine must have been
-    launched for one that is up to say more of the pool than that machine's failure.
-    """
+    """Boot results that one reconcile pass learned."""
 
     failed: tuple[BootFailure, ...] = ()
     fine_until: Mapping[str, float] = field(default_factory=dict)
+    """By pool: the launch time of its newest instance that is up, plus ResumeTimeout.
+    A failed instance launched before that time tells about itself, and not about the pool.
+    """
 
 
 def machines_by_node(listed: Iterable[Instance]) -> dict[NodeName, list[Instance]]:
-    """The cluster's compute machines by node, oldest first."""
+    """Return the compute instances of each node, oldest first."""
     found: dict[NodeName, list[Instance]] = defaultdict(list)
     for machine in sorted(listed, key=lambda item: (item.launched_at, item.id)):
         if machine.role == ROLE_COMPUTE and machine.node is not None:
@@ -178,7 +183,7 @@ def machines_by_node(listed: Iterable[Instance]) -> dict[NodeName, list[Instance
 
 
 def assignments(machines: Iterable[Instance]) -> list[Assignment]:
-    """Who is who, of machines that are some node."""
+    """Return an assignment for each instance that has a node."""
     return [
         Assignment(item.node, item.id, item.address, item.type)
         for item in machines

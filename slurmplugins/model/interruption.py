@@ -1,4 +1,4 @@
-"""What EC2 says of an instance's end, as one value."""
+"""EC2's notice that an instance will be interrupted, as one value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 NOTICE_SECONDS: Final = 120.0
-"""What EC2 gives; used where the notice's own time can't be read."""
+"""EC2's usual warning time. Used where the time in the notice can't be read."""
 
 
 class Kind(StrEnum):
@@ -18,10 +18,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """`deadline`: when the machine is taken (for a rebalance: when the risk was announced).
-    `action`: EC2's word for what happens then.
-    """
+    """A notice from EC2 about one instance."""
 
     kind: Kind
     action: str
+    """EC2's word for the event at the deadline, such as `terminate`."""
     deadline: float
+    """The time at which EC2 takes the instance. For a rebalance: when EC2 announced the risk."""

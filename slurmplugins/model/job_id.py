@@ -1,8 +1,8 @@
-"""How Slurm names a job and no other.
+"""Names by which Slurm knows exactly one job.
 
-The last task of a job array has the array's own number, by which scontrol shows, updates, holds and
-requeues every task: a task is named ARRAY_TASK. The tasks that wait are one record of that number,
-until they start one by one.
+The last task of a job array has the array's own number. By that number scontrol shows, updates,
+holds and requeues every task. Therefore a task is named ARRAY_TASK. All pending tasks share one
+record of that number, until they start one by one.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _NAME: Final = re.compile(r"([0-9]{1,11})(?:_([0-9]{1,10}))?", re.ASCII)
 
 _RANGE: Final = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10})(?::([0-9]{1,10}))?)?", re.ASCII)
 _CUT: Final = "..."
-"""Ends a list that was too long for Slurm."""
+"""Slurm ends a list with it that was too long to print."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobName:
-    """A job's number, or an array's and the task in it."""
+    """A job's number, or an array's number with one of its tasks."""
 
     number: int
     task: int | None = None
@@ -32,7 +32,7 @@ class JobName:
 
 
 def parse(text: str) -> JobName:
-    """`4711` or `4711_3`. Raises BadName."""
+    """Read `4711` or `4711_3`. Raises BadName."""
     match = _NAME.fullmatch(text)
     if match is None:
         raise BadName(f"not a job's number: {text[:80]!r}")
@@ -40,7 +40,10 @@ def parse(text: str) -> JobName:
 
 
 def holds(tasks: str, task: int) -> bool:
-    """Whether a task is among those; also where the list was cut off before it."""
+    """Return whether the list of tasks holds a task.
+
+    A list that Slurm cut off holds every task after its last one.
+    """
     listed = tasks.partition("%")[0]
     last = -1
     for part in listed.removesuffix(_CUT).split(","):

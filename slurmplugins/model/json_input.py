@@ -1,4 +1,4 @@
-"""JSON from files and programs that may be damaged. What is wrong with it is a ValueError. Pure."""
+"""JSON from files and programs that may be damaged. Every defect is a ValueError. No I/O."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 
 def loads(text: str | bytes) -> Any:
-    """Read a document. ValueError for one that is damaged, or nested too deeply to be read.
+    """Read a document.
 
-    Bytes that are no UTF-8 become a sign of their own: one job's name spoils no other job.
+    Raises ValueError if it is damaged or nested too deeply.
+    Bytes that are not UTF-8 become a replacement character, since one job's bad name must not
+    make the other jobs unreadable.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8-sig", errors="replace")
@@ -21,7 +23,10 @@ def loads(text: str | bytes) -> Any:
 
 
 def finite(value: object) -> float:
-    """Take a number that can be calculated with. ValueError for infinity, NaN and all others."""
+    """Return a finite number as a float.
+
+    Raises ValueError for infinity, NaN, a bool and everything that is not a number.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"not a number but a {type(value).__name__}")  # noqa: TRY004 - one error
     try:

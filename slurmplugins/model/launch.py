@@ -1,4 +1,4 @@
-"""What is to be launched for which jobs, and what came of it. Values only."""
+"""Launches for jobs: requests, the plan of one run, results. Values only."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _OF_THE_LINE: Final = frozenset({"at", "boot", "jobs", "kind", "run", "steady", 
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """One call for machines for these nodes, named by their order; at least `least`, or none.
-
-    `others` are further offerings of the same lifecycle and zone that will do as well: the call is
-    then a fleet. An empty `subnet` is one that the launch template says.
-    """
+    """A single EC2 call that launches instances for these nodes, in the order of the nodes."""
 
     attempt: str
+    """The launch's id. The ClientToken is made from it."""
     cluster: str
     pool: str
     partition: str
     launch_template: str
     subnet: str
+    """Empty where the launch template states the subnet."""
     offering: Offering
     nodes: tuple[NodeName, ...]
     others: tuple[Offering, ...] = ()
+    """More offerings of the same lifecycle and zone. With them the call is CreateFleet."""
     least: int = 0
+    """EC2 launches at least this many instances or none. 0 means all nodes."""
 
     @property
     def offerings(self) -> tuple[Offering, ...]:
@@ -51,15 +51,18 @@ class LaunchRequest:
         return self.least or len(self.nodes)
 
     def to_record(self) -> dict[str, Any]:
-        """Return it for a line of the journal. `attempt` and `nodes` are fields of that."""
+        """Return the fields that a journal line holds.
+
+        `attempt` and `nodes` are also fields of every other launch line.
+        """
         return asdict(self)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> LaunchRequest:
-        """Read it from a line of the journal; unknown fields are left out.
+        """Read a request from a journal line; ignore unknown fields.
 
-        Raises KeyError, TypeError, ValueError or AttributeError for a line that `to_record` has
-        not written.
+        Raises KeyError, TypeError, ValueError or AttributeError for a line that `to_record` did
+        not write.
         """
         words = ("attempt", "cluster", "pool", "partition", "launch_template", "subnet")
         if not all(isinstance(text, str) for text in (*record["nodes"], *map(record.get, words))):
@@ -80,133 +83,142 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What the cloud said about one offering of a launch; with `passed_on`, to another job."""
+    """EC2's error for one offering of a launch."""
 
     offering: Offering
     error: CloudError
     passed_on: bool = False
+    """EC2 gave this error to another job a moment ago. EC2 was not called for this job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """The machines of the first nodes of a request, in order, and what was refused on the way to
-    them.
-    """
+    """The result of a launch."""
 
     machines: tuple[Instance, ...]
+    """Instances of the request's first nodes, in the order of the nodes."""
     refusals: tuple[Refusal, ...] = ()
+    """Offerings that EC2 refused before the launch succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """These nodes can't be had. `code` is the cloud's word, empty when it was not the cloud.
-    `hold`: waiting does not help, a person must act; the job is to be held. `ended`: those of them
-    that had a machine, which ends with this.
-    """
+    """Nodes that get no instance, with the reason."""
 
     job: int | None
     nodes: tuple[NodeName, ...]
     slug: str
     code: str = ""
+    """EC2's error code. Empty when the failure did not come from EC2."""
     message: str = ""
     hold: bool = False
+    """The job is to be held: waiting does not help, a person must act."""
     ended: tuple[NodeName, ...] = ()
+    """Subset of `nodes` that had an instance, which is terminated now."""
 
     @property
     def reason(self) -> str:
-        """What Slurm shows for the node."""
+        """Return the node's reason as Slurm shows it."""
         return f"{REASON_PREFIX} {self.slug}" + (f" ({self.code})" if self.code else "")
 
 
 @dataclass(frozen=True, slots=True)
 class PoolAsk:
-    """Nodes of one pool that one job waits for, and what to try for them, in turn."""
+    """Nodes of one pool that one job waits for."""
 
     pool: Pool
     nodes: tuple[NodeName, ...]
     ladder: tuple[Rung, ...] = ()
+    """Groups of offerings, in the order in which they are tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobLaunch:
-    """Machines to start for one job, all or none. `nodes` are all that its ask brings, those that
-    have a machine already included.
-    """
+    """Instances to launch for one job, all or none."""
 
     job: int | None
     asks: tuple[PoolAsk, ...]
     nodes: tuple[NodeName, ...]
+    """All nodes of the job's request, also nodes that already have an instance."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResumePlan:
-    """`adopt`: machines there already. `replace`: machines too old, or of another pool, to be what
-    Slurm waits for; they are ended first. `unended`: machines whose end was decided and that live;
-    nothing is started beside them. `busy`: nodes left to the run that is at them. `asks`:
-    all that the plan speaks of, those that get nothing included. `filling`: the nodes whose
-    instances fill each quota.
-    """
+    """The plan of one ResumeProgram run."""
 
     adopt: tuple[Assignment, ...] = ()
+    """Instances that exist already and are used."""
     launches: tuple[JobLaunch, ...] = ()
     replace: tuple[Instance, ...] = ()
+    """Instances that Slurm cannot use: launched before this request, or of another pool.
+    They are terminated before the launch.
+    """
     failures: tuple[Failure, ...] = ()
     busy: tuple[NodeName, ...] = ()
+    """Nodes that another run is working on. This run leaves them alone."""
     asks: tuple[JobRequest, ...] = ()
+    """All requests that the plan covers, also requests that get nothing."""
     unended: tuple[Instance, ...] = ()
+    """Instances whose termination was decided and that still live. No instance is launched for
+    their nodes.
+    """
     filling: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
+    """By quota: the nodes whose instances count against it and will end one day."""
 
     @property
     def claimed(self) -> tuple[NodeName, ...]:
-        """The nodes this run must have for itself."""
+        """Return the nodes that this run must claim."""
         return tuple(
             node for launch in self.launches for ask in launch.asks for node in ask.nodes
         ) + tuple(item.node for item in self.adopt)
 
     @property
     def named(self) -> tuple[NodeName, ...]:
-        """The nodes that something would be done for or to."""
+        """Return every node that this plan would change."""
         stale = (item.node for item in self.replace if item.node is not None)
         return tuple(dict.fromkeys((*self.claimed, *stale)))
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """The nodes one job waits for. `job` is None for nodes that no job is known to want, and
-    `partition` is empty where Slurm did not say it. `shared`: nodes that it waits for as well, and
-    that the ask of a job before it brings. `whole`: the het job's number, of a component.
-    """
+    """The nodes that one job waits for."""
 
     job: int | None
+    """None for nodes that no known job needs."""
     nodes: tuple[NodeName, ...]
     partition: str = ""
+    """Empty where Slurm did not state it."""
     shared: tuple[NodeName, ...] = ()
+    """Nodes that the job also waits for, and that an earlier job's request already holds."""
     whole: int | None = None
+    """The het job's number, if the job is a component of one."""
 
     @property
     def wanted(self) -> tuple[NodeName, ...]:
-        """All nodes without which the job can't begin."""
+        """Return all nodes that the job needs to begin."""
         return (*self.nodes, *self.shared)
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Jobs that have all their machines now, and jobs that get none. `served`: all nodes of the
-    former; `assignments`: their new machines.
-    """
+    """The results of launches: jobs that have all their instances, and jobs that get none."""
 
     assignments: tuple[Assignment, ...] = ()
+    """New instances of the jobs that have all."""
     failures: tuple[Failure, ...] = ()
+    """Jobs that get none."""
     served: tuple[NodeName, ...] = ()
+    """All nodes of the jobs that have all."""
 
 
 _REQUEST: Final = frozenset(item.name for item in fields(LaunchRequest))
 
 
 def askable(record: Mapping[str, Any]) -> bool:
-    """Tell whether a line of the journal has no more fields than a request.
+    """Return whether the request in a journal line can be repeated.
 
-    A newer version may have more, and asking again with the same token would be another call.
+    A line of a newer version may have more fields. Without them, a call with the same token would
+    not be the same call.
     """
     offerings = [record["offering"], *record["others"]]
     more = record.keys() - _REQUEST - _OF_THE_LINE

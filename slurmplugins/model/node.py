@@ -1,4 +1,4 @@
-"""Slurm's nodes and jobs, as slurmctld sees them. Values only."""
+"""Slurm's nodes and jobs, as slurmctld reports them. Values only."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ from dataclasses import dataclass
 from typing import Final
 
 REASON_PREFIX: Final = "toolkit:"
-"""Marks the node reasons that are ours. A node whose reason lacks it is an admin's: hands off."""
+"""Begins every node reason that we write. A node with another reason is an admin's: hands off."""
 
 UNREADABLE: Final = "UNREADABLE"
-"""In place of the states of a node or job whose record is odd: nothing is decided on it."""
+"""Replaces the states of a node or job with a malformed record: no decision is based on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as slurmctld sees it. `flags` holds base state and flags alike, upper case."""
+    """A node as slurmctld reports it."""
 
     name: str
     flags: frozenset[str]
+    """Base state and flags together, in upper case."""
     reason: str = ""
     instance_id: str = ""
     address: str = ""
 
     @property
     def readable(self) -> bool:
-        """Whether slurmctld's record of the node could be understood."""
+        """Return whether slurmctld's record of the node could be read."""
         return UNREADABLE not in self.flags
 
     @property
@@ -41,7 +42,10 @@ class Node:
 
     @property
     def off(self) -> bool:
-        """Slurm has let go of the machine: it was, or is being, powered down."""
+        """Return whether Slurm powered the node down or is doing it.
+
+        Slurm no longer uses the node's instance then.
+        """
         return self.powered_down or self.powering_down
 
     @property
@@ -54,27 +58,33 @@ class Node:
 
     @property
     def silent(self) -> bool:
-        """slurmd does not answer slurmctld at this moment."""
+        """Return whether slurmd does not answer slurmctld at this moment."""
         return "NOT_RESPONDING" in self.flags
 
     @property
     def invalid(self) -> bool:
-        """slurmd registered as something other than slurm.conf promises."""
+        """Return whether slurmd registered as something other than slurm.conf promises."""
         return "INVALID_REG" in self.flags and not self.off
 
     @property
     def waking(self) -> bool:
-        """Power-up is asked for and not begun."""
+        """Return whether a power-up was requested and is not complete.
+
+        Unlike `powering_up`, also while the node is still powered down or powering down.
+        """
         return bool(self.flags & {"POWER_UP", "POWERING_UP"})
 
     @property
     def busy(self) -> bool:
-        """A job is on it, or is leaving it."""
+        """Return whether a job runs on the node or is completing there."""
         return bool(self.flags & {"ALLOCATED", "MIXED", "COMPLETING"})
 
     @property
     def up(self) -> bool:
-        """slurmd has registered and answers. UNKNOWN: not since slurmctld started."""
+        """Return whether slurmd has registered and answers.
+
+        UNKNOWN: slurmd has not registered since slurmctld started.
+        """
         unheard = self.silent or "UNKNOWN" in self.flags or not self.readable
         return not (self.off or self.powering_up or self.down or unheard)
 
@@ -88,13 +98,16 @@ class Node:
 
     @property
     def drained_by_a_person(self) -> bool:
-        """Neither by us nor by slurmctld for what slurmd registered as."""
+        """Return whether a person drained the node.
+
+        That is: neither we did, nor slurmctld because of an invalid registration.
+        """
         return self.drain and not self.ours and not self.invalid
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as slurmctld sees it."""
+    """A job as slurmctld reports it."""
 
     id: int
     flags: frozenset[str]
@@ -105,7 +118,10 @@ class Job:
 
     @property
     def readable(self) -> bool:
-        """Whether slurmctld's record of the job could be understood; else it may be anywhere."""
+        """Return whether slurmctld's record of the job could be read.
+
+        If not, the job may run on any node.
+        """
         return UNREADABLE not in self.flags
 
     @property
@@ -115,13 +131,14 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class EndedJob:
-    """A batch job that is over. `code`: its exit code, None where a signal ended it."""
+    """A batch job that has ended."""
 
     id: int
     flags: frozenset[str]
     nodes: str
     ended_at: float
     code: int | None
+    """The exit code. None where a signal ended the job."""
     requeue: bool
     admin_comment: str = ""
     started_at: float = 0.0

@@ -1,4 +1,4 @@
-"""Pools, what EC2 offers for them, and in which order it is tried. Values only."""
+"""Pools, their EC2 offerings, and the order in which offerings are tried. Values only."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ class Lifecycle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Offering:
-    """Where a node's shape can be had. `price` is USD an hour, as last known; "0" is not known.
-
-    `reservation` is the capacity reservation that the machine is to use, and `block` says that it
-    is a capacity block, which EC2 sells through a market of its own.
-    """
+    """An instance type in one zone, spot or on demand, that fits a node's shape."""
 
     type: str
     lifecycle: Lifecycle
     zone: str
     price: str
+    """USD an hour, as last known; "0" if unknown."""
     reservation: str = ""
+    """The capacity reservation that the instance uses, if any."""
     block: bool = False
+    """The reservation is a capacity block, which EC2 sells through a market of its own."""
 
     @property
     def key(self) -> str:
@@ -40,30 +39,30 @@ class Offering:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Slurm nodes of one shape, and the offerings that fill them, in order of preference.
-
-    `one_by_one`: instance types are tried in their order and never left to EC2 to choose from.
-    `zone_templates` maps zones to launch templates that say the subnet themselves (placement
-    groups, EFA). `max_spot_share` bounds spot's share of what the pool costs an hour.
-    """
+    """Slurm nodes of one shape, with the offerings that can provide them."""
 
     name: str
     nodes: tuple[NodeName, ...]
     partition: str
     launch_template: str
     subnets: Mapping[str, str]
+    """Subnet ids by zone."""
     offerings: tuple[Offering, ...]
+    """In order of preference."""
     one_by_one: bool = False
+    """Instance types are tried in their order; EC2 never chooses among them."""
     zone_templates: Mapping[str, str] = field(default_factory=dict)
+    """Launch templates by zone that state the subnet themselves (placement groups, EFA)."""
     max_spot_share: float = 1.0
+    """The largest share of the pool's hourly cost that spot may have, 0 to 1."""
 
 
 Rung = tuple[Offering, ...]
-"""Offerings of one lifecycle in one zone, any of which will do: one call is made for them."""
+"""Offerings of one lifecycle in one zone. One EC2 call covers them all, and any of them will do."""
 
 
 class Preference(StrEnum):
-    """In which order offerings are tried; AS_LISTED is the order of cluster.yaml."""
+    """An order in which offerings are tried. AS_LISTED is the order of cluster.yaml."""
 
     AS_LISTED = "as-listed"
     SPOT_ONLY = "spot-only"
@@ -75,7 +74,8 @@ class Preference(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A partition's. `after`: seconds a job waits for spot before it may go on demand."""
+    """The launch policy of a partition."""
 
     preference: Preference = Preference.AS_LISTED
     after: float = 0.0
+    """Seconds that a job waits for spot before it may use on-demand instances."""

@@ -1,4 +1,5 @@
-"""Adapter to Slurm: scontrol, squeue, their JSON, the resume file, requests to nodes' agents.
+"""The adapter to Slurm: scontrol, squeue, their JSON, the resume file, requests to node agents.
 
-Here: how Slurm is asked and told. Not here: what to ask or tell it.
+Here: reading from slurmctld, changing nodes and jobs, parsing Slurm's formats.
+Not here: decisions about nodes and jobs.
 """

@@ -1,4 +1,4 @@
-"""Requests to a node's agent, as files on the shared filesystem."""
+"""Requests to jobs and to node agents, as files on the shared filesystem."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 JobAttempt = tuple[int, int]
-"""Job id and how often it was restarted: together they name one attempt."""
+"""Job id and number of restarts. Together they identify one attempt of a job."""
 
 
 def request_stop(
@@ -27,7 +27,10 @@ def request_stop(
     instance_id: str,
     now: float,
 ) -> None:
-    """Leave the request where the job's workers look for it. Raises OSError."""
+    """Write a stop request into the directory that the job's workers read.
+
+    Raises OSError. Safe to repeat.
+    """
     job, restarts = attempt
     value = {
         "job_id": job,
@@ -43,8 +46,9 @@ def request_stop(
 
 
 def forget_requests(directory: Path, before: float) -> None:
-    """Remove requests last written before that moment. Nodes do it as they boot, and several at
-    once do no harm.
+    """Remove stop requests last written before that time.
+
+    Nodes call it as they boot. Several at once do no harm. Raises nothing.
     """
     try:
         found = list(directory.glob("*.json"))
@@ -57,13 +61,16 @@ def forget_requests(directory: Path, before: float) -> None:
 
 
 def request_registration(directory: Path, node: str, now: float) -> None:
-    """Leave the request where the node's agent looks for it. Raises OSError."""
+    """Write a request into the directory that the node's agent reads.
+
+    The agent then has slurmd register again. Raises OSError. Safe to repeat.
+    """
     value = json.dumps({"node": node, "at": now}).encode()
     write_atomically(_registration_path(directory, node), value, mode=0o644)
 
 
 def requested_registration(directory: Path, node: str) -> str:
-    """Return the request's content, empty without one."""
+    """Return the content of the node's registration request, empty without one."""
     try:
         return _registration_path(directory, node).read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -71,7 +78,10 @@ def requested_registration(directory: Path, node: str) -> str:
 
 
 def forget_registration(directory: Path, node: str) -> None:
-    """Remove the request; one that can't be removed is known by its content."""
+    """Remove the node's registration request.
+
+    If it can't be removed, the agent recognises it by its content.
+    """
     with contextlib.suppress(OSError):
         _registration_path(directory, node).unlink()
 

@@ -1,10 +1,10 @@
-"""What Slurm's data parsers write, whatever their version. Pure.
+"""Parsers for the JSON of scontrol and squeue, for all versions of Slurm's data parsers. No I/O.
 
-Each record is read by itself. One with a field that can't be what it should be is kept as
-unreadable, by its name or number where that can be read, so that nothing is decided on it.
+Each record is read by itself. A record with a malformed field becomes UNREADABLE, so that no
+decision is based on it. It keeps its name or number where that can be read.
 
-A list that Slurm gave is told from its refusal and its silence: `scontrol show job --json` of
-24.11.5 exits 0 where slurmctld can't be reached. It lists no job, and only standard error says why.
+An empty list must not be confused with a refusal or with silence. `scontrol show job --json` of
+24.11.5 exits 0 when slurmctld can't be reached. It lists no job, and only standard error tells why.
 """
 
 from __future__ import annotations
@@ -26,28 +26,29 @@ if TYPE_CHECKING:
 
 
 _DIGITS: Final = 20
-"""Of a number written as text; Slurm's largest have as many."""
+"""Digits of a number written as text; Slurm's largest numbers have as many."""
 
 _INFINITE: Final = (float("inf"), float("-inf"))
 
 NO_SUCH_JOB: Final = "nvalid job id"
-"""Part of slurmctld's words for a job that it does not know."""
+"""Part of slurmctld's error message for a job that it does not know."""
 
 _UNREACHABLE: Final = (
     "unable to contact", "connect failure", "connection refused", "timed out", "timeout",
     "not responding", "longer than", "socket", "zero bytes",
 )  # fmt: skip
-"""Words, in lower case, of a scontrol that got no answer."""
+"""Words, in lower case, in scontrol's error message when slurmctld did not answer."""
 
 _UNLOADED: Final = "slurm_load_"
-"""Begins the name of the call that failed, which scontrol and squeue put before the error."""
+"""Begins the name of the failed call, which scontrol and squeue print before the error."""
 
 _WAITING: Final = re.compile(r"[0-9][0-9,:%.-]{0,199}", re.ASCII)
 
 
 def number(value: object) -> float | None:
-    """A number, plain or as newer data parsers write it: {set, infinite, number}. None: unset, or
-    no number.
+    """Return a number, or None if it is unset, infinite or malformed.
+
+    It may be plain, text, or {set, infinite, number} as newer data parsers write it.
     """
     with contextlib.suppress(ValueError):
         return stated(value)
@@ -55,7 +56,10 @@ def number(value: object) -> float | None:
 
 
 def stated(value: object) -> float | None:
-    """Read a number. None where it is unset or infinite; ValueError where it is odd."""
+    """Return a number, or None if it is unset or infinite.
+
+    Raises ValueError if it is malformed.
+    """
     if isinstance(value, dict):
         known = value.get("set", True) and not value.get("infinite")
         value = value.get("number") if known else None
@@ -65,7 +69,10 @@ def stated(value: object) -> float | None:
 
 
 def count(value: object) -> int:
-    """Read a whole number of zero and more, zero where it is unset. ValueError where it is odd."""
+    """Return a whole number >= 0; 0 if unset or infinite.
+
+    Raises ValueError if it is malformed.
+    """
     found = stated(value) or 0.0
     if found < 0 or found != int(found):
         raise ValueError("not a count")
@@ -73,22 +80,31 @@ def count(value: object) -> int:
 
 
 def digits(text: str) -> int:
-    """Read a number that is written as text. ValueError for any other text."""
+    """Return a number that is written as text.
+
+    Raises ValueError for any other text.
+    """
     if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):
         raise ValueError("text in place of a number")
     return int(text)
 
 
 def text(value: object) -> str:
-    """Read a text, empty where it is unset. ValueError for what is none."""
+    """Return a text, empty if unset.
+
+    Raises ValueError if it is not a text.
+    """
     if value is not None and not isinstance(value, str):
         raise ValueError(f"a {type(value).__name__} in place of text")
     return value or ""
 
 
 def flags(value: object) -> frozenset[str]:
-    """States are a list in the JSON of 23.02 and later; as text they are joined by `+`, and a star
-    after one says that the node does not answer. ValueError for what is neither.
+    """Return a record's states in upper case.
+
+    In the JSON of 23.02 and later the states are a list. In text they are joined by `+`, and a
+    star after a state means that the node does not answer.
+    Raises ValueError if the value is neither.
     """
     words = value if isinstance(value, list) else None
     if words is None:
@@ -97,7 +113,10 @@ def flags(value: object) -> frozenset[str]:
 
 
 def node(item: object) -> Node:
-    """Read a node; an unreadable one where a field is odd, without a name where that is."""
+    """Return a node, with the state UNREADABLE if a field is malformed.
+
+    If the name is malformed too, it is empty. Raises nothing.
+    """
     record: Mapping[str, Any] = item if isinstance(item, dict) else {}
     name = record.get("name")
     name = name if isinstance(name, str) else ""
@@ -115,7 +134,10 @@ def node(item: object) -> Node:
 
 
 def job(item: object) -> Job:
-    """Read a job; an unreadable one where a field is odd, numbered 0 where its number is."""
+    """Return a job, with the state UNREADABLE if a field is malformed.
+
+    If the number is malformed too, it is 0. Raises nothing.
+    """
     record: Mapping[str, Any] = item if isinstance(item, dict) else {}
     try:
         return Job(
@@ -132,7 +154,10 @@ def job(item: object) -> Job:
 
 
 def records(argv: Sequence[str], done: Completed, key: str) -> list[Any]:
-    """Read the records under `key`. Raises SlurmUnreachable or SlurmRefused."""
+    """Return the records under `key` of an answer.
+
+    Raises SlurmUnreachable or SlurmRefused.
+    """
     if done.returncode:
         raise failure(argv, done)
     try:
@@ -150,7 +175,10 @@ def records(argv: Sequence[str], done: Completed, key: str) -> list[Any]:
 
 
 def failure(argv: Sequence[str], done: Completed) -> SlurmError:
-    """Tell by its words whether Slurm refused or was not reached."""
+    """Return the error of a failed command.
+
+    The words of the message tell whether slurmctld refused or was not reached.
+    """
     said = done.stderr or done.stdout
     message = f"{' '.join(argv[:3])[:120]}: {said.strip()[-400:]}"
     unreachable = any(words in said.lower() for words in _UNREACHABLE)
@@ -158,7 +186,10 @@ def failure(argv: Sequence[str], done: Completed) -> SlurmError:
 
 
 def job_id(record: Mapping[str, Any]) -> JobName:
-    """What scontrol takes for the job of this record: tasks that wait go by the array's number."""
+    """Return the id by which scontrol knows this record's job.
+
+    Pending tasks of an array are known by the array's number.
+    """
     array, task = array_job_id(record), _number(record.get("array_task_id"))
     if array and task is not None:
         return JobName(array, task)
@@ -166,8 +197,10 @@ def job_id(record: Mapping[str, Any]) -> JobName:
 
 
 def job_id_alone(record: Mapping[str, Any]) -> str:
-    """What `scontrol update` takes for this job alone: by the number of a het job's first component
-    it would change all of them. `hold` and `requeue` take no such name, and are of all of them.
+    """Return the id by which `scontrol update` changes this job alone.
+
+    The number of a het job's first component would change all components. `hold` and `requeue`
+    do not accept this id: they always act on all components.
     """
     number = _number(record.get("job_id"))
     if number and _number(record.get("het_job_id")) == number:
@@ -176,12 +209,12 @@ def job_id_alone(record: Mapping[str, Any]) -> str:
 
 
 def array_job_id(record: Mapping[str, Any]) -> int:
-    """The number of the array it is of; 0 where it is of none."""
+    """Return the number of the job's array, 0 if it has none."""
     return _number(record.get("array_job_id")) or 0
 
 
 def waiting_tasks(record: Mapping[str, Any]) -> str:
-    """The tasks that wait in this one record, as squeue writes them: `0-3,7%2`."""
+    """Return the pending tasks of this record in squeue's form: `0-3,7%2`."""
     text = record.get("array_task_string")
     mine = array_job_id(record) and job_id(record).task is None and isinstance(text, str)
     return str(text) if mine and _WAITING.fullmatch(str(text)) else ""
@@ -193,11 +226,13 @@ def _number(value: object) -> int | None:
 
 
 def ended_job(item: object) -> EndedJob | None:
-    """A job of `scontrol show jobs --json`; None for one that is no batch job. ValueError for one
-    with an odd field: nothing can be said of its end.
+    """Return an ended job, or None if it is no batch job.
+
+    The record comes from `scontrol show jobs --json`.
+    Raises ValueError for a malformed field: nothing can be told about the job's end then.
     """
     if not isinstance(item, dict):
-        raise ValueError("not a job")  # noqa: TRY004 - one error for all that is odd
+        raise ValueError("not a job")  # noqa: TRY004 - one error for every defect
     if not item.get("batch_flag"):
         return None
     code = item.get("exit_code")

@@ -1,4 +1,4 @@
-"""Ask Slurm about nodes, with patience: which are known, which wait for an instance."""
+"""Queries to Slurm about nodes, with retries: nodes it knows, nodes that wait for an instance."""
 
 from __future__ import annotations
 
@@ -20,10 +20,15 @@ _Answer = TypeVar("_Answer")
 
 READ_TRIES: Final = 3
 READ_PAUSE: Final = 1.0
+"""Seconds between two tries."""
 
 
 def known(slurm: Slurm, nodes: Sequence[NodeName]) -> Mapping[NodeName, Node]:
-    """Those of the names that Slurm knows, as it has them now; one read, however many they are."""
+    """Return the nodes that Slurm knows among these names, by name.
+
+    It reads Slurm once for many names, and again only if one name is no node.
+    Raises SlurmUnreachable or SlurmRefused.
+    """
     try:
         found = slurm.nodes(nodes if len(nodes) <= NODES_IN_CALL else None)
     except SlurmRefused:  # one of the names is no node
@@ -35,9 +40,11 @@ def known(slurm: Slurm, nodes: Sequence[NodeName]) -> Mapping[NodeName, Node]:
 def awaited(
     slurm: Slurm, nodes: Sequence[NodeName], ended: Collection[str] = ()
 ) -> frozenset[NodeName]:
-    """Those whose machine Slurm waits for, or has `ended`: the only ones that can be given back.
+    """Return nodes that Slurm waits for, and nodes whose instance was terminated.
 
-    Another that is up works for somebody. A POWER_DOWN on one that is off would stick to it.
+    `ended` names the nodes whose instance we terminated. Only the returned nodes can be set down
+    and powered down. Any other node that is up is in use. On a node that is powered down already,
+    a POWER_DOWN flag would stick. Raises SlurmUnreachable or SlurmRefused.
     """
     return frozenset(
         name
@@ -53,8 +60,9 @@ def read(
     nodes: Sequence[NodeName],
     ended: AbstractSet[NodeName] = frozenset(),
 ) -> frozenset[NodeName] | None:
-    """Those whose machine Slurm waits for, or had and has no more as it `ended`; None when it can't
-    be asked, again and again.
+    """Return the same as `awaited`, with retries.
+
+    Returns None if Slurm did not answer READ_TRIES times.
     """
     return patiently(clock, log, lambda: awaited(slurm, nodes, ended))
 
@@ -62,7 +70,10 @@ def read(
 def patiently(
     clock: Clock, log: Log, ask: Callable[[], _Answer], tries: int = READ_TRIES
 ) -> _Answer | None:
-    """What Slurm answers about nodes; None when it does not, as often as it is tried."""
+    """Return Slurm's answer, or None if each of `tries` tries failed.
+
+    It waits READ_PAUSE between two tries.
+    """
     for again in range(tries):
         if again:
             clock.sleep(READ_PAUSE)

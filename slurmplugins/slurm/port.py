@@ -1,4 +1,4 @@
-"""The Slurm port: what the engine reads from and tells slurmctld."""
+"""The Slurm port: the reads from slurmctld and the changes that the engine needs."""
 
 from __future__ import annotations
 
@@ -12,62 +12,79 @@ if TYPE_CHECKING:
 
 
 NODES_IN_CALL: Final = 500
-"""Keeps one argument far below the kernel's 128 KiB for a single argument."""
+"""Nodes in one call. Keeps an argument far below the kernel's limit of 128 KiB."""
 
 
 class Slurm(Protocol):
-    """Every method raises SlurmUnreachable or SlurmRefused. Writes may be repeated."""
+    """A Slurm cluster. Each method raises SlurmUnreachable or SlurmRefused, and may be repeated."""
 
     def nodes(self, names: Sequence[str] | None = None) -> tuple[Node, ...]:
-        """All nodes, or those named; SlurmRefused when one of the names is not a node."""
+        """Return all nodes, or the named nodes.
+
+        Raises SlurmRefused if one of the names is not a node.
+        """
         ...
 
     def jobs(self, nodes: Sequence[str] | None = None) -> tuple[Job, ...]:
-        """Jobs that are pending or running, or only those on these nodes."""
+        """Return pending and running jobs, or only the jobs on these nodes."""
         ...
 
     def het_jobs(self) -> Mapping[int, int]:
-        """The het job, by its number, of each component, also of those in the queue again."""
+        """Return the het job's number by each component's number.
+
+        Components of requeued het jobs are included.
+        """
         ...
 
     def assign(self, assignments: Sequence[Assignment]) -> None:
-        """Tell Slurm which machine is which node: address, instance id, instance type."""
+        """Set each node's address, instance id and instance type."""
         ...
 
     def down(self, nodes: Sequence[str], reason: str) -> None:
-        """Set down: jobs there are requeued at once. What a person has drained keeps their reason,
-        which says when it may go on.
+        """Set nodes DOWN; slurmctld requeues their jobs at once.
+
+        A node that a person drained keeps that person's reason, which tells when the node may
+        return to service.
         """
         ...
 
     def drain(self, nodes: Sequence[str], reason: str) -> None:
-        """Let nothing new start there; what a person has drained is left as it is."""
+        """Drain nodes: no new job starts there.
+
+        A node that a person drained is left unchanged.
+        """
         ...
 
     def power_down(self, nodes: Sequence[str]) -> None:
-        """Power down when idle; at once when the node is down."""
+        """Power down nodes: DOWN nodes at once, others when idle."""
         ...
 
     def power_up(self, nodes: Sequence[str]) -> None:
-        """Ask for the machines of nodes that are powered down, although no job wants them."""
+        """Power up powered-down nodes, although no job needs them."""
         ...
 
     def resume(self, nodes: Sequence[str]) -> None:
-        """Clear down and drain; a node that is powering down counts as powered down."""
+        """Clear DOWN and DRAIN.
+
+        A node that is powering down counts as powered down then.
+        """
         ...
 
     def comment(self, job: int, text: str) -> None:
-        """Append a line to the job's AdminComment; what others wrote there stays."""
+        """Append a line to the job's AdminComment; other people's text stays."""
         ...
 
     def hold(self, job: int) -> None:
-        """Keep a pending job from starting until a person releases it."""
+        """Hold a pending job: it starts only after a person releases it."""
         ...
 
     def ended(self) -> tuple[EndedJob, ...]:
-        """Every batch job that slurmctld still knows, those that ended minutes ago too."""
+        """Return every batch job that slurmctld still knows.
+
+        Jobs that ended minutes ago are included.
+        """
         ...
 
     def requeue(self, job: int) -> None:
-        """Put a batch job that runs or is over back into the queue."""
+        """Requeue a batch job that is running or has ended."""
         ...

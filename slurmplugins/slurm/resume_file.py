@@ -1,8 +1,8 @@
-"""SLURM_RESUME_FILE in every known shape.
+"""The parser of SLURM_RESUME_FILE, in every known shape.
 
-22.05 wrote `{"jobs": [{"job_id", "nodes"}], "all_nodes"}`; since 23.02 it is `nodes_resume` and
-`all_nodes_resume`. Unknown keys are left alone, since every release adds some. What a job's owner
-can write (features, extra) is not read at all; the partition only picks a policy.
+22.05 wrote `{"jobs": [{"job_id", "nodes"}], "all_nodes"}`. Since 23.02 the keys are `nodes_resume`
+and `all_nodes_resume`. Unknown keys are ignored, since every release adds some. Fields that a job's
+owner can write (features, extra) are never read. The partition only selects a policy.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ if TYPE_CHECKING:
     from slurmplugins.model.hostlist import NodeName
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Far above what 20,000 jobs make; stops a mistaken file from filling memory."""
+"""Far above the file of 20,000 jobs; keeps a wrong file from filling memory."""
 
 MAX_NAMES: Final = 2_000_000
-"""Names in all jobs together, over which the rest of the file is not read."""
+"""Node names in all jobs together. Above it, the rest of the file is not read."""
 
 MAX_JOB_ID: Final = 2**32
 
 _LONGEST: Final = 20
-"""Digits of a job's number that is written as text."""
+"""A job's number that is written as text has fewer digits."""
 
 
 def asks(
     content: bytes | None, hostlist: str, odd: list[str] | None = None
 ) -> tuple[JobRequest, ...]:
-    """Which nodes are wanted, by job, from the resume file and ResumeProgram's argument.
+    """Return each job's nodes, from the resume file and ResumeProgram's argument.
 
-    A node is brought by exactly one ask: that of the first job that lists it. The asks of others
-    that wait for it have it as `shared`. Nodes of the argument that no job lists follow as asks
-    without a job, one each, so that one can fail alone. An absent, unreadable or odd file therefore
-    still gets every node launched. What is no name of ours in the argument goes to `odd`, and so do
-    the largest ranges of an argument that names too many.
+    Exactly one request holds a node: the request of the first job that lists it. Requests of other
+    jobs that wait for the node have it in `shared`. Nodes of the argument that no job lists follow
+    as requests without a job. Each is a request of its own, so that it can fail alone. Therefore
+    every node is launched even if the file is absent, unreadable or malformed.
+    Texts in the argument that are not our names go to `odd`, which is a list to fill. So do the
+    largest ranges of an argument that names too many nodes. Raises nothing.
     """
     wanted = dict.fromkeys(expand(hostlist, odd=[] if odd is None else odd), True)
     found = tuple(_jobs(content))
@@ -58,8 +59,9 @@ def asks(
 
 
 def _jobs(content: bytes | None) -> Iterable[tuple[int | None, tuple[NodeName, ...], str]]:
-    """Each entry's job, nodes and partition. One whose number can't be read has nodes all the same:
-    they are one job's, all or nothing.
+    """Yield each entry's job, nodes and partition.
+
+    An entry with an unreadable number still has the nodes of one job, all or none.
     """
     left = MAX_NAMES
     for entry in _entries(content):
@@ -67,16 +69,19 @@ def _jobs(content: bytes | None) -> Iterable[tuple[int | None, tuple[NodeName, .
         partition = entry.get("partition")
         if not isinstance(nodes, str):
             continue
-        # What is no name of ours is another tool's.
+        # A name that is not ours belongs to another tool.
         named = expand(nodes, odd=[])
         left -= len(named)
         if left < 0:
-            return  # jobs that share nodes repeat them; no honest file repeats so many
+            return  # jobs that share nodes repeat them; no real file repeats so many
         yield _number(entry.get("job_id")), named, partition if isinstance(partition, str) else ""
 
 
 def _number(value: object) -> int | None:
-    """A job's number: plain, as text, or as newer data parsers write it."""
+    """Return a job's number, or None if it is malformed.
+
+    It may be plain, text, or {set, number} as newer data parsers write it.
+    """
     if isinstance(value, dict):
         value = value.get("number") if value.get("set", True) else None
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < _LONGEST:

@@ -1,10 +1,13 @@
-"""The Slurm port: what the runtime reads from and tells slurmctld. argv only, JSON in, flags out.
+"""The Slurm port through scontrol and squeue: argv only, JSON in, values out.
 
-Facts about 24.11 that shape it, seen on a real controller: `nodeaddr` takes a list that pairs with
-`nodename`, `instanceid` does not (every node would get the whole list), hence one scontrol process
-fed many commands; power_down on a node that is powered down already leaves a POWER_DOWN flag that
-sticks, and power_down alone on a node that is powering up waits for ResumeTimeout, so such a node
-is set down first.
+Facts about 24.11 that shape it, seen on a real controller:
+
+- `nodeaddr` takes a list that pairs with `nodename`.
+- `instanceid` does not: every node would get the whole list. Therefore one scontrol process is fed
+  many commands.
+- power_down on a node that is powered down already leaves a POWER_DOWN flag that sticks.
+- power_down alone on a node that is powering up waits for ResumeTimeout. Therefore such a node is
+  set down first.
 """
 
 from __future__ import annotations
@@ -31,26 +34,28 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 
 READ_TIMEOUT: Final = 30.0
-"""A busy controller may take its MessageTimeout (10 s by default) and one repeat."""
+"""Seconds. A busy slurmctld may take its MessageTimeout (10 s by default) and one repeat."""
 
 WRITE_TIMEOUT: Final = 60.0
+"""Seconds."""
 
 HET_TIMEOUT: Final = 10.0
-"""Launches wait for this answer, and can do without it."""
+"""Seconds. Launches wait for the list of het jobs, and can do without it."""
 
 _COMPONENT: Final = re.compile(r"\s*([0-9]{1,11})\s+([0-9]{1,11})\+[0-9]{1,5}\s*", re.ASCII)
-"""A component's own number, and its name: the het job's number and its place in that."""
+"""A component's own number, then its name: the het job's number, `+`, its index."""
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,79}", re.ASCII)
 
 COMMENT_LENGTH: Final = 1000
-"""Of an AdminComment, what is ours is no longer; it is stored with every job record."""
+"""Characters of our lines in an AdminComment, which is stored with every job record."""
 
 _BETWEEN: Final = " | "
+"""Separates the lines of an AdminComment."""
 
 
 class ScontrolSlurm:
-    """`Slurm` through scontrol and squeue."""
+    """An implementation of `Slurm` through scontrol and squeue."""
 
     def __init__(
         self, runner: Runner, bin_dir: str, *, timeout: float | None = None, log: Log | None = None
@@ -79,7 +84,7 @@ class ScontrolSlurm:
         self._put_aside("job", [str(job.id) for job in found if not job.readable])
         if nodes is None:
             return found
-        # Before 24.05.1 squeue's JSON is of the whole queue, whichever nodes are asked for.
+        # Before 24.05.1 squeue's JSON holds the whole queue and ignores --nodelist.
         asked = set(nodes)
         return tuple(
             job
@@ -136,7 +141,7 @@ class ScontrolSlurm:
         record = self._record(job)
         try:
             before = json_parser.text(record.get("admin_comment"))
-        except ValueError as error:  # what others wrote there would be lost
+        except ValueError as error:  # text of other people would be lost
             raise SlurmRefused(f"job {job} has an odd AdminComment: {error}") from error
         after = appended(before, plain(text, COMMENT_LENGTH // 2))
         if after != before:
@@ -163,11 +168,14 @@ class ScontrolSlurm:
         self._write([self._scontrol, "requeue", str(json_parser.job_id(self._record(job)))])
 
     def _peoples_reasons(self, nodes: Sequence[str]) -> dict[str, str]:
-        """Why people have drained some of these nodes."""
+        """Return the reasons of the nodes that a person drained."""
         return {node.name: node.reason for node in self.nodes(nodes) if node.drained_by_a_person}
 
     def _record(self, job: int) -> dict[str, Any]:
-        """This job's record among those of its array. SlurmRefused where slurmctld has none."""
+        """Return this job's record among the records of its array.
+
+        Raises SlurmRefused if slurmctld does not know the job.
+        """
         shown = self._read([self._scontrol, "show", "job", str(job), "--json"], "jobs")
         for item in shown:
             if isinstance(item, dict) and json_parser.number(item.get("job_id")) == job:
@@ -175,7 +183,7 @@ class ScontrolSlurm:
         raise SlurmRefused(f"job {job} is not known")
 
     def _put_aside(self, kind: str, ids: Iterable[str]) -> None:
-        """Say once which records could not be understood."""
+        """Log unreadable records, each once."""
         fresh = sorted({one[:80] for one in ids} - self._odd)
         self._odd.update(fresh)
         if fresh and self._log is not None:
@@ -185,7 +193,10 @@ class ScontrolSlurm:
         self._write([self._scontrol, "update", "nodename=" + ",".join(nodes), *settings])
 
     def _feed(self, commands: Iterable[str]) -> None:
-        """Many commands through one scontrol; one that is refused does not stop the rest."""
+        """Run many commands through one scontrol.
+
+        A refused command does not stop the rest.
+        """
         self._write([self._scontrol], stdin="\n".join(commands) + "\n")
 
     def _read(self, argv: Sequence[str], key: str) -> list[Any]:
@@ -208,14 +219,19 @@ def _parts(items: Sequence[_Item]) -> Iterable[Sequence[_Item]]:
 
 
 def plain(text: str, length: int) -> str:
-    """Text fit for a reason or a comment: printable ASCII, no quotes, bounded."""
+    """Return text that a reason or comment can hold.
+
+    It has at most `length` characters, printable ASCII only, no quotes.
+    """
     kept = "".join(char if " " <= char <= "~" and char not in "\"'`\\" else " " for char in text)
     return " ".join(kept.split())[:length]
 
 
 def appended(before: str, line: str) -> str:
-    """The comment with the line at its end. What we wrote stays within bounds, by dropping our own
-    oldest lines; what others wrote stays as it is.
+    """Return the comment with the line at its end.
+
+    Our lines stay within COMMENT_LENGTH: our oldest lines are dropped. Other people's text stays.
+    A line that is already the last is not repeated.
     """
     lines = before.split(_BETWEEN) if before else []
     if lines and lines[-1] == line:

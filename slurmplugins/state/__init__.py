@@ -1,5 +1,5 @@
-"""The head's state files, shared by its programs, all of them safe to lose.
+"""The head's state files, which its programs share. All of them are safe to lose.
 
-Here: the journal, unavailable offerings, queue times, launch budgets, the time they are kept in.
-Not here: what one program alone remembers (see `reconciler.pass_state`).
+Here: the journal, unavailable offerings, queue times, launch budgets, the persistent clock.
+Not here: state of one program alone (see `reconciler.pass_state`).
 """

@@ -1,14 +1,18 @@
-"""What runs of resume intend and have done, so that no node ever gets two machines.
+"""The journal of launches and terminations, so that no node ever gets two instances.
 
-Append-only JSON lines, fsynced. Three questions are answered from it: which nodes a live run is
-working on (`busy`), which machines were launched so recently that the cloud may not list them yet
-(`launched`), and which machines we have decided to end (`ended`). A run is live while it holds a
-lock on its own file, which the kernel releases however the run ends; the journal's own lock is
-held for reading and appending only, never during a call to the cloud. Losing the journal costs
-time, not money: reconcile finds machines by their tags.
+A run is one process of ResumeProgram. The file holds JSON lines, append-only and fsynced. It
+answers three questions.
 
-A process reads each line once, and adds it up. What means nothing any more is dropped whenever the
-file has doubled, so its size is bounded by machines, and not by how often they were asked for.
+- `busy`: on which nodes is a live run working?
+- `launched`: which instances were launched so recently that EC2 may not list them yet?
+- `ended`: which instances have we decided to terminate?
+
+A run is live while it holds a lock on its own file. The kernel releases that lock however the run
+ends. The journal's own lock is held for reading and appending only, never during a call to EC2.
+Losing the journal costs time, not money: reconcile finds instances by their tags.
+
+A process reads each line once and updates its view. Lines without meaning are dropped each time the
+file has doubled. So its size depends on the number of instances, not on the number of requests.
 """
 
 from __future__ import annotations
@@ -38,20 +42,29 @@ if TYPE_CHECKING:
     from slurmplugins.system.clock import Clock
 
 SETTLE_SECONDS: Final = 120.0
-"""How long DescribeInstances may fail to show a new machine; EC2 settles within a minute."""
+"""Seconds for which DescribeInstances may not show a new instance. EC2 needs up to a minute."""
 
 KEEP_SECONDS: Final = 24 * 3600.0
-"""EC2 lists ended machines for an hour; the ledger wants to know why they ended."""
+"""Seconds for which lines are kept. EC2 lists terminated instances for an hour.
+
+The ledger needs the causes of their terminations.
+"""
 
 AHEAD_SECONDS: Final = 300.0
-"""How far ahead a line may lie: it is of a moment ago then, since the steady clock was lost."""
+"""Seconds by which a line's time may be in the future, after the persistent clock was lost.
+
+The line was then written a moment ago.
+"""
 
 COMPACT_BYTES: Final = 1024 * 1024
-"""A file below this is quickly read."""
+"""A smaller file is not compacted: reading it is quick."""
 
 
 class Journal:
-    """The file and its rules. One object per process; safe between processes and threads."""
+    """The journal file and its rules. One object per process; safe between processes and threads.
+
+    All methods raise StateError if the file can't be used.
+    """
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self._path = directory / "journal.jsonl"
@@ -65,12 +78,15 @@ class Journal:
 
     @contextlib.contextmanager
     def run(self) -> Iterator[str]:
-        """A run of resume: its claims hold while the block runs and end with the process."""
+        """Begin a run, and yield its id.
+
+        Its claims hold while the block runs, and end with the process.
+        """
         run = os.urandom(8).hex()
         path = self._runs / f"{run}.lock"
         with contextlib.ExitStack() as held:
-            # Under the journal's lock: `sweep` must not take the file for a dead run's before it
-            # is locked.
+            # Under the journal's lock: before the file is locked, `sweep` must not see it and
+            # take it for a dead run's.
             with self._held():
                 self._runs.mkdir(mode=0o750, exist_ok=True)
                 held.enter_context(locked(path))
@@ -78,7 +94,7 @@ class Journal:
             yield run
 
     def claims(self, but: str = "") -> JournalView:
-        """The state of affairs now, as others than the run `but` see it."""
+        """Return the journal's view now, without the claims of the run `but`."""
         with self._held():
             return self._claims(self._book(), but)
 
@@ -89,8 +105,10 @@ class Journal:
         *,
         settling: bool = False,
     ) -> tuple[NodeName, ...]:
-        """Let `choose` see what others claim, and claim the nodes it returns, with no one in
-        between. `settling`: not for the nodes' sake, but to ask about a launch they were in.
+        """Claim the nodes that `choose` returns, and return them.
+
+        `choose` sees the other runs' claims. No other process can claim nodes in between.
+        With `settling`, the run claims the nodes only to look up the outcome of their launch.
         """
         with self._held():
             book = self._book()
@@ -100,36 +118,49 @@ class Journal:
             return nodes
 
     def release(self, run: str, nodes: Iterable[NodeName]) -> None:
-        """The run is done with these: other runs may have them, and reconcile may act on them."""
+        """Release the run's claims on these nodes.
+
+        Other runs may claim them then, and reconcile may act on them.
+        """
         self._append_locked({"kind": "release", "run": run, "nodes": list(nodes)})
 
     def intend(self, request: LaunchRequest, run: str, jobs: Sequence[int]) -> float:
-        """Must be on disk before the cloud is called: raises StateError when it can't be. Returns
-        the moment at which it is, by the steady clock.
+        """Record a launch request, before the call to EC2.
+
+        Returns the time by the monotonic clock at which it was on disk. Raises StateError if it
+        can't be written: EC2 must not be called then.
         """
         record = request.to_record()
         self._append_locked({"kind": "intent", "run": run, "jobs": jobs, **record})
         return self._clock.monotonic()
 
     def launched(self, attempt: str, assignments: Iterable[Assignment]) -> None:
+        """Record a launch's instances and their nodes."""
         machines = [[item.node, item.instance_id, item.address, item.type] for item in assignments]
         self._append_locked({"kind": "launched", "attempt": attempt, "machines": machines})
 
     def failed(self, attempt: str, error: CloudError) -> None:
-        """The answer to the call last intended: nothing came of it. Calls before it that got none
-        stay in doubt, each as old as it is, unless this answer settles them too.
+        """Record that the last intended call of this attempt launched no instance.
+
+        Earlier calls without an answer keep their unknown outcome and their age. If the error
+        `settles` them too, their outcome is known.
         """
         told = {"code": error.code, "slug": error.slug, "settles": error.settles}
         self._append_locked({"kind": "failed", "attempt": attempt, **told})
 
     def let_go(self, nodes: Sequence[NodeName], since: float) -> None:
-        """Slurm had powered these nodes down at a moment of the steady clock: none of their
-        machines of before is what it may ask for next, even where EC2 can't be told so now.
+        """Record that Slurm powered these nodes down at `since`.
+
+        `since` is a time of the monotonic clock. Instances that the nodes had before must
+        not serve Slurm's next request for them, even if they can't be terminated now.
         """
         self._append_locked({"kind": "let-go", "nodes": nodes, "since": since})
 
     def condemn(self, ids: Iterable[str], cause: EndCause) -> None:
-        """From here on these machines are as good as ended: no run will adopt them."""
+        """Record that these instances will be terminated.
+
+        From now on no run adopts them. Safe to repeat.
+        """
         with self._held():
             known = self._claims(self._book()).ended
             fresh = [item for item in ids if item not in known]
@@ -143,11 +174,16 @@ class Journal:
         since: float = math.inf,
         off: Collection[NodeName] = frozenset(),
     ) -> frozenset[str]:
-        """Condemn those machines whose node no run works on, or has since, and that have not been
-        given to another node; returns their ids. One that a line names which nobody understands is
-        left while that is new, and unless its node is `off`.
+        """Record that idle instances will be terminated; return their ids.
 
-        This is the moment at which resume and who ends machines agree who has a machine.
+        `wanted` holds pairs of an instance and its node. Three kinds of instances are left alone.
+
+        - A run works on the node, or has worked on it after `since` (monotonic clock).
+        - The instance was given to another node.
+        - An unreadable line names it, and the line is recent or the node is not in `off`.
+
+        In this step resume and the programs that terminate agree on each instance: only one of
+        them gets it.
         """
         with self._held():
             claims = self._claims(self._book())
@@ -165,15 +201,19 @@ class Journal:
             return frozenset(ids)
 
     def sweep(self) -> None:
-        """Remove the lock files of runs that were killed; an ended run removes its own."""
+        """Remove the lock files of killed runs.
+
+        A run that ends normally removes its own file.
+        """
         with self._held():
             for path in self._runs.glob("*.lock"):
                 if not self._alive(path.stem):
                     path.unlink(missing_ok=True)
 
     def compact(self) -> None:
-        """Drop what is too old to matter and of no live run, once the file is large, and twice as
-        large as it was then.
+        """Drop old lines that belong to no live run.
+
+        It does so only if the file is large, and twice as large as after the last time.
         """
         with self._held():
             if self._file.size() < max(COMPACT_BYTES, 2 * self._book().compacted):
@@ -207,9 +247,11 @@ class Journal:
         return self._steady.now() - self._moment(record)
 
     def _moment(self, record: Record) -> float:
-        """When it was written, in the time of `steady`. By the wall clock for a line of before the
-        last boot that does not say it; now where it lies a little ahead, and long ago where it
-        can't be true.
+        """Return the time of a record, by the persistent clock.
+
+        For a line of an earlier boot that lacks that time, it is calculated from the wall clock.
+        A time that lies up to AHEAD_SECONDS in the future counts as now. An impossible time counts
+        as long ago.
         """
         now = self._clock.monotonic()
         if record.get("boot") == self._boot and (up := number(record, "up")) <= now:
@@ -238,7 +280,7 @@ class Journal:
 
     def _append(self, record: Record) -> None:
         stamped = self._stamped(record)
-        self._steady.keep()  # before the line: no later boot may begin before it
+        self._steady.keep()  # first: the next boot's time must not begin before this line's
         self._file.append(stamped)
 
     def _stamped(self, record: Record) -> Record:

@@ -1,7 +1,7 @@
-"""The journal's lines on disk: appended, synced, read on from where they were read last.
+"""The journal's lines on disk: append, sync, read the new lines, compact.
 
-Whoever calls holds the journal's lock. All methods raise OSError. Compaction keeps the records that
-still mean something.
+The caller holds the journal's lock. All methods raise OSError. Compaction keeps the records that
+still have a meaning.
 """
 
 from __future__ import annotations
@@ -22,15 +22,18 @@ if TYPE_CHECKING:
 
 
 _HEAD: Final = 256
-"""Bytes by which a file is known again: its first line's times are in them."""
+"""Bytes that identify a file: they hold its first line's times."""
 
 COMPACTED: Final = "compacted"
+"""The kind of a compacted file's first record."""
 
 _OF_A_RUN: Final = frozenset({"claim", "release", "intent", "failed"})
-"""What these say is over with the run, once the cloud has settled."""
+"""Kinds without meaning after their run has ended and EC2's lists are up to date."""
 
 
 class JournalFile:
+    """The journal file, read incrementally."""
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._head = b""
@@ -43,8 +46,9 @@ class JournalFile:
             return 0
 
     def read(self) -> tuple[bool, list[Record]]:
-        """The records since the last call; True where these are all there are, as at first, and
-        when the file is no longer the one that was read from.
+        """Return the new records, and whether they are all records.
+
+        They are all records at the first call, and if the file was replaced since the last one.
         """
         try:
             with self._path.open("rb") as file:
@@ -62,24 +66,25 @@ class JournalFile:
         return anew, _records(text.decode(errors="replace"))
 
     def append(self, record: Record) -> None:
-        """It is on disk when this returns."""
+        """Append a record, and sync it to disk before returning."""
         line = _line(record)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(self._path, flags, 0o640)
         try:
-            # A run killed in mid-write left half a line: it must not swallow this one.
+            # A run that was killed during a write left half a line: this record needs its own line.
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 line = b"\n" + line
-            while line:  # a disk that fills up takes a part of it, and refuses only the rest
+            while line:  # a disk that fills up takes a part, and refuses only the rest
                 line = line[os.write(descriptor, line) :]
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
     def rewrite(self, header: Record, records: Iterable[Record]) -> None:
-        """These and no others from now on. The header, which must be unlike that of any file
-        before, is told their `size`.
+        """Replace the file by a header and these records.
+
+        The header must differ from that of every earlier file. It gets the records' `size`.
         """
         lines = b"".join(map(_line, filter(_writable, records)))
         write_atomically(self._path, _line({**header, "size": len(lines)}) + lines, mode=0o640)
@@ -90,7 +95,10 @@ def _line(record: Record) -> bytes:
 
 
 def _writable(record: Record) -> bool:
-    """What can be read may be nested too deeply to be written."""
+    """Return whether a record can be written.
+
+    A readable record may be nested too deeply to be written.
+    """
     try:
         json.dumps(record)
     except RecursionError:
@@ -104,7 +112,7 @@ def _records(text: str) -> list[Record]:
         try:
             record = json_input.loads(line)
         except ValueError:
-            continue  # the last line of a run that was killed while it wrote
+            continue  # the last line of a run that was killed during a write
         if isinstance(record, dict):
             found.append(record)
     return found
@@ -116,8 +124,10 @@ def kept(
     young: Callable[[Record], bool],
     alive: Callable[[str], bool],
 ) -> list[Record]:
-    """Without those that change nothing of the sum. `recent`: the cloud may not have settled;
-    `young`: the cloud may list what it is about; `alive`: the run is.
+    """Return the records that still change the journal's view.
+
+    `recent`: EC2's lists may not show yet the launch that the record is about.
+    `young`: EC2 may still list the record's instances. `alive`: the run is live.
     """
     ended: set[str] = set()
     for record in records:
@@ -125,7 +135,7 @@ def kept(
             with contextlib.suppress(KeyError, TypeError):  # a damaged line
                 ended.update(record["ids"])
     housed: set[str] = set()
-    """Nodes that had a machine, up to here, whose end is not decided."""
+    """Nodes with an instance, up to this record, whose termination is not decided."""
 
     def matters(record: Record) -> bool:
         kind = record.get("kind")
@@ -143,7 +153,7 @@ def kept(
     for record in records:
         try:
             kept = matters(record)
-        except (KeyError, TypeError, ValueError, AttributeError):  # damaged, or a newer version's
+        except (KeyError, TypeError, ValueError, AttributeError):  # damaged, or of a newer version
             kept = young(record)
         found += [record] if kept else []
     return found

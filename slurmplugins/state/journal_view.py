@@ -1,4 +1,4 @@
-"""The journal's records, added up to what they say now. Pure."""
+"""The journal's view: the present state that its records add up to. No I/O."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 _Moment = tuple[object, float]
-"""Of the steady clock, and of which boot that was."""
+"""A boot's id, and a time by that boot's monotonic clock."""
 
 ODD: Final = (KeyError, TypeError, ValueError, AttributeError)
-"""What reading a line raises that is damaged, or of a version that writes it in another way."""
+"""Errors from reading a line that is damaged, or that another version wrote differently."""
 
 _CAUSES: Final = frozenset(EndCause)
 _INSTANCE: Final = re.compile(r"i-[0-9a-f]{8,17}", re.ASCII)
@@ -33,47 +33,55 @@ _INSTANCE: Final = re.compile(r"i-[0-9a-f]{8,17}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class JournalView:
-    """The journal at one moment.
-
-    `busy`: nodes a live run of resume is at; `settling`: those of them that it does not want, and
-    is about to let go of. `doubtful`: nodes of recent launches whose outcome no live run is about
-    to know; `open`: those launches. `asked`: the attempts whose outcome a live run is about to
-    know. `launched`: machines launched so recently that the cloud may not list them yet; `ending`:
-    those launched as recently that we have decided to end. `ended`:
-    machines we have decided to end, and why. `let_go`: machines that Slurm has powered their node
-    down with. `former`: names that machines had before. `claimed`: when a node was last claimed, by
-    the steady clock, if that was lately; its run may be over. `strange`: machines that lines name
-    which nobody here understands: they are not handed out, and not ended while Slurm wants their
-    node; `riddles`: those of them that are named so lately that they are not ended at all. `born`:
-    when machines were launched, and `at`: when this was read, both in the time of `steady`.
-    """
+    """The journal's state at one moment. A string key is an instance's id."""
 
     busy: frozenset[NodeName] = frozenset()
+    """Nodes that a live run of resume is working on."""
     settling: frozenset[NodeName] = frozenset()
+    """Subset of `busy` that the run holds only while it looks up a launch without an answer."""
     doubtful: frozenset[NodeName] = frozenset()
+    """Nodes of recent launches with an unknown outcome that no live run waits for."""
     open: tuple[LaunchRequest, ...] = ()
+    """The launches of `doubtful` whose request can be repeated."""
     asked: frozenset[str] = frozenset()
+    """Attempts whose answer a live run waits for."""
     launched: Mapping[str, Assignment] = field(default_factory=dict)
+    """Instances launched so recently that EC2 may not list them yet."""
     ended: Mapping[str, EndCause] = field(default_factory=dict)
+    """Instances that we have decided to terminate, with the cause."""
     let_go: frozenset[str] = frozenset()
+    """Instances whose node Slurm has powered down since they were launched for it."""
     ending: Mapping[str, Assignment] = field(default_factory=dict)
+    """Instances as recent as `launched` that we have decided to terminate."""
     former: Mapping[str, Collection[NodeName]] = field(default_factory=dict)
+    """Nodes that an instance was before."""
     claimed: Mapping[NodeName, float] = field(default_factory=dict)
+    """Time of a node's last claim, by the monotonic clock, if recent. Its run may have ended."""
     strange: frozenset[str] = frozenset()
+    """Instances named by lines that this version can't read.
+    They serve no node, and are not terminated while Slurm needs their node.
+    """
     riddles: frozenset[str] = frozenset()
+    """Subset of `strange` whose line is so recent that they are not terminated at all."""
     born: Mapping[str, float] = field(default_factory=dict)
+    """Launch times by the persistent clock."""
     at: float = 0.0
+    """The time of this view, by the persistent clock."""
 
     def age(self, machine: Instance, now: float) -> float:
-        """Tell how old the machine is: by `now`, the head's clock, only where nobody wrote it down.
-        The head's clock and EC2's may differ.
+        """Return the instance's age in seconds.
+
+        `now`, the head's wall clock, is used only if the journal has no launch time. The head's
+        clock and EC2's may differ.
         """
         born = self.born.get(machine.id, math.inf)
         return self.at - born if born <= self.at else now - machine.launched_at
 
     def named(self, listed: Iterable[Instance]) -> tuple[Instance, ...]:
-        """The machines under the names they were given last. A list read before these claims may
-        have an older one, and tags are eventually consistent in EC2.
+        """Return the instances with the nodes they were given last.
+
+        A list that was read before this view may have an older node. EC2's tags are eventually
+        consistent.
         """
         return tuple(
             item
@@ -83,8 +91,10 @@ class JournalView:
         )
 
     def name(self, instance_id: str, listed: NodeName | None) -> NodeName | None:
-        """Which node a machine is that is listed as one. Only a former name is corrected: one that
-        the journal does not know was given by a run that died before it could say so.
+        """Return an instance's node; `listed` is its node by EC2's tags.
+
+        Only a former node is corrected. A run that died before it wrote to the journal may have
+        given the instance a node that the journal does not know.
         """
         told = self.launched.get(instance_id)
         if told is None or not (listed is None or listed in self.former.get(instance_id, ())):
@@ -92,15 +102,20 @@ class JournalView:
         return told.node
 
     def worked_on(self, since: float) -> frozenset[NodeName]:
-        """Nodes a run has been at since then, or is at now: what was seen before may be untrue."""
+        """Return nodes that are busy now, or were claimed after `since`.
+
+        Earlier observations of these nodes may be outdated.
+        """
         return self.busy.union(node for node, at in self.claimed.items() if at > since)
 
 
 class Book:
-    """Takes records in their order, and tells at any time what they say by then. `age`: how old one
-    is; one that is `recent` may be of what EC2 does not show yet, and one that is not `young` of
-    what it has forgotten. `boot`: the one that is now; runs of others are over. `compacted`: the
-    file's size when what meant nothing was last dropped.
+    """A sum of the journal's records, which it takes in their order.
+
+    `recent`: EC2's lists may not show yet the launch that a record is about.
+    `young`: EC2 may still list the record's instances.
+    `moment`: the time of a record by the persistent clock. `boot`: the present boot's id; runs of
+    other boots have ended.
     """
 
     def __init__(
@@ -112,20 +127,21 @@ class Book:
     ) -> None:
         self._recent, self._young, self._moment, self._boot = recent, young, moment, boot
         self.compacted = 0.0
+        """The file's size after the last compaction."""
         self._strange: list[tuple[Record, frozenset[NodeName], frozenset[str]]] = []
-        """Lines that nobody here understands, and what they name."""
+        """Lines that this version can't read, with the nodes and instances that they name."""
         self._born: dict[str, float] = {}
         self._claimed: dict[str, set[NodeName]] = {}
         self._settling: dict[str, set[NodeName]] = {}
         self._taken: list[tuple[Record, list[NodeName]]] = []
         self._open: dict[str, list[tuple[Record, LaunchRequest]]] = {}
-        """By attempt, its calls that have no answer, and the one request of them all."""
+        """By attempt: its calls without an answer. All of them have the same request."""
         self._launches: list[tuple[Record, list[Assignment]]] = []
         self._ended: dict[str, EndCause] = {}
         self._node: dict[str, NodeName] = {}
         self._former: dict[str, set[NodeName]] = defaultdict(set)
         self._machines: dict[NodeName, dict[str, _Moment]] = defaultdict(dict)
-        """By node, its machines, and when each became it."""
+        """By node: its instances, and the time at which each became that node."""
         self._let_go: set[str] = set()
         self._kinds: Mapping[str, Callable[[Record], None]] = {
             "claim": self._claim,
@@ -139,7 +155,10 @@ class Book:
         }
 
     def add(self, record: Record) -> None:
-        """Take one that is damaged, or that a newer version wrote, as naming what is not ours."""
+        """Add a record.
+
+        If this version can't read it, all nodes and instances that it names are left alone.
+        """
         try:
             self._kinds[record["kind"]](record)
         except ODD:
@@ -150,15 +169,15 @@ class Book:
                 self._strange.append((record, nodes, ids))
 
     def claimed(self, run: str) -> frozenset[NodeName]:
-        """What the run has claimed, for whatever reason, and not released."""
+        """Return all nodes that the run has claimed and not released."""
         return frozenset().union(self._claimed.get(run, ()), self._settling.get(run, ()))
 
     def claims(self, alive: Callable[[str], bool]) -> JournalView:
-        """The sum, where `alive` tells which runs still are."""
+        """Return the view. `alive` tells whether a run is live."""
         runs = self._claimed.keys() | self._settling.keys()
         held = {run: self.claimed(run) for run in runs if alive(run)}
         last = [calls[-1] for calls in self._open.values() if calls and self._recent(calls[-1][0])]
-        # A live run that has let go of a launch's nodes does not know what became of it either.
+        # A live run that has released a launch's nodes does not wait for its answer any more.
         known = {
             request.attempt
             for record, request in last
@@ -190,14 +209,20 @@ class Book:
         )
 
     def _named(self, lately: Callable[[Record], bool]) -> frozenset[str]:
-        """The instances of the strange lines of late whose end is not decided."""
+        """Return instances of unreadable lines whose termination is not decided.
+
+        Only lines that `lately` accepts count.
+        """
         found = (ids for record, _, ids in self._strange if lately(record))
         return frozenset().union(*found) - self._ended.keys()
 
     def _not_ours(
         self, alive: Callable[[str], bool]
     ) -> tuple[frozenset[NodeName], frozenset[NodeName]]:
-        """The nodes of the strange lines: those of live runs, and those of lately in doubt."""
+        """Return the nodes that unreadable lines name.
+
+        First the nodes of live runs, then the nodes of other recent lines.
+        """
         busy: set[NodeName] = set()
         unclear: set[NodeName] = set()
         for record, nodes, _ in self._strange:
@@ -231,7 +256,7 @@ class Book:
 
     def _launch(self, record: Record) -> None:
         at, born = _moment(record), self._moment(record)
-        # A newer version may say more of a machine.
+        # A newer version may write more fields for an instance.
         told = [
             Assignment(_name(node), *map(_text, (instance_id, address, type_)))
             for node, instance_id, address, type_, *_ in record["machines"]
@@ -239,7 +264,7 @@ class Book:
         self._open.pop(record["attempt"], None)
         for item in told:
             node, instance_id = item.node, item.instance_id
-            if born > -math.inf:  # else EC2 knows it better
+            if born > -math.inf:  # otherwise EC2's launch time is better
                 self._born.setdefault(instance_id, born)
             if (former := self._node.get(instance_id, node)) != node:
                 self._former[instance_id].add(former)
@@ -266,7 +291,7 @@ class Book:
 
 
 def _since(let_go: Record, named: _Moment) -> bool:
-    """The machine got its name after the node was seen off."""
+    """Return whether the instance became the node after its power-down was seen."""
     boot, up = named
     return let_go.get("boot") == boot and "since" in let_go and up > number(let_go, "since")
 
@@ -276,7 +301,10 @@ def _moment(record: Record) -> _Moment:
 
 
 def number(record: Record, key: str) -> float:
-    """Minus infinity, long ago, where a damaged record has none."""
+    """Return a number of a record.
+
+    If a damaged record has none, return minus infinity, which means long ago.
+    """
     try:
         return finite(record.get(key))
     except ValueError:
@@ -284,7 +312,7 @@ def number(record: Record, key: str) -> float:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Every text in a record, however deep; the keys too."""
+    """Yield every text in a record, at any depth, keys included."""
     left = [value]
     while left:
         one = left.pop()

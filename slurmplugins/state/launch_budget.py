@@ -1,10 +1,14 @@
-"""The brake: few instances are started for a job that does not begin, whatever EC2 answers.
+"""The launch budget: a limit on the instances launched for a job that does not begin.
 
-Launches that end before their job begins cost money and do no work, and the job comes back for the
-next. So they are counted by job, until all its nodes are up: `launch-loop` holds a job that had
-several times what it asks for. `rate-too-low` holds one that is larger than what the account's rate
-starts within the time for it. While EC2 ends nothing (`not-ended`), nothing is started at all: what
-can't be ended stays beside what comes next. Losing the record gives every job a new budget.
+Instances that are terminated before their job begins cost money and do no work, and the job comes
+back for the next ones. So launches are counted by job, until all its nodes are up. The verdicts:
+
+- `launch-loop`: the job got several times the instances that it needs. It is held.
+- `rate-too-low`: the account's launch rate is too low for the job's size and time. It is held.
+- `not-ended`: EC2 terminates no instance at present. Then nothing is launched at all, since the
+  old instances would run beside the new ones.
+
+Losing the record gives every job a new budget.
 """
 
 from __future__ import annotations
@@ -29,117 +33,151 @@ if TYPE_CHECKING:
 NO_HET_JOBS: Final[Mapping[int, int]] = MappingProxyType({})
 
 LOOP: Final = "launch-loop"
+"""Reason code: the job used up its budget."""
 RATE: Final = "rate-too-low"
+"""Reason code: the account's launch rate is too low for the job."""
 
 MULTIPLE: Final = 3
-"""Instances started for a job that has not begun, for each node that it asked for."""
+"""Instances that may be launched per requested node, while the job has not begun."""
 
 LEAST: Final = 6
-"""The budget of the smallest jobs: more than protected mode takes to shut a pool, which is the
-better judge of instances that never become nodes."""
+"""The budget of the smallest jobs: more launches than protected mode needs to shut a pool.
+
+Protected mode judges instances that never become nodes better.
+"""
 
 REFUSED_ENDS: Final = 3
-"""Programs in a row that EC2 let end nothing. One end that works forgets them all."""
+"""Programs in a row that could terminate no instance. One success resets the count."""
 
 SHUT_SECONDS: Final = 600.0
-"""After the last refused end. Reconcile tries again every 15 s, so it passes only where nothing
-is left to be ended, or where reconcile does not run."""
+"""Seconds without launches after the last refused termination.
+
+Reconcile tries again every 15 s. So they pass only if nothing is left to be terminated, or if
+reconcile does not run.
+"""
 
 REMEMBERED: Final = 24 * 3600.0
-"""After a job's last launch: it has been cancelled, or waits for something else."""
+"""Seconds after a job's last launch until the job is forgotten.
+
+It was cancelled then, or waits for something else.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What EC2 starts for one job in time: `burst` at once and `per_second` for `seconds`. `told`:
-    cluster.yaml says so; else it is the published default, and the account may have more.
-    """
+    """The rate at which EC2 launches instances, and the time for one job."""
 
     burst: float
+    """Instances at once."""
     per_second: float
+    """Instances per second after that."""
     seconds: float
+    """The time for one job: half of ResumeTimeout."""
     told: bool
+    """cluster.yaml states the rate. Otherwise it is EC2's published one; the account may have more.
+    """
 
     @property
     def most(self) -> float:
+        """Return the most instances that one job can get in time."""
         return self.burst + self.per_second * self.seconds
 
     @property
     def loop_seconds(self) -> float:
-        """A job that comes back later than this after its last launch has worked or waited: twice
-        ResumeTimeout, half of which `seconds` is, and the longest setback.
+        """Return the longest time between two launches of one launch loop.
+
+        It is twice ResumeTimeout plus the longest time that an offering is unavailable. A job that
+        comes back later has run or waited in the meantime.
         """
         return 4 * self.seconds + unavailable_offerings.LONGEST
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """The instances that a launch without an answer may have started for a job, and its time."""
+    """A launch for a job without an answer."""
 
     attempt: str
     count: int
+    """Instances that it may have started for the job."""
     at: float
+    """The time, by the persistent clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tries:
-    """What was started for one job that has not begun. `asked`: the most nodes that it wanted at
-    once. `nodes`: those it waits for now; when all are up it has begun. `slug` and `message`: the
-    verdict on it. `held`: Slurm holds it for that, so a person has released it when it comes back.
-    `doubts`: launches of which nobody knows yet; they keep the job waiting and hold nobody.
-    """
+    """The launches for one job that has not begun."""
 
     asked: int
+    """The most nodes that it needed at once."""
     started: int = 0
+    """Instances launched for it."""
     since: float = 0.0
+    """The time of the first launch, by the persistent clock."""
     at: float = 0.0
+    """The time of the last launch, by the persistent clock."""
     nodes: str = ""
+    """Hostlist of the nodes that it waits for. When all of them are up, the job has begun."""
     slug: str = ""
+    """The reason code of the verdict on it, empty without one."""
     message: str = ""
+    """The text of the verdict."""
     held: bool = False
+    """Slurm holds the job for the verdict. When it comes back, a person has released it."""
     doubts: tuple[Doubt, ...] = ()
+    """Launches with an unknown outcome. They make the job wait, and do not hold it."""
 
     @property
     def budget(self) -> int:
+        """Return the number of instances that may be launched for the job."""
         return max(LEAST, MULTIPLE * self.asked)
 
     @property
     def doubtful(self) -> int:
+        """Return the number of instances that unanswered launches may have started."""
         return sum(doubt.count for doubt in self.doubts)
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedEnds:
-    """Programs in a row that could end nothing, EC2's last word on that, and from when to when."""
+    """Programs in a row that could terminate no instance."""
 
     count: int = 0
     code: str = ""
+    """EC2's last error code."""
     since: float = 0.0
+    """The time of the first refusal, by the persistent clock."""
     at: float = 0.0
+    """The time of the last refusal, by the persistent clock."""
 
     def shut(self, now: float) -> bool:
+        """Return whether nothing may be launched."""
         return self.count >= REFUSED_ENDS and abs(now - self.at) < SHUT_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Every job that had launches and has not begun, and how ends fare."""
+    """The launch budget's record."""
 
     jobs: Mapping[int, Tries] = field(default_factory=dict)
+    """Jobs that had launches and have not begun, by number."""
     ends: RefusedEnds = field(default_factory=RefusedEnds)
+    """Recent refused terminations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """The launches that may go on, those that may not and why, and the record after that."""
+    """The result of screening launches."""
 
     let: tuple[JobLaunch, ...]
+    """Launches that may go on."""
     refused: tuple[Failure, ...]
+    """Launches that may not, with the reason."""
     record: Record
+    """The record afterwards."""
 
 
 def planned(job: JobLaunch) -> tuple[NodeName, ...]:
-    """The nodes for which the launch starts instances."""
+    """Return the nodes for which the launch starts instances."""
     return tuple(node for ask in job.asks for node in ask.nodes)
 
 
@@ -152,12 +190,16 @@ def screen(
     *,
     whole: Mapping[int, int] = NO_HET_JOBS,
 ) -> Screened:
-    """Which launches may go on. Each is counted in full until `settle` says what came of it: its
-    run may be killed. `governed`: pools in protected mode, which bounds launches by itself: what is
-    launched in these alone is not counted. A job of another pool as well may have started instances
-    in the one and been refused in the other, each time that protected mode lets it try.
-    `whole`: the het job of each component. slurmctld starts all of it, so it is judged and counted
-    as one, under its own number.
+    """Decide which launches may go on, and count these.
+
+    Each launch is counted in full until `settle` records its result, since its run may be killed.
+
+    `governed` are pools in protected mode, which limits launches by itself. A launch in such pools
+    only is not counted. A job with other pools too is counted. Each time that protected mode lets
+    it try, it may start instances in one pool and be refused in the other.
+
+    `whole` maps each component to its het job. slurmctld starts the het job as a whole. Therefore
+    it is judged and counted as one job, under its own number.
     """
     if text := why_shut(record, now):
         code = record.ends.code
@@ -198,7 +240,7 @@ def _by_request(
 
 
 def why_shut(record: Record, now: float) -> str:
-    """Why nothing is launched; empty while launches go on."""
+    """Return the reason why nothing is launched; empty while launches go on."""
     if not record.ends.shut(now):
         return ""
     return _shut_text(now - record.ends.since, record.ends.code)
@@ -207,8 +249,10 @@ def why_shut(record: Record, now: float) -> str:
 def settle(
     record: Record, charged: Mapping[int, int], started: Mapping[int, int], failed: Collection[int]
 ) -> Record:
-    """The record once it is known what was `started` for jobs that were `charged` in full. One that
-    `failed` waits for none of its nodes any more.
+    """Return the record after the results of launches are known.
+
+    It replaces the instances `charged` to each job in full by those that were `started`. A job in
+    `failed` does not wait for its nodes any more.
     """
     jobs = dict(record.jobs)
     for job in charged:
@@ -217,12 +261,15 @@ def settle(
         count = max(0, tries.started - charged[job] + started.get(job, 0))
         jobs[job] = replace(tries, started=count, nodes="" if job in failed else tries.nodes)
         if job in failed and not (count or tries.slug or tries.doubts):
-            del jobs[job]  # EC2 gave it nothing: it may ask as often as it likes
+            del jobs[job]  # EC2 gave it no instance: its requests are not limited
     return replace(record, jobs=jobs)
 
 
 def doubted(record: Record, attempts: Mapping[int, Mapping[str, int]], now: float) -> Record:
-    """The record with these launches in doubt: for each job, by attempt, what may have started."""
+    """Return the record with these unanswered launches added.
+
+    `attempts` holds for each job, by attempt, the instances that may have started.
+    """
     jobs = dict(record.jobs)
     for job in attempts.keys() & jobs.keys():
         more = tuple(Doubt(attempt, count, now) for attempt, count in attempts[job].items())
@@ -231,8 +278,9 @@ def doubted(record: Record, attempts: Mapping[int, Mapping[str, int]], now: floa
 
 
 def resolved(record: Record, attempts: Collection[str], settled: float) -> Record:
-    """The record once EC2 lists instances of these attempts. A doubt of before `settled` that has
-    none there came to nothing.
+    """Return the record after EC2 listed instances of these attempts.
+
+    An unanswered launch from before `settled` without an instance there launched none.
     """
     jobs = dict(record.jobs)
     for job, tries in record.jobs.items():
@@ -248,7 +296,10 @@ def resolved(record: Record, attempts: Collection[str], settled: float) -> Recor
 
 
 def slow(failure: Failure, asked: int, started: int, rate: Rate) -> Failure:
-    """The failure of a job that EC2 began to serve, and was too slow for: it is to be held."""
+    """Return a job's failure, as `rate-too-low` if EC2 was too slow.
+
+    EC2 began to serve the job then, but did not finish in time. The job is to be held.
+    """
     if failure.slug not in {Throttled.slug, Late.slug} or not started or asked <= rate.most:
         return failure
     text = _too_slow_text(asked, started, rate)
@@ -258,7 +309,10 @@ def slow(failure: Failure, asked: int, started: int, rate: Rate) -> Failure:
 def barred(
     record: Record, failures: Sequence[Failure], whole: Mapping[int, int] = NO_HET_JOBS
 ) -> Record:
-    """The record with the verdicts of `slow`: not one of these jobs is tried again as it is."""
+    """Return the record with the verdicts of `slow` added.
+
+    These jobs are not launched again unchanged.
+    """
     jobs = dict(record.jobs)
     for item in failures:
         request = None if item.job is None else whole.get(item.job, item.job)
@@ -268,7 +322,10 @@ def barred(
 
 
 def held(record: Record, jobs: Collection[int]) -> Record:
-    """The record once Slurm holds these jobs: the next ask for one is a person's release."""
+    """Return the record after Slurm held these jobs.
+
+    The next request for one of them means that a person released it.
+    """
     known = record.jobs.items()
     return replace(
         record,
@@ -277,8 +334,10 @@ def held(record: Record, jobs: Collection[int]) -> Record:
 
 
 def begun(record: Record, nodes: Mapping[str, Node], now: float) -> Record:
-    """The record less the jobs all of whose nodes are up: launches for them have done their work.
-    What comes later, an interruption say, is a new beginning.
+    """Return the record without jobs whose nodes are all up.
+
+    The launches for such a job have succeeded. A later launch, such as after an interruption, gets
+    a new budget.
     """
     up = {name for name, node in nodes.items() if node.up and not node.invalid}
     jobs = {
@@ -290,7 +349,10 @@ def begun(record: Record, nodes: Mapping[str, Node], now: float) -> Record:
 
 
 def heard(record: Record, now: float, code: str) -> Record:
-    """The record after a program tried to end instances; `code`: why it could end none."""
+    """Return the record after a program tried to terminate instances.
+
+    `code` is EC2's error code if it could terminate none, else empty.
+    """
     if not code:
         return replace(record, ends=RefusedEnds())
     before = record.ends if abs(now - record.ends.at) < SHUT_SECONDS else RefusedEnds()
@@ -299,7 +361,10 @@ def heard(record: Record, now: float, code: str) -> Record:
 
 
 def _judged(tries: Tries | None, parts: Sequence[JobLaunch], now: float, rate: Rate) -> Tries:
-    """The tries of a job, or of a het job's parts, with this one or with the verdict against it."""
+    """Return a job's launches, plus this launch or a verdict against it.
+
+    `parts` are the launches of the job, or of a het job's components.
+    """
     if tries is None or tries.held or (rate.told and tries.slug == RATE):
         tries = Tries(asked=0, since=now)
     if not tries.slug and abs(now - tries.at) > rate.loop_seconds:
@@ -332,19 +397,19 @@ def _recent(jobs: Mapping[int, Tries], now: float) -> Mapping[int, Tries]:
 def _expanded(hostlist: str) -> Collection[str]:
     try:
         return expand(hostlist)
-    except BadName:  # a damaged file: no node is called so
+    except BadName:  # a damaged file: no node has this name
         return (hostlist,)
 
 
 def _shut_text(seconds: float, code: str) -> str:
-    """Say why nothing is launched at all."""
+    """Explain why nothing is launched at all."""
     return (
         f"EC2 has ended nothing for {_minutes(seconds)} ({code}): nothing is started until it does"
     )
 
 
 def _loop_text(started: int, asked: int, seconds: float) -> str:
-    """Say why a job that does not begin is held."""
+    """Explain why a job that does not begin is held."""
     return (
         f"{started} instances were started for its {asked} nodes within {_minutes(seconds)},"
         " and it has not begun"
@@ -352,7 +417,7 @@ def _loop_text(started: int, asked: int, seconds: float) -> str:
 
 
 def _doubted_text(count: int) -> str:
-    """Say why a job waits for what became of its launches."""
+    """Explain why a job waits for the outcome of its launches."""
     return (
         f"{count} instances may have been started for it by launches that got no answer;"
         " that is settled within minutes"
@@ -360,7 +425,7 @@ def _doubted_text(count: int) -> str:
 
 
 def _too_large_text(asked: int, rate: Rate) -> str:
-    """Say why a job above the told rate is held."""
+    """Explain why a job above the configured rate is held."""
     return (
         f"{asked} nodes are more than the {rate.most:.0f} instances that aws.instance_rate"
         f" (burst {rate.burst:g}, per_second {rate.per_second:g}) starts within"
@@ -369,7 +434,7 @@ def _too_large_text(asked: int, rate: Rate) -> str:
 
 
 def _too_slow_text(asked: int, started: int, rate: Rate) -> str:
-    """Say why a job that EC2 served too slowly is held."""
+    """Explain why a job that EC2 served too slowly is held."""
     return (
         f"EC2 started {started} of {asked} instances in {rate.seconds:.0f} s and took no more"
         f" requests; they were ended. {_mend(rate)}"

@@ -1,6 +1,7 @@
-"""The launch budget's record on the head's disk, shared by the programs; safe to lose.
+"""The launch budget's record on the head's disk, which its programs share; safe to lose.
 
-Beside it: what the launches of one run have started, by node; some of it has ended again.
+Also here: the instances that the launches of one run started, by node. Some of them were terminated
+since.
 """
 
 from __future__ import annotations
@@ -38,27 +39,32 @@ _DAMAGED: Final = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """`sure`: instances by node. `unanswered`: by attempt, the nodes of launches without an answer.
+    """Instances that the launches of one run started.
 
-    Safe between threads: each node is at one of them at a time.
+    Safe between threads: one thread at a time works on a node.
     """
 
     sure: Counter[NodeName] = field(default_factory=Counter)
+    """Instances that surely started, by node."""
     unanswered: dict[str, Sequence[NodeName]] = field(default_factory=dict)
+    """Nodes of launches without an answer, by attempt."""
 
     def failed(self, request: LaunchRequest, error: EngineError, *, silent: bool) -> None:
-        """Count a launch that failed; `silent`: one of its calls got no answer."""
+        """Count the instances of a failed launch.
+
+        `silent` means that one of its calls got no answer.
+        """
         if isinstance(error, CloudError) and error.started:
             self.sure.update(islice(cycle(request.nodes), error.started))
         elif silent and not (isinstance(error, CloudError) and error.settles):
             self.unanswered[request.attempt] = request.nodes
 
     def of(self, nodes: Collection[NodeName]) -> int:
-        """Count what was surely started for these nodes."""
+        """Return the number of instances that surely started for these nodes."""
         return sum(self.sure.get(node, 0) for node in nodes)
 
     def doubtful(self, nodes: Collection[NodeName]) -> Mapping[str, int]:
-        """Count by attempt what may have been started for these nodes."""
+        """Return by attempt the number that may have started for these nodes."""
         mine = frozenset(nodes)
         counts = {
             attempt: len(mine.intersection(asked))
@@ -68,7 +74,10 @@ class Starts:
 
 
 class Brake:
-    """For one run of a program. A file that can't be used stops no launch and no end."""
+    """The launch budget in one run of a program.
+
+    If the file can't be used, launches and terminations go on.
+    """
 
     def __init__(self, state: Path, clock: Clock) -> None:
         self._path = state / "brake.json"
@@ -85,8 +94,9 @@ class Brake:
         governed: Collection[str],
         asks: Sequence[JobRequest] = (),
     ) -> Screened:
-        """Screen the launches, and count those that may go on as if all came of them. `asks` tell
-        which of them are one het job's.
+        """Screen the launches, and count those that may go on in full.
+
+        `asks` tell which launches belong to one het job.
         """
         of = {ask.job: ask.whole for ask in asks}
         self._whole = {job: whole for job, whole in of.items() if job is not None and whole}
@@ -105,12 +115,13 @@ class Brake:
         return found
 
     def _request(self, job: int | None) -> int | None:
-        """The het job's number, of a component; else the job's."""
+        """Return the het job's number for a component, else the job's number."""
         return None if job is None else self._whole.get(job, job)
 
     def settled(self, results: Results, started: Starts, rate: Rate) -> tuple[Failure, ...]:
-        """Count what was started for the jobs of these results. Their failures, with words of our
-        own where EC2 is too slow for the job.
+        """Count the instances that were started for the jobs of these results.
+
+        Returns the failures. If EC2 was too slow for a job, its failure becomes `rate-too-low`.
         """
         self._served.update(results.served)
         requests = (self._request(item.job) for item in results.failures)
@@ -139,16 +150,16 @@ class Brake:
         return failures
 
     def held(self, jobs: Collection[int]) -> None:
-        """Remember that Slurm holds these jobs."""
+        """Record that Slurm holds these jobs."""
         if jobs:
             self._change(lambda record: launch_budget.held(record, jobs))
 
     def learn(
         self, instances: Iterable[Instance], nodes: Mapping[str, Node], listed_at: float
     ) -> None:
-        """Forget jobs whose nodes are all up, and launches whose outcome is known by now.
+        """Forget jobs whose nodes are all up, and resolve unanswered launches.
 
-        `listed_at`: when EC2 had listed the instances, by the monotonic clock.
+        `listed_at` is the time at which EC2 had listed the instances, by the monotonic clock.
         """
         if not self._path.exists():
             return
@@ -162,7 +173,10 @@ class Brake:
         self._change(change)
 
     def heard(self, over: Collection[str], error: CloudError | None) -> None:
-        """Learn from one round of ends. What EC2 says of one instance says nothing of the next."""
+        """Record whether EC2 terminated instances.
+
+        An error that is about one instance only is ignored: it tells nothing about the next one.
+        """
         if over:
             if self._path.exists():
                 self._change(lambda record: launch_budget.heard(record, 0.0, ""))
@@ -171,7 +185,7 @@ class Brake:
             self._change(lambda record: launch_budget.heard(record, self._steady.now(), code))
 
     def load(self) -> Record:
-        """The record, less what of it can't be read."""
+        """Return the record, without its unreadable parts."""
         jobs: dict[int, Tries] = {}
         ends = RefusedEnds()
         with contextlib.suppress(*_DAMAGED):
@@ -203,7 +217,7 @@ class Brake:
 
 
 def _tries(item: dict[str, Any]) -> Tries:
-    """ValueError or TypeError for what is not as it was written."""
+    """Read the launches of one job. Raises ValueError or TypeError."""
     tries = Tries(**item)
     if not all(isinstance(text, str) for text in (tries.nodes, tries.slug, tries.message)):
         raise TypeError("not a text")

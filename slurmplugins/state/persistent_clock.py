@@ -1,12 +1,12 @@
-"""Time for what is written down: it never goes back, and no person or NTP can set it.
+"""A clock for times in state files. It never goes back, and neither people nor NTP can set it.
 
-While the head stays up it goes with the monotonic clock. Over a boot it goes on where it was at the
-latest; the time that the head was off does not count, as only the wall clock could tell it. So a
-moment never lies ahead, and never longer ago than it truly does by more than `KEEP_EVERY` a boot.
-A wait that is written down ends in time, whatever the head's clock is set to. Only differences of
-such moments mean anything.
+While the head stays up, it runs with the monotonic clock. After a boot it continues from the latest
+time that it can have shown. The time that the head was off does not count, as only the wall clock
+could tell it. Therefore a stored time never lies in the future. It never seems older than it is by
+more than `KEEP_EVERY` per boot. A stored wait ends in time, whatever the head's clock is set to.
+Only differences of such times have a meaning.
 
-`time.json` holds it. Without the file it begins at the wall clock: safe to lose.
+`time.json` holds the time. Without the file it begins at the wall clock: safe to lose.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ if TYPE_CHECKING:
     from slurmplugins.system.clock import Clock
 
 KEEP_EVERY: Final = 30.0
-"""Seconds that a boot may not know of: it counts them all. A head takes about as long to boot, and
-two such boots stay within what the journal's wait for EC2's lists has to spare.
+"""Seconds between two saves. After a boot it is unknown how many of them passed: all are counted.
+
+A head takes about as long to boot. Two such boots stay within the spare time of the journal's wait
+for EC2's lists.
 """
 
 _SANE: Final = 1e11
-"""Seconds. What is further away is damage."""
+"""Seconds. A file with a larger time is damaged."""
 
 
 class Steady:
-    """The time of one state directory. Safe between processes and threads; raises nothing."""
+    """The clock of one state directory. Safe between processes and threads; raises nothing."""
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self._path = directory / "time.json"
@@ -42,19 +44,19 @@ class Steady:
         self._kept = -math.inf
 
     def now(self) -> float:
-        """Seconds, of which only differences mean anything."""
+        """Return the time in seconds. Only differences have a meaning."""
         return self.at(self._clock.monotonic())
 
     def at(self, monotonic: float) -> float:
-        """Give the moment at which the monotonic clock of this boot showed that."""
+        """Return the time at which this boot's monotonic clock showed `monotonic`."""
         return self._base() + monotonic
 
     def wall(self, moment: float) -> float:
-        """Give the moment by the head's clock as it is now, for people."""
+        """Return the same time by the head's present wall clock, for people."""
         return moment + self._clock.now() - self.now()
 
     def keep(self) -> None:
-        """Write down how late it is, for the next boot."""
+        """Save the time for the next boot, at most every KEEP_EVERY seconds."""
         now = self.now()
         if now - self._kept >= KEEP_EVERY:
             self._save(now)
@@ -84,7 +86,7 @@ class Steady:
     def _save(self, now: float) -> None:
         value = {"boot": self._clock.boot(), "offset": self._offset, "last": now}
         try:
-            # Whoever is first after a boot writes it, and every program has to read it.
+            # The first program after a boot writes it, and every program must be able to read it.
             write_atomically(self._path, json.dumps(value).encode(), mode=0o644)
         except OSError:
             return  # each program then begins at the wall clock

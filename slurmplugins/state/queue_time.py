@@ -1,6 +1,6 @@
-"""How long jobs have waited. Slurm counts anew whenever a job is requeued, so this is remembered.
+"""Queue times of jobs. Slurm counts from zero when a job is requeued, so a file remembers them.
 
-A small file that is safe to lose: a job then waits for spot a little longer than it had to.
+The file is small and safe to lose: a job then waits for spot a little longer than necessary.
 """
 
 from __future__ import annotations
@@ -21,15 +21,22 @@ if TYPE_CHECKING:
 
 
 KEEP_SECONDS: Final = 7 * 24 * 3600.0
+"""Jobs first seen longer ago are forgotten."""
 
 
 class Waits:
+    """The file of queue times."""
+
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
         self._steady = Steady(path.parent, clock)
 
     def of(self, jobs: Iterable[int], submitted: Mapping[int, float]) -> dict[int, float]:
-        """Seconds since each job was submitted, or first seen here if that was earlier."""
+        """Return each job's queue time in seconds, and remember it.
+
+        It counts from the submission, or from the first call for the job if that was earlier.
+        Raises nothing.
+        """
         now = self._steady.now()
         ahead = self._steady.wall(now) - now
         before = self._load()
@@ -53,4 +60,4 @@ class Waits:
         try:
             write_atomically(self._path, json.dumps(since).encode(), mode=0o640)
         except OSError:
-            return  # discardable by design: a full disk must not stop a launch
+            return  # safe to lose: a full disk must not stop a launch

@@ -1,4 +1,4 @@
-"""Capacity memory: which offerings just failed, and until when. Losing it costs a few calls."""
+"""Unavailable offerings, each with the time of its next try. Losing the file costs a few calls."""
 
 from __future__ import annotations
 
@@ -21,25 +21,30 @@ if TYPE_CHECKING:
     from slurmplugins.system.clock import Clock
 
 CAPACITY_SECONDS: Final = 120.0
-"""Spot pools refill within minutes; a job Slurm holds for two minutes finds them tried anew."""
+"""Seconds. Spot capacity returns within minutes; a job that Slurm holds for two finds it tried."""
 
 QUOTA_SECONDS: Final = 300.0
-"""A quota changes when machines end or a person acts."""
+"""Seconds. A quota changes when instances end or a person acts."""
 
 LONGEST: Final = max(CAPACITY_SECONDS, QUOTA_SECONDS)
-"""What is set back for longer is damaged, or of a time that was lost: it is void."""
+"""Seconds. A longer entry is void: it is damaged, or the persistent clock was lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setback:
-    """An offering that failed: EC2's code, and when to try again, in the time of `steady`."""
+    """An offering that failed."""
 
     code: str
+    """EC2's error code."""
     until: float
+    """The time of the next try, by the persistent clock."""
 
 
 class OfferingMemory:
-    """A small file of setbacks, re-read for each question so that concurrent runs share it."""
+    """A small file of unavailable offerings.
+
+    Each call reads it again, so that concurrent runs share it. All methods raise nothing.
+    """
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
@@ -47,14 +52,17 @@ class OfferingMemory:
         self._lock = threading.Lock()
 
     def setbacks(self) -> dict[str, Setback]:
-        """Setbacks that still hold, by offering key."""
+        """Return the unavailable offerings by their key."""
         now = self._steady.now()
         return {
             key: item for key, item in self._load().items() if now < item.until <= now + LONGEST
         }
 
     def remember(self, offering: Offering, error: CloudError) -> None:
-        """Note a failure that says something about the offering rather than about the call."""
+        """Record a failure, if it is one of the offering.
+
+        A failure of the call itself tells nothing about the offering.
+        """
         seconds = _seconds(error)
         if not seconds:
             return
@@ -64,7 +72,7 @@ class OfferingMemory:
             self._save(known)
 
     def forget(self, offering: Offering) -> None:
-        """A launch worked: whatever was remembered is out of date."""
+        """Make an offering available again, after a launch succeeded."""
         with self._lock:
             known = self.setbacks()
             if known.pop(offering.key, None):
@@ -75,7 +83,7 @@ class OfferingMemory:
         try:
             write_atomically(self._path, json.dumps(value).encode(), mode=0o640)
         except OSError:
-            return  # discardable by design: a full disk must not stop a launch
+            return  # safe to lose: a full disk must not stop a launch
 
     def _load(self) -> dict[str, Setback]:
         try:
@@ -89,10 +97,10 @@ class OfferingMemory:
 
 
 def in_turn(offerings: Sequence[Offering], setbacks: Mapping[str, Setback]) -> tuple[Offering, ...]:
-    """The offerings to try, in order: those without a setback.
+    """Return the available offerings, in order.
 
-    When all have one, the one whose setback ends first is tried all the same, so that a job finds
-    returned capacity without waiting out the memory.
+    If none is available, return the offering whose next try comes first. So a job finds returned
+    capacity without waiting for that time.
     """
     fresh = tuple(item for item in offerings if item.key not in setbacks)
     if fresh or not offerings:

@@ -1,4 +1,5 @@
-"""The machine under us: clock, files, processes, threads, logs.
+"""The operating system: clock, files, other programs, background processes, threads, logs.
 
-Here: what would be the same in any program. Not here: anything of Slurm or EC2.
+Here: code that any program on this host could use.
+Not here: code that speaks to Slurm or EC2.
 """

@@ -1,4 +1,4 @@
-"""Time, injected, so that tests own it."""
+"""The clock that code receives as an argument, so that tests control the time."""
 
 from __future__ import annotations
 
@@ -9,24 +9,27 @@ from typing import Final, Protocol
 
 class Clock(Protocol):
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return seconds since the epoch."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds from some fixed point of this boot; never goes backwards."""
+        """Return seconds since a fixed point of this boot; never goes backwards."""
         ...
 
     def boot(self) -> str:
-        """Which boot of the machine this is: `monotonic` of another one can't be compared."""
+        """Return the id of this boot.
+
+        Values of `monotonic` from different boots can't be compared.
+        """
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Let that much time pass."""
+        """Wait that many seconds."""
         ...
 
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-"""random(4)."""
+"""Source: random(4)."""
 
 
 class SystemClock:

@@ -1,4 +1,4 @@
-"""Other programs: argv only, absolute binaries, bounded in time, a clean environment."""
+"""Calls of other programs: argv only, absolute paths, a time limit, a clean environment."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 TIMED_OUT: Final = 124
-"""Return code of a command that was ended for taking too long, as timeout(1) has it."""
+"""Return code of a command that exceeded its time limit, as in timeout(1)."""
 
 NOT_RUN: Final = 127
-"""Return code of a command that could not be started, as a shell has it."""
+"""Return code of a command that could not be started, as in a shell."""
 
 _BASE_ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _KEPT: Final = ("SLURM_CONF",)
@@ -28,7 +28,10 @@ class Completed:
 
 class Runner(Protocol):
     def run(self, argv: Sequence[str], *, timeout: float, stdin: str = "") -> Completed:
-        """Run to the end and return what it said. Never raises for a command's own failure."""
+        """Run the command to its end and return its output.
+
+        Raises nothing when the command fails: see `returncode`.
+        """
         ...
 
 
@@ -54,6 +57,6 @@ class SystemRunner:
             )
         except subprocess.TimeoutExpired:
             return Completed(TIMED_OUT, "", f"{argv[0]} took longer than {timeout:g} s")
-        except (OSError, ValueError) as error:  # also a word that no argument can hold
+        except (OSError, ValueError) as error:  # also an argument with a null byte
             return Completed(NOT_RUN, "", str(error))
         return Completed(done.returncode, done.stdout, done.stderr)

@@ -1,4 +1,4 @@
-"""Leave the caller: slurmctld ends its programs after a while and waits for their output."""
+"""Work that outlives its caller. slurmctld kills its programs after a time and waits for output."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import os
 import sys
 
 _INHERITED = 1024
-"""slurmctld's descriptors, its pipes above all, must not stay open in the work that goes on."""
+"""Descriptors to close. slurmctld's, above all its pipes, must not stay open in the child."""
 
 
 def in_background() -> bool:
-    """Fork. False in the caller, which should exit 0; True in the child, a session of its own.
+    """Fork, and return True in the child, False in the caller.
 
-    The child has no terminal, no pipe to slurmctld and no controlling process group, so neither
-    slurmctld's time limit nor its end reaches it.
+    The caller should exit 0. The child is a session of its own. It has no terminal, no pipe to
+    slurmctld and no controlling process group. Therefore neither slurmctld's time limit nor its
+    end reaches the child.
     """
     if os.fork():
         return False
@@ -28,7 +29,10 @@ def in_background() -> bool:
 
 
 def leave(status: int) -> None:
-    """Exit without what Python does at its end, which takes longer than all that went before."""
+    """Exit without Python's cleanup.
+
+    The cleanup takes longer than the rest of the program.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -1,8 +1,8 @@
-"""The decision log: what every program of the engine decided, in one file, for `toolkit why`.
+"""The decision log: the decisions of all programs of the engine in one file, for `toolkit why`.
 
-A decision is a line of the engine's log whose event is one of EVENTS, as it is. So there is one
-place where a decision is worded, and this file holds nothing that the logs do not. Bounded: two
-files of MOST_BYTES at most.
+A decision is a line of the engine's log whose event is one of EVENTS, copied unchanged. Therefore
+each decision is worded in one place, and this file holds nothing that the logs do not.
+The size is limited to two files of MOST_BYTES.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 GIVEN_BACK: Final = "nodes given back"
 NOT_GIVEN_BACK: Final = "nodes not given back"
-"""Slurm did not say which of them it still waits for; reconcile gives them back."""
+"""Slurm did not tell which of the nodes it still waits for. Reconcile returns them to Slurm."""
 
 EVENTS: Final = frozenset(
     {
@@ -50,13 +50,14 @@ EVENTS: Final = frozenset(
 )
 
 MOST_BYTES: Final = 8 * 1024 * 1024
+"""Size at which a new file begins; the previous one is kept too."""
 
 RECENT: Final = 200
-"""Decisions about one thing that are worth reading."""
+"""Decisions about one node, job or instance that are worth reading."""
 
 
 def recorder(path: Path, write: Callable[[str], None]) -> Callable[[str], None]:
-    """A log's writer that also keeps what is a decision in the decision log."""
+    """Return a log writer that also copies decisions to the decision log."""
     keep = to_file(path, limit=MOST_BYTES)
 
     def both(line: str) -> None:
@@ -68,8 +69,9 @@ def recorder(path: Path, write: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def about(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> tuple[dict[str, Any], ...]:
-    """The latest decisions that `wanted` says yes to, oldest first; of one that fills several lines
-    the first of these.
+    """Return the latest RECENT decisions that `wanted` accepts, oldest first.
+
+    Of a decision that fills several lines, return the first accepted line.
     """
     found: deque[dict[str, Any]] = deque(maxlen=RECENT)
     for record in _records(path):
@@ -79,7 +81,7 @@ def about(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> tuple[dict[st
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """They are parts of one decision."""
+    """Return whether two lines are parts of one decision."""
     if "part" not in one or one["part"] >= other.get("part", 0):
         return False
     return all(one.get(key) == other.get(key) for key in ("at", "pid", "event", "attempt", "job"))

@@ -1,4 +1,4 @@
-"""Files that others read while we write them, and locks that end with the process."""
+"""Atomic writes of files that other processes read, and locks that end with the process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _READ_ONLY: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int) -> None:
-    """Replace path's content; a reader sees the old or the new, and never with a wider mode."""
+    """Replace the content of `path` atomically, and sync it to disk.
+
+    A reader sees the old or the new content, and never with a wider mode. Raises OSError.
+    """
     temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -33,9 +36,11 @@ def write_atomically(path: Path, content: bytes, *, mode: int) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold an exclusive lock on path; yields False where wait is False and another holds it.
+    """Hold an exclusive lock on `path` while the block runs.
 
-    The kernel lets go when the process ends, however it ends. What may only be read is locked too.
+    Yields False where `wait` is False and another process holds the lock, else True. The kernel
+    releases the lock when the process ends, however it ends. A file that may only be read can be
+    locked too. Raises OSError.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)

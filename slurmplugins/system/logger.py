@@ -1,8 +1,8 @@
 """The log: one JSON object a line. Slurm throws ResumeProgram's output away.
 
-No line is long, and none of an event's nodes or jobs is left out. What a long event has much of,
-lists and hostlists, is spread over several lines, numbered by `part`. What is short is repeated on
-each, so that every line can be understood alone. Free text that is too long is cut.
+Lines have a limited length, and an event never loses a node or a job. The long lists and hostlists
+of an event are spread over several lines, numbered by `part`. Short fields are repeated on each
+line, so that every line can be understood alone. Free text that is too long is cut.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 
 _SECRET_WORDS: Final = ("secret", "password", "token", "credential", "slurm_key")
 MOST_BYTES: Final = 16 * 1024 * 1024
-"""Of one log file; the one before it is kept too."""
+"""Size at which a new log file begins; the previous one is kept too."""
 
 LONGEST: Final = 4000
-"""A line stays below what one append writes at once, so that processes don't mix their lines."""
+"""Bytes of a line. One append writes as many at once: lines of two processes never mix."""
 
 _SHORT: Final = 800
-"""Characters of a value that may stand on every line of an event."""
+"""Characters of a value that may be repeated on every line of an event."""
 
 _TEXT: Final = 400
-"""Characters kept of free text where there is too much of it."""
+"""Characters kept of free text that is too long."""
 
 _NUMBERED: Final = 20
-"""Characters that the number of a line takes."""
+"""Characters that the field `part` takes."""
 
 Record: TypeAlias = "Mapping[str, object]"
 
 
 class Log:
-    """Writes events with the fields bound so far. `bind` returns a new log; nothing is shared."""
+    """A log that adds its bound fields to each event. `bind` returns a new, independent log."""
 
     def __init__(
         self, write: Callable[[str], None], clock: Clock, fields: dict[str, object] | None = None
@@ -73,9 +73,10 @@ class Log:
 
 
 def to_file(path: Path, *, limit: int = MOST_BYTES) -> Callable[[str], None]:
-    """Append whole lines to path; a full disk or a missing right loses the line, not the work.
+    """Return a function that appends whole lines to `path`.
 
-    At `limit` bytes the file becomes PATH.1, in place of the one before it: two files at most.
+    On a full disk or a missing permission the line goes to standard error, and the work goes on.
+    At `limit` bytes the file is renamed to PATH.1 and replaces the previous one: two files at most.
     """
 
     def write(line: str) -> None:
@@ -94,14 +95,17 @@ def to_file(path: Path, *, limit: int = MOST_BYTES) -> Callable[[str], None]:
 
 
 def _turn_over(path: Path, descriptor: int) -> None:
-    """Only the process that holds the lock on the very file that is at `path` moves it."""
+    """Rename the full log file, unless another process did.
+
+    Only a process that holds the lock on the file now at `path` may rename it.
+    """
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     if os.fstat(descriptor).st_ino == path.stat().st_ino:
         path.replace(path.with_name(f"{path.name}.1"))
 
 
 def to_stderr(line: str) -> None:
-    """For programs that systemd runs: the journal keeps standard error."""
+    """Write the line to standard error, which systemd's journal keeps."""
     sys.stderr.write(line)
     sys.stderr.flush()
 
@@ -111,7 +115,7 @@ def _secret(key: str) -> bool:
 
 
 def of(record: Record) -> Iterator[str]:
-    """The lines, without their ends."""
+    """Yield the lines of an event, without newlines."""
     line = _json(record)
     if len(line) <= LONGEST:
         yield line
@@ -122,7 +126,10 @@ def of(record: Record) -> Iterator[str]:
 
 
 def _parts(record: Record) -> Iterator[Record]:
-    """Records that fit: each has its share of what is long, and all that is short."""
+    """Yield records that fit in a line.
+
+    Each has its share of the long fields, and all short fields.
+    """
     if len(_json(record)) <= LONGEST - _NUMBERED:
         yield record
         return
@@ -135,7 +142,7 @@ def _parts(record: Record) -> Iterator[Record]:
 
 
 def _halves(value: object) -> tuple[object, object] | None:
-    """The two halves of a long list or hostlist."""
+    """Return both halves of a long list or hostlist, else None."""
     if isinstance(value, list | tuple) and len(value) > 1 and len(_json(value)) > _SHORT:
         middle = len(value) // 2
         return value[:middle], value[middle:]
@@ -150,7 +157,7 @@ def _halves(value: object) -> tuple[object, object] | None:
 
 
 def _cut(record: Record) -> Record:
-    """With the free text that is too long cut, and all else that is and has no halves."""
+    """Return the record with every long value cut that can't be halved."""
     return {
         key: value if len(_json(value)) <= _SHORT or _halves(value) else str(value)[:_TEXT]
         for key, value in record.items()

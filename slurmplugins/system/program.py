@@ -1,4 +1,4 @@
-"""What each program has: its own log, and an end with an exit code."""
+"""The frame of every program: its own log, and an exit code at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def logger(program: str) -> Log:
-    """The program's own log file, and standard error too where systemd collects it."""
+    """Return a log that writes to the program's own file.
+
+    Under systemd it writes to standard error too.
+    """
     to_file = log.to_file(paths.LOGS / f"{program}.log")
     under_systemd = "INVOCATION_ID" in os.environ
 
@@ -31,10 +34,13 @@ def logger(program: str) -> Log:
 
 
 def guarded(logger: Log, work: Callable[[], None]) -> int:
-    """Run to an exit code: 0, or 1 with the error in the log. Nothing is swallowed silently."""
+    """Run the program and return its exit code.
+
+    Returns 0, or 1 with the error in the log and on standard error. Raises nothing.
+    """
     try:
         work()
-    except Exception as error:  # noqa: BLE001 - the last line before the process ends
+    except Exception as error:  # noqa: BLE001 - the last handler before the process ends
         import traceback
 
         logger.problem(

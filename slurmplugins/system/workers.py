@@ -1,4 +1,4 @@
-"""How many things are done at once. One at a time is in order and in the caller's thread."""
+"""A pool of worker threads. A pool of one works in order, in the caller's thread."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ _Result = TypeVar("_Result")
 
 
 class Crew:
+    """A pool of `workers` threads."""
+
     def __init__(self, workers: int = 1) -> None:
         self._workers = workers
 
     def map(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-        """The results in the order of the items, when all are done."""
+        """Do the work for all items; return the results in their order.
+
+        Raises the error of the first item that failed; later items may be left undone.
+        """
         todo = list(items)
         if self._workers <= 1 or len(todo) <= 1:
             return [work(item) for item in todo]
@@ -31,9 +36,11 @@ class Crew:
 
     @contextlib.contextmanager
     def aside(self, *, urgent: bool) -> Iterator[Callable[[Errand], None]]:
-        """What the yielded function is given, by any thread, is done beside the block's own work,
-        one after another, and all of it when the block has ended. Where there is nobody to do it,
-        it is done at once if `urgent`, and else at the end.
+        """Yield a function that queues callables for one background thread.
+
+        Any thread may call it. The callables run in order; leaving the block waits for all of them
+        and raises the first error. With a single worker, urgent callables run immediately, and
+        others when the block ends.
         """
         if self._workers <= 1:
             later: list[Errand] = []
