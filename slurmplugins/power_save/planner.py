@@ -69,11 +69,10 @@ def awaited(
     failure for each dropped one.
 
     - A job has ended or starts anew if one of its nodes is off or down. The same holds if a node
-      has
-    no instance and is not waited for.
+      has no instance and is not waited for.
     - A node that is up keeps an instance that is too old for the plan.
     - A node with an odd record counts as waited for, since Slurm has asked for it. No instance is
-    terminated for it.
+      terminated for it.
     """
     up = {name for name, node in nodes.items() if not (node.powering_up or node.off or node.down)}
     at_work = up.intersection(item.node for item in plan.replace if item.node is not None)
