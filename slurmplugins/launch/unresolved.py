@@ -69,7 +69,7 @@ def settle(engine: Engine, run: str, wanted: frozenset[NodeName], latest: float)
 
 
 def _awaited(engine: Engine, requests: Sequence[LaunchRequest]) -> list[LaunchRequest]:
-    """Return the requests for all of whose nodes Slurm waits.
+    """Keep the requests that Slurm waits for with all their nodes.
 
     Empty when Slurm can't be asked.
     """

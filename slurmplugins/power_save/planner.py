@@ -217,7 +217,7 @@ def _problem(
         if any(item.state.live and item.id in claims.strange for item in machines.get(node, ()))
         or (
             (node in claims.settling or (node in claims.doubtful and node not in claims.busy))
-            # A condemned or too old instance can't be from the unanswered launch.
+            # The unanswered launch can't have made an instance that is doomed or too old.
             and not _sort(machines.get(node, ()), claims, config, now)[0]
         )
     ]

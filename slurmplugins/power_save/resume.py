@@ -92,7 +92,7 @@ def _screened(engine: Engine, brake: Brake, plan: ResumePlan) -> ResumePlan:
 
 
 def _rate(engine: Engine) -> Rate:
-    """Return what EC2 starts within the time for finding capacity."""
+    """Return EC2's launch rate within the time for finding capacity."""
     from slurmplugins.cloud.rate_limit import INSTANCES
     from slurmplugins.state.launch_budget import Rate
 

@@ -64,7 +64,7 @@ class Agreement:
         return found
 
     def at_last(self) -> None:
-        """Agree on instances whose node Slurm is told nothing about."""
+        """Agree on the remaining instances, of nodes without another action."""
         nodes = {name for item in self._open if (name := self._wanted(item))} - self._spoken_of
         if nodes:
             self.holding(hostlist.order(nodes))
