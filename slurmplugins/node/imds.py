@@ -83,9 +83,7 @@ class Imds:
 
 
 class HttpTransport:
-    """Opens one connection for each request: the service is local, and asked a few times a second
-    at most.
-    """
+    """Opens a connection for each request: the service is local, and asked a few times a second."""
 
     def __init__(self, endpoint: str | None = None) -> None:
         given = endpoint or os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or DEFAULT_ENDPOINT

@@ -91,7 +91,8 @@ class Files:
     def slurm_key(self, key: str) -> None:
         """Write the cluster's key, readable by slurm alone.
 
-        No other user can read it even while it is written. Raises BootError for a short key.
+        No other user can read it even while it is written. Raises BootError for a short key, or an
+        image without user slurm.
         """
         if len(key) < SHORTEST_KEY:
             raise BootError(f"the cluster's key is shorter than {SHORTEST_KEY} characters")

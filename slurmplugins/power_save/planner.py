@@ -182,7 +182,7 @@ class _Draft:
         return True
 
     def _unseen_end(self, ask: JobRequest) -> Failure | None:
-        """Return a failure if a doomed instance is not listed yet.
+        """Return a failure if an unlisted instance must still be terminated.
 
         Its termination was decided, but EC2 can't carry it out before it lists the instance.
         Nothing is launched beside it.
@@ -217,7 +217,7 @@ def _problem(
         if any(item.state.live and item.id in claims.strange for item in machines.get(node, ()))
         or (
             (node in claims.settling or (node in claims.doubtful and node not in claims.busy))
-            # The unanswered launch can't have made an instance that is doomed or too old.
+            # The unanswered launch made no instance that is too old or to be terminated.
             and not _sort(machines.get(node, ()), claims, config, now)[0]
         )
     ]

@@ -1,5 +1,4 @@
-"""Prepare the plan of a run of resume: claim, resolve unanswered launches, read EC2 and Slurm,
-plan.
+"""Prepare the plan of a resume run: claim, resolve earlier launches, read EC2 and Slurm, plan.
 
 Modules that are needed only after EC2 was read are imported then, so that it is read sooner.
 """
@@ -33,7 +32,7 @@ LIST_TRIES: Final = 4
 """Plans that are tried until one is made from a fresh list."""
 
 SETTLING_WAIT: Final = 60.0
-"""Seconds that a run waits for nodes which another holds only to ask about an earlier launch."""
+"""Seconds that a run waits for nodes that another run holds only to ask about an earlier launch."""
 
 SETTLING_PAUSE: Final = 1.0
 

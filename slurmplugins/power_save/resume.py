@@ -92,7 +92,7 @@ def _screened(engine: Engine, brake: Brake, plan: ResumePlan) -> ResumePlan:
 
 
 def _rate(engine: Engine) -> Rate:
-    """Return EC2's launch rate within the time for finding capacity."""
+    """Return EC2's launch rate, and the time for finding capacity."""
     from slurmplugins.cloud.rate_limit import INSTANCES
     from slurmplugins.state.launch_budget import Rate
 
@@ -187,9 +187,9 @@ def _launch(engine: Engine, run: str, plan: ResumePlan, launcher: Launcher, boar
 
 
 def _kept(outcomes: Iterable[Outcome]) -> dict[NodeName, NotEnded]:
-    """Map nodes to the reason why their doomed instance still lives.
+    """Map nodes to EC2's reason why their old instance still lives.
 
-    The reason is EC2's.
+    The instance should have been terminated.
     """
     from slurmplugins.model.actions import Terminate
 

@@ -35,7 +35,7 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
     plan = plan_terminations(wanted, engine.journal.claims().named(listed), states, cause)
     machines = [(item.instance.id, item.instance.node) for item in plan]
     try:
-        off = {node for _, node in machines if node is not None}  # the plan has only nodes that are off
+        off = {node for _, node in machines if node is not None}  # the plan has only off nodes
         kept = engine.journal.condemn_idle(machines, cause, seen, off)
         plan = tuple(item for item in plan if item.instance.id in kept)
     except StateError as error:  # no run can claim a node either; the money matters more
