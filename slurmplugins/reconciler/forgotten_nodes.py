@@ -1,9 +1,9 @@
 """Find nodes whose registration slurmctld has forgotten, and have their slurmd repeat it.
 
 A slurmctld that is killed restores nodes as it last saved them, up to five minutes old. A node may
-come back as powering up, or as powered down under a job that runs there. slurmctld asks neither for
-anything, and learns of neither but by a registration. slurmd registers when it is reloaded, with
-the boot time that it had, and its jobs go on (seen with Slurm 24.11).
+come back as powering up, or as powered down under a job that runs there. slurmctld asks such a node
+for nothing, and learns of it only by a registration. slurmd registers when it is reloaded, with the
+boot time that it had, and its jobs go on (seen with Slurm 24.11).
 """
 
 from __future__ import annotations

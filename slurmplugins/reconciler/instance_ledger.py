@@ -26,10 +26,10 @@ _SANE: Final = 1e11
 """Seconds since the epoch. A later time is damage."""
 
 WRITERS: Final = 10
-"""Entries written at once: as many as boto3 keeps connections open."""
+"""Entries written at once: boto3 keeps as many connections open."""
 
 SECONDS: Final = 30.0
-"""Seconds that a pass writes entries. Jobs wait for the next pass, but nobody waits for an entry.
+"""Seconds that a pass writes entries. Jobs wait for the next pass, but no job waits for an entry.
 """
 
 
@@ -88,9 +88,9 @@ def update(
 
 
 def merge(ours: LedgerEntry, stored: LedgerEntry | None) -> LedgerEntry:
-    """Keep the facts of a stored entry after our memory was lost.
+    """Add the facts of a stored entry that our state has lost.
 
-    An earlier life of this program had written them.
+    An earlier pass wrote the entry, and the state file was lost since.
     """
     if stored is None:
         return ours
@@ -109,7 +109,8 @@ def merge(ours: LedgerEntry, stored: LedgerEntry | None) -> LedgerEntry:
 def worth_keeping(entries: Mapping[str, LedgerEntry], now: float) -> dict[str, LedgerEntry]:
     """Drop entries that EC2 has forgotten by now.
 
-    EC2 lists terminated instances for about an hour. Memory of them after that is only weight.
+    EC2 lists terminated instances for about an hour. Older entries would only make the state
+    larger.
     """
     return {
         key: entry

@@ -1,6 +1,4 @@
-"""Decide whether the lists of Slurm and EC2 can be true. Nothing is terminated on one that can't.
-Pure.
-"""
+"""Decide whether the lists of Slurm and EC2 are plausible, before anything is terminated. Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +8,14 @@ if TYPE_CHECKING:
     from slurmplugins.reconciler.snapshot import Snapshot
 
 SHARE: Final = 0.5
-"""Share of burst.json's nodes, or of the instances known to live. A shorter list is not believed.
-"""
+"""Share of burst.json's nodes, or of instances known to live. A shorter list is not believed."""
 
 FEWEST: Final = 3
 """Instances that must have vanished. EC2 forgets one or two instances without being wrong."""
 
 BELIEVED_AFTER: Final = 600.0
-"""Seconds after which an unchanged list is believed, however odd. Otherwise the rest would never
-end."""
+"""Seconds after which an unchanged list is believed, however odd. Without this limit, nothing would
+be terminated ever again."""
 
 
 def slurm(world: Snapshot) -> str:

@@ -98,7 +98,7 @@ class Agreement:
 def holding(engine: Engine, world: Snapshot, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
     """Return the nodes for which the snapshot still holds.
 
-    It does not hold, if any of these is true:
+    It no longer holds if any of these is true:
 
     - The snapshot is older than VIEW_SECONDS.
     - A person has given the node a reason since. It would be cleared, or taken for ours.
