@@ -1,22 +1,25 @@
-"""What runs on the cluster, called by Slurm or systemd: boto3 and the standard library only.
+"""The code that runs on the cluster, started by Slurm or systemd. Imports boto3 and the standard
+library only.
 
+Here, at the root: programs and the error tree, nothing else. The rest is in rooms.
 Programs on the head: resume, suspend, resume_fail, prolog, reconcile, head_boot, head_report,
-mlflow_runs. Programs on a compute node: node_boot, node_agent. Below them, each importing only
-from those after it:
+mlflow_runs. Programs on a compute node: node_boot, node_agent.
 
-head        puts the engine together, runs the playbook, reports to people
-reconciler  the desired state against the actual one
-power_save  what ResumeProgram and SuspendProgram do
-launch      from a plan to running instances
-node        first boot and agent of a compute node
-execution   carries out actions on Slurm and EC2
-state       the head's state files, all safe to lose
-slurm       adapter to Slurm
-cloud       adapter to AWS
-system      clock, files, processes, threads, logs
-config      burst.json, node.json, paths
-model       frozen values
-errors      every error, in one tree
+Each room imports only from rooms below it.
+
+head        Assembles the engine, runs the playbook, reports to people.
+reconciler  Compares the desired state with the actual one.
+power_save  Does the work of ResumeProgram and SuspendProgram.
+launch      Turns a plan into running instances.
+node        First boot and agent of a compute node.
+execution   Carries out actions on Slurm and EC2.
+state       The head's state files, all safe to lose.
+slurm       Adapter to Slurm.
+cloud       Adapter to AWS.
+system      Clock, files, processes, threads, logs.
+config      burst.json, node.json, paths.
+model       Frozen values.
+errors      Every error, in one tree.
 """
 
 __all__ = ["__version__"]

@@ -1,11 +1,11 @@
-"""Runs the playbook on this machine and tells S3 how far it is, for `toolkit` to show.
+"""Run the playbook on this instance and report its progress to S3, for `toolkit` to show.
 
     python3 -m slurmplugins.head_boot --playbook site.yml --extra-vars @rendered/vars.json \\
         --status s3://BUCKET/status/head.json [--bundle SHA]
 
 The working directory is the unpacked bundle. Region and endpoint come from the environment. The
 status object has state (running, ok or failed), phase, task, done, total, error, log_tail, at and
-bundle; it is written at most once a second. The whole log goes beside it when the run fails.
+bundle. It is written at most once a second. The whole log goes beside it when the run fails.
 """
 
 from __future__ import annotations

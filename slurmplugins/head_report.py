@@ -1,11 +1,11 @@
-"""The program that tells people's commands what the head knows, as one JSON object.
+"""Print the head's facts for people's commands, as one JSON object.
 
-python3 -m slurmplugins.head_report              everything that is true now
-python3 -m slurmplugins.head_report job 4711     and what was decided about a job, or a task: 4711_3
-python3 -m slurmplugins.head_report node gpu-001
-python3 -m slurmplugins.head_report pass         reconcile's last pass and the pools' standing alone
+python3 -m slurmplugins.head_report              Everything that is true now.
+python3 -m slurmplugins.head_report job 4711     And decisions about a job, or a task (4711_3).
+python3 -m slurmplugins.head_report node gpu-001 And decisions about a node.
+python3 -m slurmplugins.head_report pass         Only reconcile's last pass and the pools' states.
 
-It changes nothing and asks each of Slurm and EC2 once. What can't be read is in `unread`.
+It changes nothing and asks each of Slurm and EC2 once. Parts that can't be read are in `unread`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ def main() -> None:
 
 
 def parse(words: list[str]) -> Subject:
-    """Raises BadName for anything but what this module's docstring shows."""
+    """Parse the arguments that this module's docstring shows.
+
+    Raises BadName for anything else.
+    """
     match words:
         case []:
             return Subject()

@@ -1,9 +1,9 @@
-"""The program that answers for MLflow's runs on the head node; all it prints is JSON.
+"""Read, tag and end MLflow's runs on the head node. All that it prints is JSON.
 
-slurm-runs settle [--dry-run]   give runs whose jobs are over the end that these had (a timer does)
-slurm-runs list [--limit N]     the newest runs
-slurm-runs find REF             the runs of a job's number, an MLflow run id, or a run's name
-slurm-runs tag JSON             of {job: {tag: value}}, set the tags on every run of these jobs
+slurm-runs settle [--dry-run]   Give runs of ended jobs their jobs' end. A timer does so.
+slurm-runs list [--limit N]     List the newest runs.
+slurm-runs find REF             Find runs by job number, MLflow run id, or name.
+slurm-runs tag JSON             Given {job: {tag: value}}, set the tags on all runs of these jobs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 TEMPORARY: Final = 75
-"""EX_TEMPFAIL: MLflow or Slurm does not answer; the next pass will try again."""
+"""EX_TEMPFAIL: MLflow or Slurm does not answer; the next call may succeed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

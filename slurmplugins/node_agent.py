@@ -1,14 +1,15 @@
-"""The service on every compute node that hears of the machine's end and passes it on.
+"""The service on every compute node that hears of the instance's end and passes it on.
 
-On a spot notice, and ten minutes before a scheduled event, it drains the node, so that nothing new
-starts, and asks every job on it to stop, through a file that the job's workers watch. The second
-does not wait for the first: a silent slurmctld must not cost a checkpoint. What failed is tried
-again at each poll. On a rebalance recommendation, and from a day before a scheduled event, it only
-drains: the jobs go on, and the machine is replaced when they have left. It also keeps the accounts
-of people in step with the cluster's list.
+- On a spot notice, and ten minutes before a scheduled event, it drains the node: nothing new
+  starts. It also asks every job on the node to stop, through a file that the job's workers watch.
+  The request does not wait for the drain: a silent slurmctld must not cost a checkpoint. A step
+  that failed is repeated at each poll.
+- On a rebalance recommendation, and from a day before a scheduled event, it only drains. The jobs
+  go on, and the instance is replaced when they have left.
+- It keeps the users' accounts in step with the cluster's list.
 
-From notice to stop request: a poll (1 s), then at most two seconds for slurmctld to name the jobs;
-after that slurmd and the processes here do.
+From notice to stop request: a poll (1 s), then at most two seconds for slurmctld to name the jobs.
+After that, slurmd and the processes here name them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from slurmplugins.system.clock import SystemClock
 from slurmplugins.system.command import SystemRunner
 
 OLD_REQUEST: Final = 24 * 3600.0
-"""A stop request is about an attempt that ended within minutes of it."""
+"""Seconds after which a stop request is deleted. Its attempt ended within minutes of it."""
 
 
 def main() -> None:

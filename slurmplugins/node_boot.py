@@ -1,9 +1,11 @@
-"""First boot of a compute node: from a bare machine of the image to a registered Slurm node.
+"""First boot of a compute node: from a bare instance of the image to a registered Slurm node.
 
-Runs as root, from user data. Who it is comes from its tags through the metadata service; the
-cluster's key comes from Secrets Manager by the machine's own role; nothing secret is in user data.
-On failure it says why on the console and powers off: a machine that can't become its node costs
-money for nothing, and reconcile gives the node's jobs back as soon as it is gone.
+It runs as root, from user data. The instance learns its node from its tags, through the metadata
+service. The cluster's key comes from Secrets Manager, by the instance's own role. User data holds
+no secret.
+
+On failure it says why on the console and powers off. An instance that can't become its node costs
+money for nothing. reconcile gives the node's jobs back as soon as it is gone.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
-"""PrologSlurmctld: a job starts the moment its nodes are ready.
+"""PrologSlurmctld: start a job the moment its nodes are ready.
 
-slurmctld looks at jobs that wait for nodes to boot every 30 s (PERIODIC_TIMEOUT in its job_mgr.c),
-but at one job at once when its PrologSlurmctld ends (prolog_running_decr in job_scheduler.c). So
-this program ends when the job's nodes are up. It never fails and never decides anything: without
-it, or when it gives up, the job starts up to 30 s later. slurmctld runs it again after a restart of
-its own, and then does not end it with the job: a job that is requeued while its prolog runs can't
-start anywhere until that ends. So it ends, too, when a node is lost to the job.
+slurmctld looks at jobs that wait for nodes to boot every 30 s (PERIODIC_TIMEOUT in its job_mgr.c).
+It looks at one job at once when that job's PrologSlurmctld ends (prolog_running_decr in
+job_scheduler.c). So this program ends when the job's nodes are up. It never fails and never decides
+anything: without it, or when it gives up, the job starts up to 30 s later.
 
-Each waiting job costs a process and a question now and then, so places are few, and those who
-come later ask less often: all of them together ask slurmctld ten times a second at most.
+slurmctld runs it again after a restart of its own, and then does not end it with the job. A job
+that is requeued while its prolog runs can't start anywhere until the prolog ends. So this program
+also ends when the job loses a node.
+
+Each waiting job costs a process and a question now and then. So places are few, and later jobs ask
+less often. All of them together ask slurmctld ten times a second at most.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from slurmplugins.system.command import SystemRunner
 
 
 def main() -> None:
-    """End with 0 whatever happens: anything else would requeue the job."""
+    """Exit with 0 in every case: another code would requeue the job."""
     try:
         settings = burst.load(paths.BURST)
         nodes = cloud_nodes(os.environ.get("SLURM_JOB_NODELIST", ""), settings)

@@ -1,7 +1,7 @@
-"""The program that makes both worlds agree; a systemd timer runs it as user slurm.
+"""Make Slurm and EC2 agree; a systemd timer runs this program as user slurm.
 
-slurm-reconcile           one pass
-slurm-reconcile --plan    print what a pass would do, as JSON, and do nothing
+slurm-reconcile           One pass.
+slurm-reconcile --plan    Print the plan of a pass as JSON, and change nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main() -> None:
     dry = "--plan" in sys.argv[1:]
 
     def work() -> None:
-        # One pass and the process ends: looking for garbage costs a third of it, and finds none.
+        # The process ends after one pass: garbage collection takes a third of it, and finds none.
         gc.disable()
         engine = assemble(log)
         if dry:
@@ -34,7 +34,7 @@ def main() -> None:
             return
         with contextlib.ExitStack() as held:
             free = True
-            with contextlib.suppress(OSError):  # where it can't be written, by nobody else either
+            with contextlib.suppress(OSError):  # an unwritable lock is held by no other pass either
                 free = held.enter_context(files.locked(engine.state / "reconcile.lock", wait=False))
             if free:
                 run_pass(engine)
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def printable(plan: snapshot.Plan) -> dict[str, Any]:
-    """The plan as JSON has it."""
+    """Return the plan as values for JSON."""
     return {
         "note": plan.note,
         "remarks": list(plan.remarks),

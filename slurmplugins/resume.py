@@ -1,8 +1,9 @@
-"""ResumeProgram: Slurm wants these nodes up.
+"""ResumeProgram: bring up the nodes that Slurm asks for.
 
-slurmctld gives it no PATH and no HOME, throws its output away, deletes the resume file within
-seconds and waits for it at shutdown. So: read the file at once, fork, exit 0; the work goes on in
-a session of its own with its own log. Nothing but os and sys is imported before that.
+slurmctld gives it no PATH and no HOME, and throws its output away. It deletes the resume file
+within seconds and waits for the program at shutdown. So the program reads the file at once, forks
+and exits with 0. The work goes on in a session of its own with its own log. Nothing but os and sys
+is imported before the fork.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def main() -> None:
         daemonize.leave(0)
     import gc
 
-    gc.disable()  # nothing that is loaded and read up to the first call becomes garbage
+    gc.disable()  # nothing loaded or read before the first call becomes garbage
     from slurmplugins.errors import ConfigError
     from slurmplugins.head.assemble import assemble
     from slurmplugins.model.hostlist import MAX_EXPANSION
@@ -58,7 +59,10 @@ def main() -> None:
 
 
 def _resume_file(path: str | None) -> bytes | None:
-    """The file's bytes; None where Slurm gave none or it is gone, and the argument must do."""
+    """Return the resume file's bytes; None without a readable file.
+
+    Slurm gave none, or it is gone: the argument must then do.
+    """
     if not path:
         return None
     try:

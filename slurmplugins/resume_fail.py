@@ -1,7 +1,7 @@
-"""ResumeFailProgram: these nodes did not come up within ResumeTimeout; their machines end.
+"""ResumeFailProgram: terminate the instances of nodes that did not come up within ResumeTimeout.
 
-Slurm has set them down and powered down and requeued their jobs; reconcile lets Slurm use them
-again once the machines are gone.
+Slurm has set the nodes DOWN, powered them down and requeued their jobs. reconcile returns them to
+service once the instances are gone.
 """
 
 from __future__ import annotations

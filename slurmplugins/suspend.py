@@ -1,4 +1,4 @@
-"""SuspendProgram: Slurm has let go of these nodes; their machines end now, verified."""
+"""SuspendProgram: terminate the instances of nodes that Slurm powered down, and verify it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ def main() -> None:
 
 
 def end_machines(program: str, hostlist: str, cause: str) -> None:
-    """Shared with resume_fail, which differs only in why the machines end."""
+    """Terminate these nodes' instances in the background.
+
+    resume_fail uses it too, with another cause.
+    """
     from slurmplugins.system import daemonize
 
     if not daemonize.in_background():

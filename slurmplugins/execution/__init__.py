@@ -1,4 +1,5 @@
-"""Carries out actions on Slurm and EC2, one at a time or many, and tells jobs about them.
+"""The engine's parts, and every change that they make to Slurm and EC2, except launches.
 
-Here: the parts of the engine, and every change of Slurm or EC2 but a launch. Not here: decisions.
+Here: actions on nodes, terminations, notices to jobs, giving nodes back.
+Not here: the decision which action is due (see `reconciler` and `power_save`).
 """

@@ -1,4 +1,4 @@
-"""Give nodes back to Slurm that get no instance, and tell their jobs why."""
+"""Give nodes without an instance back to Slurm, and tell their jobs why."""
 
 from __future__ import annotations
 
@@ -27,12 +27,16 @@ if TYPE_CHECKING:
 
 
 def give_back(engine: Engine, failures: Sequence[Failure], run: str = "") -> Sequence[Failure]:
-    """Set the nodes of failures down and power them down, all at once.
+    """Set the failures' nodes DOWN and power them down.
 
-    Returns the failures that hold, of which the jobs are to be told. Nodes that came up meanwhile
-    on an instance that stays, and nodes at work for a run other than `run`, are left alone. A job
-    whose nodes are all kept for others, or given back with another's, goes back with the nodes of
-    the rest of its request.
+    All nodes go in one group of calls. Two kinds of nodes are skipped. The first came up meanwhile
+    on an instance that stays. The second are claimed by a run other than `run`.
+
+    A job may have no node of its own left here: all are kept for others, or given back with another
+    job's. Such a job is requeued with the nodes of the rest of its request.
+
+    Returns the failures whose jobs the caller must notify: those that were applied, or all of them
+    when Slurm can't be read.
     """
     if not failures:
         return ()
@@ -69,7 +73,10 @@ def give_back_all(
     failure: Failure,
     decided: Collection[NodeName] = frozenset(),
 ) -> None:
-    """Give all nodes back but the decided ones, and tell the jobs now, not at ResumeTimeout."""
+    """Give back every undecided node of the requests, and notify the jobs.
+
+    The jobs learn of it now, not at ResumeTimeout.
+    """
     left = [
         (ask, tuple(node for node in ask.wanted if node not in decided))
         for ask in asks
@@ -80,15 +87,16 @@ def give_back_all(
 
 
 def tell_jobs(engine: Engine, failures: Sequence[Failure]) -> None:
-    """Tell jobs why their nodes were given back; hold those that would only fail again.
+    """Comment why nodes were given back; hold hopeless jobs.
 
-    It takes long, a job at a time, and ends with the first call that slurmctld does not answer.
+    A job is held if it would only fail again. The jobs are told one at a time, and that takes long.
+    The first call without an answer from slurmctld ends it.
     """
     engine.brake.held(Teller(engine.slurm, engine.log).failures(failures))
 
 
 def _others(engine: Engine, run: str) -> frozenset[NodeName]:
-    """Return the nodes that other runs are at."""
+    """Return the nodes that other runs have claimed."""
     try:
         return engine.journal.claims(but=run).busy
     except StateError as error:
@@ -99,7 +107,9 @@ def _others(engine: Engine, run: str) -> frozenset[NodeName]:
 def refuse(
     slurm: Slurm, clock: Clock, logger: Log, asks: Sequence[JobRequest], error: EngineError
 ) -> None:
-    """Give the nodes back with the reason why there is no engine to launch them, and hold the jobs:
+    """Give nodes back when the engine can't start; hold their jobs.
+
+    `error` says why there is no engine, and becomes the nodes' reason. The jobs are held because
     the file is as wrong at their next try.
     """
     waiting = node_queries.read(slurm, clock, logger, [node for ask in asks for node in ask.nodes])

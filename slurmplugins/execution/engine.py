@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The parts a program of the head node works with."""
+    """The ports, state files and settings that one program of the head node works with."""
 
     config: BurstConfig
     cloud: Cloud
@@ -35,8 +35,11 @@ class Engine:
     clock: Clock
     log: Log
     state: Path
+    """The directory of the head's state files."""
     stop_requests: Path
+    """The directory on the shared filesystem that node agents and jobs watch."""
     crew: Crew = field(default_factory=Crew)
+    """Threads for calls that may be made at once; one thread unless `assemble` gives more."""
 
     @property
     def brake(self) -> Brake:

@@ -1,4 +1,4 @@
-"""Runs actions against the cloud and Slurm. One that fails never stops the others."""
+"""Run actions on EC2 and Slurm; an action that fails never stops the others."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from slurmplugins.system.logger import Log
 
 HEARD_AFTER: Final = 30.0
-"""Seconds of a notice that are gone when the head, which sees it a pass late, asks for the node."""
+"""Seconds of a spot notice that have passed when the head asks for the node. It sees the notice one
+pass late."""
 
 _OnNode = MarkDown | Drain | RequestStop | Register | PowerDown | ReturnToService | PowerUp
 _Reasoned = TypeVar("_Reasoned", MarkDown, Drain, RequestStop)
@@ -50,6 +51,8 @@ def _all(nodes: Sequence[NodeName]) -> AbstractSet[NodeName]:
 
 
 class Executor:
+    """Carries out actions, and logs each of them and each failure."""
+
     def __init__(
         self,
         *,
@@ -75,12 +78,17 @@ class Executor:
         actions: Sequence[Action],
         fit: Callable[[Sequence[NodeName]], AbstractSet[NodeName]] = _all,
     ) -> tuple[Outcome, ...]:
-        """Do them all, grouped into few calls: nodes down, power down, reopen; then end machines.
+        """Carry out all actions, grouped into few calls.
 
-        That order lets a job leave its node before the node is powered down, and a node be
-        reopened only after everything else about it was said. Machines come last, since EC2 may
-        keep us waiting for minutes, in which what is true of nodes changes. `fit`, asked before
-        each call to Slurm, says of which nodes the actions still hold; the others are left alone.
+        The order is: nodes DOWN, power down, return to service, then terminate instances. It lets a
+        job leave its node before the node is powered down. A node returns to service only after
+        everything else about it was said. Terminations come last, since EC2 may keep us waiting for
+        minutes. Facts about nodes change in that time.
+
+        `fit` is asked before each call to Slurm. It returns the nodes for which the actions still
+        hold; the others are left alone.
+
+        Returns one outcome per action that was tried.
         """
         outcomes: list[Outcome] = []
         comments: dict[int, Callable[[], None]] = {}
@@ -109,9 +117,11 @@ class Executor:
     def _ask_jobs(
         self, comments: dict[int, Callable[[], None]], nodes: Sequence[NodeName], reason: str
     ) -> None:
-        """As the nodes' agents would: by a file, which harms no job that doesn't look for it. The
-        nodes' reason changes only when all files are there, so that the rest is tried again. Adds
-        to `comments` what then remains to be said to the jobs.
+        """Ask the nodes' jobs to stop, as the nodes' agents would.
+
+        The request is a file, which harms no job that does not look for it. The nodes' reason
+        changes only after all files are there: a failure before that is repeated by the next pass.
+        Adds to `comments` the calls that then tell the jobs.
         """
         now = self._clock.now()
         notice = Notice(Kind.SPOT, "terminate", now + NOTICE_SECONDS - HEARD_AFTER)
@@ -128,7 +138,7 @@ class Executor:
         comments.update(asked)
 
     def _ask_registrations(self, nodes: Sequence[NodeName]) -> None:
-        """Leave a request for each node's agent, which has slurmd register."""
+        """Leave a request for each node's agent to have slurmd register."""
         place, now = self._stop_requests, self._clock.now()
         try:
             for node in nodes:
@@ -151,8 +161,10 @@ class Executor:
         call: Callable[[Sequence[NodeName]], None],
         fit: Callable[[Sequence[NodeName]], AbstractSet[NodeName]],
     ) -> list[Outcome]:
-        """All nodes in one call. A line of the log for many: of thousands, each its own would leave
-        the decision log no past.
+        """Log the actions that still fit, and make one call for all.
+
+        Many nodes share a line of the log. With a line each, thousands of nodes would push the past
+        out of the decision log.
         """
         told = _fitting(actions, fit)
         whys: dict[str, list[NodeName]] = defaultdict(list)
@@ -169,8 +181,10 @@ class Executor:
         call: Callable[[Sequence[NodeName]], None],
         fit: Callable[[Sequence[NodeName]], AbstractSet[NodeName]],
     ) -> list[Outcome]:
-        """By halves where it is refused, so that one node can't spoil it. Where it gets no answer,
-        neither would they, each after as long.
+        """Call Slurm for all nodes, and by halves where it refuses.
+
+        Halving keeps one bad node from failing the others. A call without an answer is not halved:
+        each half would wait as long and get none either.
         """
         if not told:
             return []

@@ -1,4 +1,4 @@
-"""Tells jobs what became of their nodes: a job at a time, with some calls each."""
+"""Tell jobs about their nodes, one job at a time, with some calls each."""
 
 from __future__ import annotations
 
@@ -16,15 +16,19 @@ if TYPE_CHECKING:
 
 
 class Teller:
-    """Ends with the first call that slurmctld does not answer: hundreds may be left."""
+    """Comments on jobs and holds them.
+
+    It stops at the first call that slurmctld does not answer, since hundreds may be left.
+    """
 
     def __init__(self, slurm: Slurm, log: Log) -> None:
         self._slurm = slurm
         self._log = log
 
     def failures(self, failures: Sequence[Failure]) -> frozenset[int]:
-        """Tell jobs whose nodes were given back why, and hold those that would only fail again.
-        Returns the jobs that Slurm holds now.
+        """Comment why the jobs' nodes were given back; hold hopeless jobs.
+
+        A job is held if it would only fail again. Returns the jobs that Slurm holds now.
         """
         held: set[int] = set()
         self.all(
@@ -37,7 +41,10 @@ class Teller:
         return frozenset(held)
 
     def all(self, errands: Mapping[int, Callable[[], None]]) -> None:
-        """Each job's errand, which may raise SlurmUnreachable."""
+        """Run one call per job; stop when slurmctld is unreachable.
+
+        The calls may raise SlurmUnreachable, which is logged with the jobs that were not told.
+        """
         left = list(errands)
         try:
             for job, errand in errands.items():
@@ -47,14 +54,16 @@ class Teller:
             self._log.warning("jobs not told", jobs=left, message=error.message)
 
     def comment(self, job: int, text: str) -> None:
-        """Raises SlurmUnreachable."""
+        """Set the job's comment; only log a refusal. Raises SlurmUnreachable."""
         try:
             self._slurm.comment(job, text)
         except SlurmRefused as error:
             self._log.warning("comment failed", job=job, message=error.message)
 
     def _failed(self, job: int, failure: Failure, held: set[int]) -> None:
-        """After its nodes are down, so that the job is back in the queue, where it can be held.
+        """Hold the job if asked, and comment on it.
+
+        Its nodes must be down by now: only then is the job back in the queue, where it can be held.
         Raises SlurmUnreachable.
         """
         text = f"{failure.reason} {failure.message}"
@@ -63,6 +72,6 @@ class Teller:
                 self._slurm.hold(job)
                 held.add(job)
                 text = f"{failure.reason} held, release when mended: {failure.message}"
-            except SlurmRefused as error:  # not a batch job: it has ended with its nodes
+            except SlurmRefused as error:  # a job that is no batch job ended with its nodes
                 self._log.warning("hold failed", job=job, message=error.message)
         self.comment(job, text)

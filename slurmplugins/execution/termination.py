@@ -1,4 +1,4 @@
-"""Ends machines: written down first, in batches, and looked at again until they are over."""
+"""Terminate instances: write the decision down first, call EC2 in batches, verify the result."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ if TYPE_CHECKING:
 
 VERIFY_TRIES: Final = 3
 VERIFY_PAUSE: Final = 2.0
-"""The first answer has the new state; a second look is for throttles and lost answers."""
+"""Seconds between two rounds. EC2's first answer already has the new state. Another round is for
+throttles and lost answers."""
 
 END_BATCH: Final = 200
-"""Machines in one call. EC2 takes 1,000, of which a throttled call ends none."""
+"""Instances in one call. EC2 takes 1,000, but a throttled call terminates none of them."""
 
 END_SECONDS: Final = 120.0
-"""How long one program goes on; the reconcile timer's pass may take 300 s in all."""
+"""Seconds that one program goes on. The reconcile timer's pass may take 300 s in all."""
 
 
 class Ends:
+    """Terminates instances and verifies that EC2 did so. Safe to repeat."""
+
     def __init__(
         self, cloud: Cloud, journal: Journal, clock: Clock, log: Log, brake: Brake
     ) -> None:
@@ -41,14 +44,18 @@ class Ends:
         self._brake = brake
 
     def run(self, actions: Sequence[Terminate]) -> list[Outcome]:
-        """End these machines; an outcome without an error is of one that is over."""
+        """Terminate these instances, with one outcome for each.
+
+        An outcome without an error means that the instance is over. `refused` marks instances that
+        EC2 refuses to terminate.
+        """
         by_cause: dict[EndCause, list[Terminate]] = defaultdict(list)
         for action in actions:
             by_cause[action.cause].append(action)
         for cause, group in by_cause.items():
             try:
                 self._journal.condemn([item.instance.id for item in group], cause)
-            except StateError as error:  # the ledger will not know why; the money matters more
+            except StateError as error:  # the ledger will lack the cause; the money matters more
                 self._log.problem("journal", message=error.message)
         for action in actions:
             machine = action.instance
@@ -67,12 +74,14 @@ class Ends:
         ]
 
     def _until_over(self, ids: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
-        """End them batch by batch, again while that helps; what is left is reconcile's next pass.
-        The reasons are returned: of those that EC2 refuses to end, each asked for once, and of the
-        others.
+        """Terminate batch by batch, and repeat while that helps.
 
-        A round that ended something does not count as a try: EC2 lets a thousand go at once and
-        then twenty a second, so a large suspend goes on at its pace.
+        The rest is left to reconcile's next pass. A round that terminated an instance does not
+        count as a try. EC2 terminates a thousand at once and then twenty a second, so a large
+        suspend goes on at that pace.
+
+        Returns two maps from instance id to reason. The first has instances that EC2 refuses to
+        terminate; each was asked for once. The second has all others that are left.
         """
         over: frozenset[str] = frozenset()
         kept: dict[str, str] = {}
@@ -90,7 +99,7 @@ class Ends:
                 except CloudError as error:
                     refusal = error
                     if error.retryable:
-                        break  # the other batches would be told the same
+                        break  # the other batches would get the same answer
             fruitless += len(over) == before
             if self._clock.monotonic() >= deadline:
                 break

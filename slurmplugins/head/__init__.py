@@ -1,5 +1,5 @@
-"""Head node only: puts the engine together, runs the playbook, reports to people, ends MLflow runs.
+"""The head node's own work: assemble the engine, run the playbook, report, end MLflow runs.
 
-Here: what only the head runs, besides power saving and reconciling.
-Not here: decisions about nodes.
+Here: code that only the head runs, besides power saving and reconciling.
+Not here: decisions about nodes (see `power_save` and `reconciler`).
 """

@@ -1,4 +1,4 @@
-"""Puts the real parts together. The only place that knows which implementation is behind a port."""
+"""Assemble the real engine. No other module knows which implementation is behind a port."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 
 
 WORKERS: Final = 8
-"""Calls under way at once: more than EC2's rates let through in the seconds a call takes."""
+"""Calls under way at once. EC2's rates let fewer through in the seconds that a call takes."""
 
 
 def assemble(logger: Log) -> Engine:
-    """The real engine of this head node; ConfigError when burst.json can't be used."""
+    """Return the real engine of this head node.
+
+    Raises ConfigError when burst.json can't be used.
+    """
     settings = burst.load(paths.BURST)
     check_cluster(settings.cluster, paths.SLURM_CONF)
-    # Only now: what is refused above is refused before any of it is loaded.
+    # Imported only now: a refusal above then costs no imports.
     from slurmplugins.cloud.client import client
     from slurmplugins.cloud.ec2 import Ec2
     from slurmplugins.cloud.rate_limit import Rate, RateLimitedCloud
@@ -58,8 +61,10 @@ def assemble(logger: Log) -> Engine:
 
 
 def check_cluster(cluster: str, slurm_conf: Path) -> None:
-    """ConfigError when slurm.conf is of another cluster than burst.json: its nodes may have the
-    same names, and its machines would be launched and ended for the wrong one.
+    """Raise ConfigError if slurm.conf is of another cluster than burst.json.
+
+    The other cluster's nodes may have the same names. Their instances would be launched and
+    terminated for the wrong cluster.
     """
     try:
         text = slurm_conf.read_text(encoding="utf-8", errors="replace")

@@ -1,4 +1,4 @@
-"""Collect what the head knows, for people's commands."""
+"""Collect the head's facts for people's commands."""
 
 from __future__ import annotations
 
@@ -36,21 +36,26 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 AROUND: Final = 30.0
-"""Seconds between setting a node down and Slurm's record of the attempt that ended with it."""
+"""Seconds between setting a node DOWN and Slurm's record of the attempt that ended with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What the question is about; neither is set for everything at once. `task`: of array `job`."""
+    """The subject of a question. With neither job nor node it is everything."""
 
     job: int | None = None
     task: int | None = None
+    """A task of the array `job`."""
     node: str = ""
     state_only: bool = False
+    """Only the head's own state files are read, not Slurm or EC2."""
 
 
 def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> HeadReport:
-    """Everything there is to know; a part that can't be read is named, and left out."""
+    """Collect everything that is known about the subject.
+
+    A part that can't be read is left out, and named in `unread`.
+    """
     unread: list[str] = []
 
     def attempt(read: Callable[[], tuple[_T, ...]]) -> tuple[_T, ...]:
@@ -103,9 +108,9 @@ def gather(engine: Engine, jobs: JobReader, subject: Subject, log: Path) -> Head
 def _decided(
     log: Path, subject: Subject, known: Sequence[JobReport], attempts: Sequence[AttemptReport]
 ) -> tuple[Mapping[str, Any], ...]:
-    """What was decided about the subject, or befell its attempts."""
+    """Return decisions about the subject or about its attempts' nodes."""
     if subject.task is not None:
-        # The log has a task by the number of its own that it gets when it starts.
+        # The log names a task by its own job id, which it gets when it starts.
         own = [one.id for one in known if (one.array, one.task) == (subject.job, subject.task)]
         number = next(iter([*own, *(run.job for run in reversed(attempts))]), None)
         subject = Subject(job=number)
@@ -121,7 +126,7 @@ def _decided(
 
 
 def concerns(decision: Mapping[str, Any], subject: Subject) -> bool:
-    """Whether a line of the decision log is about the subject."""
+    """Return whether a line of the decision log is about the subject."""
     if subject.job is not None:
         return str(subject.job) in _words(decision.get("job")) | _words(decision.get("jobs"))
     if subject.node in _words(decision.get("node")):
@@ -134,7 +139,10 @@ def concerns(decision: Mapping[str, Any], subject: Subject) -> bool:
 
 
 def befell(decision: Mapping[str, Any], attempts: Sequence[AttemptReport]) -> frozenset[NodeName]:
-    """The nodes that the decision set down while one of the attempts was on them."""
+    """Return the attempts' nodes that the decision set DOWN.
+
+    Only attempts that ran on these nodes at that time count.
+    """
     at = decision.get("at")
     if decision.get("action") != "MarkDown" or not isinstance(at, int | float):
         return frozenset()
@@ -158,7 +166,7 @@ def _expanded(hostlist: str) -> tuple[NodeName, ...]:
 
 
 def _words(value: object) -> frozenset[str]:
-    """The members of a list, also of one that an older log has as text."""
+    """Return a list's members; older logs have the list as text."""
     if isinstance(value, list | tuple):
         return frozenset(map(str, value))
     return frozenset(str(value).strip("[]()").replace("'", "").replace(",", " ").split())
@@ -206,7 +214,10 @@ def _machine(item: Instance, health: InstanceHealth | None) -> InstanceReport:
 def _consoles(
     engine: Engine, record: circuit_breaker.Record, subject: Subject
 ) -> dict[str, tuple[str, ...]]:
-    """The last words of the machines that never came up as this node, or at all lately."""
+    """Return the last console lines of failed instances.
+
+    With a node as subject, only instances for that node count. The latest three are taken.
+    """
     failed = [one for pool in record.pools.values() for one in pool.last]
     mine = [one for one in failed if subject.node in ("", one.node)][-3:]
     found = {one.instance_id: console_logs.tail(engine.state, one.instance_id) for one in mine}

@@ -1,7 +1,7 @@
 """Give MLflow runs the end that their jobs had.
 
-A training job ends its run itself, unless nobody is left on its nodes to do so: after scancel and
-KillWait, a lost machine, a full disk. What Slurm's database says of the job then decides. A run
+A training job ends its run itself, unless no process is left on its nodes to do so. That happens
+after scancel and KillWait, a lost instance, or a full disk. Slurm's database then decides. A run
 whose job may come back is left RUNNING, for the next attempt goes on with it.
 """
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from slurmplugins.system.command import Runner
 
 QUIET_SECONDS: Final = 300.0
-"""How long a failed job stays in slurmctld (MinJobAge), where it can still be requeued by hand or
-by the pass that looks after jobs whose node died. Cancelled and completed jobs don't wait."""
+"""Seconds that a failed job stays in slurmctld (MinJobAge). Until then it can still be requeued: by
+hand, or by the reconcile pass that looks after jobs whose node died. Cancelled and completed jobs
+don't wait."""
 
 JOBS_IN_CALL: Final = 500
 TIMEOUT: Final = 60.0
@@ -43,16 +44,17 @@ _AT_ONCE: Final = frozenset({"CANCELLED", "COMPLETED"})
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """One row of sacct: an attempt of a job. `ended` is None while it has no end."""
+    """A row of sacct: an attempt of a job."""
 
     job: int
     state: str
     ended: float | None
+    """Seconds since the epoch; None while the attempt has no end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A run and the end it was given."""
+    """A run and the end that it was given."""
 
     run_id: str
     job: int
@@ -64,10 +66,10 @@ class Settled:
 def decide(
     runs: Iterable[Run], rows: Iterable[JobEnd], queued: frozenset[int], now: float
 ) -> tuple[Settled, ...]:
-    """The runs that are over, though MLflow has them as RUNNING. Pure.
+    """Return the runs that are over but RUNNING in MLflow. Pure.
 
     A job is over when it isn't in the queue and the last of its attempts has ended for good. A job
-    that Slurm's database doesn't know says nothing.
+    that is missing from Slurm's database decides nothing.
     """
     last: dict[int, JobEnd] = {}
     for row in rows:
@@ -84,14 +86,15 @@ def decide(
 
 
 def settle(mlflow: Mlflow, runner: Runner, now: float, *, dry_run: bool) -> tuple[Settled, ...]:
-    """Look at every RUNNING run of a job and end those that are over; those it ended.
+    """End the RUNNING runs of jobs that are over.
 
-    Raises TrackingError or SlurmUnreachable having ended nothing it isn't sure of.
+    Returns the runs that it ended, or would end in a dry run. Safe to repeat. Raises TrackingError
+    or SlurmUnreachable; until then it has ended only runs that are surely over.
     """
     runs = [run for run in mlflow.search("attributes.status = 'RUNNING'") if run.job is not None]
     if not runs:
         return ()
-    # The queue after the runs: a job that begins in between is there.
+    # Read the queue after the runs: a job that begins in between is then in it.
     found = decide(runs, _rows(runner, runs), _queued(runner), now)
     for one in () if dry_run else found:
         mlflow.tag(one.run_id, "toolkit.ended_by", f"sacct: {one.state}")
@@ -120,14 +123,17 @@ def _rows(runner: Runner, runs: Iterable[Run]) -> list[JobEnd]:
 def _row(line: str) -> JobEnd | None:
     fields = line.split("|")
     if len(fields) != len(("job", "state", "end")) or not fields[0].isdigit():
-        return None  # a het job's part, or not a row
-    # "CANCELLED by 1001" names who did it.
+        return None  # a het job's component, or no row
+    # "CANCELLED by 1001" names the user.
     state = fields[1].split(" ")[0].rstrip("+")
     return JobEnd(int(fields[0]), state, float(fields[2]) if fields[2].isdigit() else None)
 
 
 def _queued(runner: Runner) -> frozenset[int]:
-    """Jobs that wait, run or are on their way out; squeue leaves ended ones out by itself."""
+    """Return jobs that wait, run or are about to end.
+
+    squeue leaves out ended ones by itself.
+    """
     argv = ["squeue", "--all", "--noheader", "--format=%A"]
     words = _ask(runner, argv).split()
     return frozenset(int(word) for word in words if word.isdigit())

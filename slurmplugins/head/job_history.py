@@ -1,4 +1,4 @@
-"""Jobs as squeue and sacct tell of them, to explain; the engine needs less of them."""
+"""Jobs as squeue and sacct report them, for explanations. The engine itself needs fewer fields."""
 
 from __future__ import annotations
 
@@ -20,16 +20,20 @@ _SACCT: Final = ("JobID", "JobIDRaw", "State", "ExitCode", "NodeList", "Start", 
 
 
 class JobReader:
-    """Raises SlurmError. A job nobody knows is no error: there are then no facts."""
+    """Reads jobs from squeue and sacct. Every method raises SlurmError.
+
+    An unknown job is no error: there are then no facts.
+    """
 
     def __init__(self, runner: Runner, bin_dir: str) -> None:
         self._runner = runner
         self._bin = bin_dir
 
     def jobs(self, job: int | None = None) -> tuple[JobReport, ...]:
-        """Jobs that slurmctld knows: pending, running, and those that ended minutes ago.
+        """Return the jobs that slurmctld knows.
 
-        Of a number: that job, or every task of that array.
+        These are pending jobs, running ones, and those that ended minutes ago. With a number, it is
+        that job, or every task of that array.
         """
         argv = [f"{self._bin}/squeue", "--json"]
         if job is not None:
@@ -43,7 +47,10 @@ class JobReader:
         return tuple(fact for item in found if (fact := _job(item)) is not None)
 
     def attempts(self, name: JobName) -> tuple[AttemptReport, ...]:
-        """Every run of the job, oldest first, requeued ones too."""
+        """Return every attempt of the job, oldest first.
+
+        Requeued attempts are included.
+        """
         argv = [
             "/usr/bin/env",
             "SLURM_TIME_FORMAT=%s",
@@ -57,7 +64,7 @@ class JobReader:
             raise failure(argv, done)
         lines = done.stdout.splitlines()
         rows = [row for line in lines if len(row := line.split("|")) == len(_SACCT)]
-        # Of an array's number, which is its last task's too, sacct tells of every task.
+        # For an array's number, which is its last task's too, sacct lists every task.
         column = 1 if name.task is None else 0
         return tuple(_attempt(row) for row in rows if row[column] == str(name))
 
@@ -75,7 +82,10 @@ def _attempt(row: list[str]) -> AttemptReport:
 
 
 def _job(item: object) -> JobReport | None:
-    """None for a record that is odd: people see the others."""
+    """Parse a job's record; None if it is odd.
+
+    People then still see the others.
+    """
     if not isinstance(item, dict):
         return None
     try:
@@ -106,12 +116,15 @@ def _job(item: object) -> JobReport | None:
 
 
 def _states(value: object) -> tuple[str, ...]:
-    """In the order in which Slurm has them."""
+    """Return the states in Slurm's order."""
     return tuple(map(text, value if isinstance(value, list) else text(value).split(",")))
 
 
 def _expanded(hostlist: str) -> tuple[str, ...]:
-    """Node names, or the hostlist as it is where the nodes are not of our kind."""
+    """Return the node names, or the hostlist unchanged.
+
+    It is unchanged where its nodes are not ours.
+    """
     try:
         return expand(hostlist)
     except BadName:
@@ -119,5 +132,5 @@ def _expanded(hostlist: str) -> tuple[str, ...]:
 
 
 def _time(value: object) -> float | None:
-    """0 is Slurm's word for no time."""
+    """Return a time; Slurm writes 0 for none."""
     return stated(value) or None

@@ -1,4 +1,4 @@
-"""Wait until a job's nodes are up, and ask slurmctld no more than it can bear."""
+"""Wait until a job's nodes are up, and ask slurmctld no more often than it can bear."""
 
 from __future__ import annotations
 
@@ -20,20 +20,26 @@ if TYPE_CHECKING:
 
 
 PLACES: Final = 32
+"""Jobs that may wait at once."""
 FIRST_PERIOD: Final = 1.0
 PERIOD_PER_PLACE: Final = 0.25
 PERIOD_PER_NODE: Final = 0.01
-"""What slurmctld says of a thousand nodes is a megabyte."""
+"""Seconds added per node: slurmctld's answer about a thousand nodes is a megabyte."""
 
 
 def cloud_nodes(hostlist: str, settings: BurstConfig) -> tuple[NodeName, ...]:
-    """The job's nodes that are machines of ours; none for a job elsewhere."""
+    """Return the job's nodes that are EC2 instances of ours.
+
+    Empty for a job on other nodes. Raises BadName.
+    """
     return tuple(node for node in expand(hostlist) if settings.pool_of(node) is not None)
 
 
 def take_place(directory: Path) -> int | None:
-    """The number of a free place, held until this process ends however it ends; None when all
-    are taken.
+    """Take a free place, held until this process ends.
+
+    Returns its number, or None when all are taken. The lock is freed however the process ends.
+    Raises OSError.
     """
     directory.mkdir(mode=0o750, exist_ok=True)
     for place in range(PLACES):
@@ -49,15 +55,17 @@ def take_place(directory: Path) -> int | None:
 
 
 def period(place: int, nodes: int) -> float:
-    """Seconds between two questions."""
+    """Return the seconds between two questions."""
     return FIRST_PERIOD + place * PERIOD_PER_PLACE + nodes * PERIOD_PER_NODE
 
 
 def wait(
     slurm: Slurm, clock: Clock, nodes: Sequence[NodeName], seconds: float, patience: float
 ) -> bool:
-    """Ask every so many seconds until every node is up: True. False as soon as one is not the job's
-    any more, or after `patience` seconds.
+    """Ask about the nodes every `seconds` until they are all up.
+
+    Returns True when all are up. Returns False as soon as one is not the job's any more, or after
+    `patience` seconds.
     """
     deadline = clock.monotonic() + patience
     while clock.monotonic() < deadline:

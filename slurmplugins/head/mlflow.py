@@ -1,4 +1,4 @@
-"""The MLflow port: what this head node reads from and tells the tracking server beside it.
+"""The MLflow port: the head reads runs from the tracking server, and ends and tags them.
 
 The standard library speaks its REST interface; MLflow's own client takes seconds to import. The
 server listens on the head, without a password, so the programs that talk to it run there.
@@ -25,9 +25,10 @@ PAGE: Final = 200
 EXPERIMENTS_IN_QUERY: Final = 100
 
 JOB_TAG: Final = "toolkit.job_id"
-"""What toolkit.training writes on every run that is a job's; a job has nothing of this package."""
+"""The tag that toolkit.training writes on every run of a job. Jobs can't import this package."""
 
 FOUND: Final = 20
+"""Runs that a search for a person returns at most."""
 
 _RUN_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _PLAIN = re.compile(r"[\w .:/+@=-]{1,200}", re.ASCII)
@@ -35,7 +36,7 @@ _PLAIN = re.compile(r"[\w .:/+@=-]{1,200}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One MLflow run. Times are seconds since the epoch; metrics are the last value of each."""
+    """An MLflow run. Times are seconds since the epoch."""
 
     run_id: str
     name: str
@@ -45,27 +46,31 @@ class Run:
     tags: Mapping[str, str]
     params: Mapping[str, str]
     metrics: Mapping[str, float]
+    """The last value of each metric."""
 
     @property
     def job(self) -> int | None:
-        """The Slurm job it is of: the last one, where several went on with one run."""
+        """Return the run's Slurm job, or the last of several."""
         text = self.tags.get(JOB_TAG, "")
         return int(text) if text.isascii() and text.isdigit() else None
 
 
 class Mlflow(Protocol):
-    """Every method raises TrackingError."""
+    """The tracking server. Every method raises TrackingError."""
 
     def search(self, query: str, *, limit: int | None = None) -> Iterator[Run]:
-        """Runs of all experiments that match, the newest first (within 100 experiments)."""
+        """Yield the matching runs of all experiments, the newest first.
+
+        The order holds within 100 experiments, which are asked at once.
+        """
         ...
 
     def get(self, run_id: str) -> Run | None:
-        """One run; None when there is none of that id."""
+        """Return a run; None when there is none with that id."""
         ...
 
     def end(self, run_id: str, status: str, ended: float | None) -> None:
-        """Set how and when a run ended."""
+        """Set the status and the end time of a run."""
         ...
 
     def tag(self, run_id: str, key: str, value: str) -> None: ...
@@ -79,7 +84,7 @@ class MlflowRest:
         self._experiments: list[str] | None = None
 
     def search(self, query: str, *, limit: int | None = None) -> Iterator[Run]:
-        if self._experiments is None:  # the same for all that one program asks
+        if self._experiments is None:  # read once per program
             found = self._pages("experiments/search", {"max_results": 1000}, "experiments")
             self._experiments = [str(one["experiment_id"]) for one in found]
         ids = self._experiments
@@ -140,7 +145,7 @@ class MlflowRest:
 
 
 def parse(item: Mapping[str, Any]) -> Run:
-    """A run of MLflow's REST interface."""
+    """Parse a run of MLflow's REST interface."""
     info, data = item["info"], item.get("data", {})
     return Run(
         run_id=str(info["run_id"]),
@@ -155,12 +160,16 @@ def parse(item: Mapping[str, Any]) -> Run:
 
 
 def _seconds(milliseconds: object) -> float | None:
-    """MLflow leaves a time out, or gives 0, where there is none."""
+    """Convert to seconds; MLflow omits an absent time or gives 0."""
     return int(str(milliseconds)) / 1000 if milliseconds else None
 
 
 def find(mlflow: Mlflow, reference: str) -> list[Run]:
-    """The runs that a person may mean, the newest first; none for what can't be a reference."""
+    """Return the runs that a person may mean, the newest first.
+
+    `reference` is a job's number, a run id, a run's directory or its name. Empty for text that
+    can't be a reference.
+    """
     if _RUN_ID.fullmatch(reference):
         run = mlflow.get(reference)
         return [run] if run else []
@@ -176,7 +185,10 @@ def find(mlflow: Mlflow, reference: str) -> list[Run]:
 
 
 def tag(mlflow: Mlflow, jobs: Mapping[int, Mapping[str, str]]) -> list[dict[str, Any]]:
-    """Set the tags of each job on its runs; which runs these were."""
+    """Set the tags of each job on its runs.
+
+    Returns the job and id of each tagged run.
+    """
     done: list[dict[str, Any]] = []
     for job, tags in jobs.items():
         for run in list(mlflow.search(_of_job(job))):
@@ -191,7 +203,10 @@ def _of_job(job: int) -> str:
 
 
 def tags_by_job(text: str) -> Mapping[int, Mapping[str, str]]:
-    """Raises ValueError for anything else."""
+    """Parse a JSON object of jobs with their tags.
+
+    Raises ValueError for anything else.
+    """
     try:
         return {
             int(job): {str(key): str(value) for key, value in tags.items()}

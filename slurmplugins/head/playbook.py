@@ -1,4 +1,4 @@
-"""How far a playbook is, from what ansible-playbook prints."""
+"""Run a playbook and report its progress, read from the output of ansible-playbook."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ _FAILED: Final = re.compile(r"^(?:fatal|failed): \[[^\]]*\](?:: \w+!)?.*? => (.*
 _LISTED: Final = re.compile(r"^ {6}\S.*TAGS: \[", re.MULTILINE)
 
 INTERVAL: Final = 1.0
+"""Seconds between two writes of the status object."""
 
 ANSIBLE: Final = "/usr/bin/ansible-playbook"
 
@@ -50,7 +51,7 @@ _ENVIRONMENT: Final = {
 
 
 class Progress:
-    """Fed line by line. `error` is what the first failed task said that was not rescued."""
+    """The progress of a playbook, fed line by line."""
 
     def __init__(self) -> None:
         self.state = "running"
@@ -64,10 +65,14 @@ class Progress:
         self._outline = ""
 
     def expect(self, listing: str) -> None:
-        """The number of tasks, from ansible-playbook --list-tasks; includes are not counted."""
+        """Count the tasks in ansible-playbook --list-tasks.
+
+        Tasks in dynamic includes are not counted.
+        """
         self.total = len(_LISTED.findall(listing))
 
     def feed(self, line: str) -> None:
+        """Read a line of the output."""
         text = line.rstrip("\n")
         if text.strip():
             self._tail.append(text[:LONGEST])
@@ -84,11 +89,11 @@ class Progress:
         elif failed := _FAILED.match(text):
             self.error = self.error or f"{self.task}: {_message(failed.group(1))}"[:2000]
         elif text.startswith(("ERROR!", "[ERROR]")):
-            # Since 2.19 a failed task prints this before its result, which says more.
+            # Ansible 2.19 and later print this line before a failed task's result, which says more.
             self._outline = self._outline or text[:2000]
 
     def finish(self, status: int) -> None:
-        """The playbook ended with this exit code."""
+        """Record that the playbook ended with this exit code."""
         self.state = "failed" if status else "ok"
         if not status:
             self.done = self.total
@@ -109,7 +114,7 @@ class Progress:
 
 
 def _message(result: str) -> str:
-    """What a person needs of a failed task's result."""
+    """Return the part of a failed task's result that people need."""
     try:
         value = json_input.loads(result)
     except ValueError:
@@ -121,7 +126,7 @@ def _message(result: str) -> str:
 
 
 class Reporter:
-    """Writes the status object, not too often; what can't be written is written next time."""
+    """Writes the status object, at most once per INTERVAL. A failed write is left to the next."""
 
     def __init__(self, store: S3Store, key: str, bundle: str, clock: Clock, log: Log) -> None:
         self._store = store
@@ -132,6 +137,7 @@ class Reporter:
         self._last = float("-inf")
 
     def show(self, progress: Progress, *, force: bool = False) -> None:
+        """Write the progress, unless it was written a moment ago."""
         if not force and self._clock.monotonic() - self._last < INTERVAL:
             return
         self._last = self._clock.monotonic()
@@ -142,6 +148,7 @@ class Reporter:
             self._log.warning("status", code=error.code, message=error.message)
 
     def keep_log(self, text: str) -> None:
+        """Write the whole log beside the status object."""
         try:
             self._store.put_text(self._key.removesuffix(".json") + ".log", text)
         except CloudError as error:
@@ -149,7 +156,7 @@ class Reporter:
 
 
 def follow(lines: Iterable[str], progress: Progress, reporter: Reporter) -> str:
-    """Feed the playbook's output to the progress, report, and return all of it."""
+    """Feed the output to the progress, report it, and return it."""
     kept: list[str] = []
     for line in lines:
         kept.append(line)
@@ -161,6 +168,7 @@ def follow(lines: Iterable[str], progress: Progress, reporter: Reporter) -> str:
 
 
 def command(playbook: Path, extra_vars: Sequence[str], *more: str) -> list[str]:
+    """Return the command line of ansible-playbook."""
     argv = [ANSIBLE, "--inventory", "localhost,", "--connection", "local"]
     for item in extra_vars:
         argv += ["--extra-vars", item]
@@ -168,7 +176,10 @@ def command(playbook: Path, extra_vars: Sequence[str], *more: str) -> list[str]:
 
 
 def run(options: argparse.Namespace, reporter: Reporter) -> int:
-    """The playbook's exit code, after the last word about it was written."""
+    """Run the playbook and return its exit code.
+
+    The last status is written before it returns. Raises OSError when the playbook can't be run.
+    """
     playbook = options.playbook if options.playbook.exists() else Path("ansible") / options.playbook
     environment = {**os.environ, **_ENVIRONMENT}
     progress = Progress()

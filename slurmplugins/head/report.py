@@ -1,6 +1,6 @@
-"""What the head knows, as values that travel as JSON to people's commands.
+"""The head's facts, as values that travel as JSON to people's commands.
 
-Reading is tolerant both ways: a newer head may say more than this reader knows, an older one less.
+Readers tolerate other versions: a newer head may report more than they know, an older one less.
 Times are seconds since the epoch, None where there is none.
 """
 
@@ -20,6 +20,8 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
+    """A node of slurmctld's."""
+
     name: str
     flags: tuple[str, ...] = ()
     reason: str = ""
@@ -30,6 +32,8 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class InstanceReport:
+    """An instance with the cluster's tag."""
+
     id: str
     node: str = ""
     pool: str = ""
@@ -43,13 +47,12 @@ class InstanceReport:
     launched_at: float = 0.0
     end_code: str = ""
     trouble: tuple[str, ...] = ()
+    """Problems that EC2 reports, in words for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """One record of slurmctld's. `waiting`: the array's tasks that it stands for, as `0-3,7%2`.
-    `most_nodes`: of a range of nodes (`--nodes=2-4`), else 0; `node_count` is then the fewest.
-    """
+    """A record of slurmctld's."""
 
     id: int
     name: str = ""
@@ -60,6 +63,7 @@ class JobReport:
     reason: str = ""
     nodes: tuple[str, ...] = ()
     node_count: int = 0
+    """The number of nodes; of a range of nodes, the smallest."""
     restarts: int = 0
     submitted_at: float | None = None
     eligible_at: float | None = None
@@ -70,11 +74,16 @@ class JobReport:
     array: int = 0
     task: int | None = None
     waiting: str = ""
+    """The tasks of an array that this record stands for, as `0-3,7%2`."""
     most_nodes: int = 0
+    """The largest number of a range of nodes (`--nodes=2-4`), else 0."""
 
     @property
     def label(self) -> str:
-        """As squeue has it: a task is ARRAY_TASK, the tasks that wait together ARRAY_[TASKS]."""
+        """Return the job's id as squeue shows it.
+
+        A task is ARRAY_TASK. Tasks that wait together are ARRAY_[TASKS].
+        """
         if self.task is not None:
             return str(JobName(self.array, self.task))
         return f"{self.array}_[{self.waiting}]" if self.waiting else str(self.id)
@@ -82,7 +91,7 @@ class JobReport:
 
 @dataclass(frozen=True, slots=True)
 class AttemptReport:
-    """One run of a job, as slurmdbd has it; a requeue makes a new one."""
+    """An attempt of a job, as slurmdbd has it. A requeue makes a new one."""
 
     state: str
     exit_code: str = ""
@@ -94,7 +103,7 @@ class AttemptReport:
 
 @dataclass(frozen=True, slots=True)
 class SetbackReport:
-    """An offering that is skipped for the time being."""
+    """An offering that is unavailable for the time being."""
 
     key: str
     code: str = ""
@@ -103,7 +112,7 @@ class SetbackReport:
 
 @dataclass(frozen=True, slots=True)
 class StandingReport:
-    """A pool whose machines did not come up of late."""
+    """A pool with instances that failed to come up recently."""
 
     pool: str
     failures: int = 0
@@ -123,9 +132,7 @@ class PassReport:
 
 @dataclass(frozen=True, slots=True)
 class HeadReport:
-    """`unread`: what could not be read, and why. `decisions` are lines of the decision log.
-    `unended`: why nothing is launched, while EC2 ends no instance.
-    """
+    """Everything that the head reports."""
 
     at: float
     cluster: str = ""
@@ -137,9 +144,13 @@ class HeadReport:
     standings: tuple[StandingReport, ...] = ()
     last_pass: PassReport = field(default_factory=PassReport)
     decisions: tuple[Mapping[str, Any], ...] = ()
+    """Lines of the decision log."""
     consoles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The last console lines of failed instances, by instance id."""
     unread: tuple[str, ...] = ()
+    """Facts that could not be read, with the reasons."""
     unended: str = ""
+    """Why nothing is launched, while EC2 terminates no instance."""
 
 
 def to_json(sheet: HeadReport) -> dict[str, Any]:
@@ -147,7 +158,7 @@ def to_json(sheet: HeadReport) -> dict[str, Any]:
 
 
 def from_json(value: Mapping[str, Any]) -> HeadReport:
-    """Raises ValueError for what is no fact sheet at all."""
+    """Read a report; ValueError if it is none."""
     rows: dict[str, type[Any]] = {
         "nodes": NodeReport,
         "machines": InstanceReport,
@@ -168,7 +179,10 @@ def from_json(value: Mapping[str, Any]) -> HeadReport:
 
 
 def _read(kind: type[_T], item: Mapping[str, Any]) -> _T:
-    """The fields that this version knows; lists become tuples. KeyError without a needed one."""
+    """Build a value from the fields that this version knows.
+
+    Lists become tuples. Raises KeyError if a required field is missing.
+    """
     known: dict[str, Any] = {}
     for each in fields(kind):  # type: ignore[arg-type]  # every kind above is a dataclass
         needed = each.default is MISSING and each.default_factory is MISSING

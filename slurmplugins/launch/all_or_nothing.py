@@ -1,10 +1,12 @@
-"""Which requests can begin, by what becomes of their nodes. Pure.
+"""Decide which requests can begin, from the nodes that got an instance. Pure.
 
-A request is a job, or a het job with all its components: slurmctld starts it when all its nodes are
-up, and requeues all of it when one goes down. It stands when all its nodes were had and fails when
-one was not. Requests may share nodes. A node that was had stays while a request that stands, or is
-not decided, waits for it. One that was not had fails each request that waits for it, so a request
-that fails has a node of its own to be requeued by.
+A request is a job, or a het job with all its components. slurmctld starts it when all its nodes are
+up, and requeues all of it when one goes down. A request stands when all its nodes were served. It
+fails when one was not.
+
+Requests may share nodes. A served node stays while a standing or undecided request waits for it. A
+node that was not served fails each request that waits for it. So each failed request has a node of
+its own that requeues it.
 """
 
 from __future__ import annotations
@@ -21,22 +23,26 @@ if TYPE_CHECKING:
     from slurmplugins.model.launch import Failure, JobLaunch, JobRequest, ResumePlan
 
 MOST_COMPONENTS: Final = 128
-"""slurmctld numbers a het job's components in a row, and takes no more of them than this."""
+"""Components of a het job at most. slurmctld numbers them in a row."""
 
 SHARED_NODE: Final = "shared-node"
 
 Request = int | str
-"""A het job's number, a job's, or a node of what has no number."""
+"""The id of a het job or of a job. An ask without a job is named by its first node."""
 
 
 def request_of(ask: JobRequest) -> Request:
+    """Return the id of the request that an ask belongs to."""
     if ask.whole is not None:
         return ask.whole
     return ask.wanted[0] if ask.job is None else ask.job
 
 
 def suspects(asks: Iterable[JobRequest]) -> bool:
-    """Whether two of the jobs may be of one het job: then slurmctld must be asked."""
+    """Return whether two jobs may be components of one het job.
+
+    Only slurmctld can tell, so it must then be asked.
+    """
     jobs = sorted({ask.job for ask in asks if ask.job is not None})
     return any(second - first < MOST_COMPONENTS for first, second in pairwise(jobs))
 
@@ -52,7 +58,7 @@ def linked(asks: Iterable[JobRequest], het_jobs: Mapping[int, int]) -> tuple[Job
 
 
 def of_failures(asks: Iterable[JobRequest], failures: Iterable[Failure]) -> dict[Request, Failure]:
-    """Find the requests that these failures are of, and the first failure of each."""
+    """Map each failed request to the first of its failures."""
     requests = {ask.job: request_of(ask) for ask in asks if ask.job is not None}
     found: dict[Request, Failure] = {}
     for failure in failures:
@@ -62,7 +68,7 @@ def of_failures(asks: Iterable[JobRequest], failures: Iterable[Failure]) -> dict
 
 
 def entangled(asks: Sequence[JobRequest], failures: Iterable[Failure]) -> list[Failure]:
-    """Choose the failures that change what becomes of other asks."""
+    """Return the failures that change the result of other asks."""
     shared = {node for ask in asks for node in ask.shared}
     parts = Counter(request_of(ask) for ask in asks)
     found = of_failures(asks, failures)
@@ -76,7 +82,10 @@ def entangled(asks: Sequence[JobRequest], failures: Iterable[Failure]) -> list[F
 
 
 def without(asks: Iterable[JobRequest], failed: Container[Request]) -> tuple[JobRequest, ...]:
-    """Leave failed requests out; their nodes are brought by the next job that waits for them."""
+    """Drop failed requests; hand their nodes to the next ask.
+
+    A node is launched by the first job in the queue that waits for it.
+    """
     kept: list[JobRequest] = []
     brought: set[NodeName] = set()
     for ask in asks:
@@ -93,11 +102,11 @@ def without(asks: Iterable[JobRequest], failed: Container[Request]) -> tuple[Job
 
 
 def screened(plan: ResumePlan, let: Sequence[JobLaunch], refused: Sequence[Failure]) -> ResumePlan:
-    """The plan with the launches that are let, less what then helps nobody.
+    """Reduce the plan to the permitted launches that still help.
 
-    A request fails with a node of a launch that was refused. Of its other launches only the nodes
-    are left that a request waits for which does not fail. Only a request with a refused launch of
-    its own is held for it.
+    `let` and `refused` are the permitted and the refused launches. A request fails with any node of
+    a refused launch. Its other launches keep only the nodes that a request waits for which does not
+    fail. Only a request with a refused launch of its own is held for it.
     """
     cause = {node: failure for failure in refused for node in failure.nodes}
     launched = {node for job in plan.launches for ask in job.asks for node in ask.nodes}
@@ -117,7 +126,7 @@ def screened(plan: ResumePlan, let: Sequence[JobLaunch], refused: Sequence[Failu
 
 
 def _beside(failure: Failure, ask: JobRequest, node: NodeName) -> Failure:
-    """Make the failure of another job on that node this ask's."""
+    """Turn another job's failure on `node` into one of this ask."""
     mine = replace(failure, job=ask.job, nodes=ask.wanted)
     if not failure.hold:
         return mine
@@ -136,11 +145,13 @@ def _of_nodes(job: JobLaunch, kept: Container[NodeName]) -> JobLaunch:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """`freed`: the nodes of a failed request that no other waits for."""
+    """The result of one request."""
 
     request: Request
     stands: bool
+    """All its nodes were served, and it was not failed."""
     freed: tuple[NodeName, ...] = ()
+    """Nodes of a failed request that no other request waits for."""
 
 
 class Fates:
@@ -160,19 +171,26 @@ class Fates:
         self._freed: set[NodeName] = set()
 
     def nodes(self, request: Request) -> Collection[NodeName]:
+        """Return the nodes that the request waits for."""
         return self._wants[request].keys()
 
     def waiting(self, nodes: Iterable[NodeName]) -> frozenset[Request]:
-        """Those that wait for any of these nodes, but the ones that have failed."""
+        """Return the requests that wait for any of these nodes.
+
+        Failed requests are left out.
+        """
         return frozenset(request for node in nodes for request in self._wanted_by.get(node, ()))
 
     def doomed(self, nodes: Iterable[NodeName]) -> bool:
-        """Tell whether all requests that wait for these nodes lack another one already."""
+        """Return whether every request for these nodes lacks another node."""
         requests = self.waiting(nodes)
         return all(not self._lacking.isdisjoint(self._wants[request]) for request in requests)
 
     def tell(self, nodes: Iterable[NodeName], *, had: bool) -> tuple[Fate, ...]:
-        """Take in that these nodes were had or not; return the requests that this decides."""
+        """Record that these nodes were served or not.
+
+        Returns the requests that this decides. Safe to repeat: the first word on a node counts.
+        """
         decided: dict[Request, None] = {}
         for node in nodes:
             if node in self._known:
@@ -188,7 +206,7 @@ class Fates:
         return self._decide(decided)
 
     def fail(self, requests: Iterable[Request]) -> tuple[Fate, ...]:
-        """Fail requests for which nothing is launched, whatever else is known of their nodes."""
+        """Fail requests without a launch, whatever is known of their nodes."""
         undecided = [request for request in requests if request in self._unknown]
         return self._decide(undecided, fail=True)
 

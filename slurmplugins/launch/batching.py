@@ -1,4 +1,4 @@
-"""Many jobs' nodes in few calls, and the machines of those calls back to whole jobs. Pure."""
+"""Pack many jobs' nodes into few calls, and allocate the instances to whole jobs. Pure."""
 
 from __future__ import annotations
 
@@ -17,51 +17,56 @@ if TYPE_CHECKING:
     from slurmplugins.model.instance import Instance
 
 MAX_POOLED: Final = 250
-"""Instances in a call for several jobs, or for a part of one: a quarter of EC2's bucket. A call as
-large as the bucket must wait until the bucket is full.
-"""
+"""Instances in a call for several jobs, or for a part of one job: a quarter of EC2's token bucket.
+A call as large as the bucket must wait until the bucket is full."""
 
 _SURE: Final = tags.MAX_VALUE - 64
-"""Characters that fit into a tag however they fall: the last name of a part may not."""
+"""Characters that fit into a tag in every case: the last name of a part may not fit."""
 
 MAX_WHOLE: Final = 1000
-"""Instances in the only call for a job, which is better all or nothing than small."""
+"""Instances in the only call for a job. Such a call is better all or nothing than small."""
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """The machines one job needs of one pool. `turn` is the job's place in the queue."""
+    """The instances that one job needs of one pool (a node request)."""
 
     turn: int
+    """The job's place in the queue."""
     job: int | None
     nodes: tuple[NodeName, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One call: these nodes, which are all or (of a job larger than a call) a part of the wants."""
+    """A single call for instances."""
 
     wants: tuple[Want, ...]
+    """The node requests that the call serves."""
     nodes: tuple[NodeName, ...]
+    """All nodes of these requests, or a part of them when the job is larger than a call."""
     least: int
+    """EC2 must start at least this many instances, or none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """Machines by node for each want that is complete. `given` are the machines that were started
-    for another node than the one they now are to be. `spare` are for nobody.
-    """
+    """The allocation of instances to jobs."""
 
     filled: Mapping[Want, Mapping[NodeName, Instance]]
+    """For each complete node request, its instances by node."""
     given: Mapping[str, NodeName] = field(default_factory=dict)
+    """Reassigned instances, by id, with their new node. Each was launched for another node."""
     spare: tuple[Instance, ...] = ()
+    """Surplus instances: no job can use them."""
 
 
 def batches(wants: Sequence[Want], *, fleet: bool, burst: float = math.inf) -> tuple[Batch, ...]:
-    """As few calls as hold them, in queue order; a job is in several only when one can't hold it.
+    """Pack the node requests into few calls, in queue order.
 
-    A call for several jobs is worth making when it gives the smallest of them its machines; a call
-    for (a part of) one job is all or nothing. `burst`: EC2 grants no larger call, except to fleets.
+    A job is split over several calls only when one can't hold it. A call for several jobs must
+    start enough instances for the smallest of them. A call for one job, or for a part of one, is
+    all or nothing. `burst` is the largest call that EC2 grants; fleets are exempt.
     """
     most = MAX_WHOLE if fleet else max(1, int(min(burst, MAX_WHOLE)))
     pooled = min(MAX_POOLED, most)
@@ -82,7 +87,10 @@ def batches(wants: Sequence[Want], *, fleet: bool, burst: float = math.inf) -> t
 
 
 def certain(batch: Batch, machines: Sequence[Instance]) -> tuple[Instance, ...]:
-    """Keep the instances of wants that lack none in this call: none of them gets another name."""
+    """Return the instances whose requests lack none in this call.
+
+    None of these instances is ever given another name.
+    """
     there = {item.node for item in machines}
     asked = set(batch.nodes)
     whole = {
@@ -95,7 +103,7 @@ def certain(batch: Batch, machines: Sequence[Instance]) -> tuple[Instance, ...]:
 
 
 def halves(batch: Batch) -> tuple[Batch, Batch]:
-    """The same jobs in two calls, in queue order."""
+    """Split the same jobs into two calls, in queue order."""
     middle = len(batch.wants) // 2
     return _pooled(batch.wants[:middle]), _pooled(batch.wants[middle:])
 
@@ -106,11 +114,12 @@ def settle(
     young: AbstractSet[str],
     lost: AbstractSet[Want] = frozenset(),
 ) -> Settlement:
-    """Give machines to whole jobs in queue order.
+    """Allocate instances to whole jobs in queue order.
 
-    A job keeps what was started for its own nodes; what jobs that stay incomplete leave over goes
-    to the next that it completes, if the machine is so `young` that it can't have read its name.
-    Jobs that are `lost` are given nothing: their missing nodes may have machines unknown to us.
+    A job keeps the instances that were launched for its own nodes. Instances of incomplete jobs go
+    to the next job that they complete. Only `young` instances (ids) are reassigned: they can't have
+    read their name yet. `lost` jobs get nothing, since their missing nodes may have instances
+    unknown to us.
     """
     filled: dict[Want, dict[NodeName, Instance]] = {}
     short: list[Want] = []

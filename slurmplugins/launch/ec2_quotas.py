@@ -1,7 +1,7 @@
-"""Which of EC2's quotas instances count against, and whose instances fill them. Pure.
+"""Find the EC2 quota that an instance counts against, and the nodes that fill each quota. Pure.
 
-A quota that other instances of ours fill comes free as they end. Only one that a job exceeds alone
-needs a person.
+Other instances of ours may fill a quota: it comes free as they end. A person is needed only for a
+quota that one job exceeds alone.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ _STANDARD: Final = frozenset(("a", "c", "d", "h", "i", "im", "is", "m", "r", "t"
 _OF_A_FAMILY: Final = frozenset(
     ("InstanceLimitExceeded", "MaxSpotInstanceCountExceeded", "VcpuLimitExceeded")
 )
-"""What these say is about the instances of some families, bought in one way."""
+"""Codes that refuse the instances of some families, of one lifecycle."""
 
 
 def scope(instance_type: str, lifecycle: str) -> str:
-    """Name the quota: EC2 has one for some families together, for spot and on demand each."""
+    """Name the quota of this instance type and lifecycle.
+
+    EC2 has one quota for some families together, and separate ones for spot and on demand.
+    """
     found = _FAMILY.match(instance_type)
     family = found[0] if found else instance_type
     if family in _STANDARD:
@@ -42,10 +45,11 @@ def scope(instance_type: str, lifecycle: str) -> str:
 def fillers(
     listed: Iterable[Instance], ended: Mapping[str, EndCause], static: Collection[str]
 ) -> dict[str, frozenset[NodeName]]:
-    """List the nodes of each quota whose instances will end one day, or are about to.
+    """Map each quota to the nodes whose instances fill it for now.
 
-    Static nodes keep theirs. Instances that a launch of ours could not keep are no job's: a job
-    that exceeds a quota alone would find those of its last try.
+    These instances will end one day, or are about to. Static nodes keep theirs and are left out.
+    Instances that a launch of ours could not keep are left out too. Otherwise a job that exceeds a
+    quota alone would find the instances of its last try.
     """
     found: dict[str, set[NodeName]] = {}
     for item in listed:
@@ -58,14 +62,21 @@ def fillers(
 
 
 class Quotas:
-    """What fills the quotas in a run: what was there, and what the run itself launches."""
+    """The nodes that fill each quota during one run: those listed before, and those of its own
+    launches.
+
+    Safe between threads.
+    """
 
     def __init__(self, known: Mapping[str, Collection[NodeName]]) -> None:
         self._nodes = {name: set(nodes) for name, nodes in known.items()}
         self._lock = threading.Lock()
 
     def add(self, launched: Iterable[Instance]) -> None:
-        """Count instances that the run launched, also those that it ends later."""
+        """Count instances that the run launched.
+
+        Instances that the run ends later count too.
+        """
         with self._lock:
             for item in launched:
                 if item.node is not None:
@@ -74,7 +85,10 @@ class Quotas:
     def filled_by_others(
         self, offering: Offering, error: CloudError, own: Collection[NodeName]
     ) -> bool:
-        """Tell whether instances of other nodes than a request's own count against the quota."""
+        """Return whether other nodes' instances count against the quota.
+
+        `own` are the request's own nodes.
+        """
         name = scope(offering.type, offering.lifecycle)
         with self._lock:
             if error.code in _OF_A_FAMILY:

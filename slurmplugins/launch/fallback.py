@@ -1,6 +1,6 @@
-"""From a pool's offerings and a partition's policy to the order of calls to try. Pure.
+"""Turn a pool's offerings and a partition's policy into the order of calls to try. Pure.
 
-The share of spot in what a pool costs an hour is bounded here too.
+The bound on spot's share of a pool's hourly cost is applied here too.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 
 
 HIGHEST: Final = 1_000_000
-"""USD an hour that no instance costs: sums of what is higher may not fit a Decimal."""
+"""USD an hour that no instance costs. Sums of higher prices may not fit a Decimal."""
 
 
 def ladder(pool: Pool, policy: Policy, waited: float) -> tuple[Rung, ...]:
-    """What to try, rung by rung, for a job that has waited that many seconds.
+    """Return the fallback order: groups of offerings to try in turn.
 
-    Neighbours of one lifecycle are one rung a zone, so that EC2 may choose among their instance
-    types; a reservation is always a rung of its own. Except as listed and for spot alone,
-    reservations come first: they are paid for anyway.
+    `waited` is the job's time in the queue, in seconds. Neighbours of one lifecycle and zone form
+    one group, so that EC2 may choose among their instance types. A reservation is always a group of
+    its own. Reservations come first, because they are paid for anyway, with two exceptions.
+    AS_LISTED keeps the order of the list, and SPOT_ONLY has spot offerings alone.
     """
     chosen = _once(_chosen(pool.offerings, policy, waited))
     alone = pool.one_by_one or policy.preference is Preference.CHEAPEST_FIRST
@@ -35,11 +36,15 @@ def ladder(pool: Pool, policy: Policy, waited: float) -> tuple[Rung, ...]:
 
 
 def without_spot(rungs: Iterable[Rung]) -> tuple[Rung, ...]:
+    """Drop the spot groups."""
     return tuple(rung for rung in rungs if rung[0].lifecycle is not Lifecycle.SPOT)
 
 
 def spot_price(rungs: Iterable[Rung]) -> Decimal | None:
-    """USD an hour of the first spot offering; None when there is no spot among them."""
+    """Return the first spot offering's price in USD an hour.
+
+    None means that there is no spot offering.
+    """
     from decimal import Decimal
 
     found = (rung[0].price for rung in rungs if rung[0].lifecycle is Lifecycle.SPOT)
@@ -68,9 +73,10 @@ def _chosen(offerings: Sequence[Offering], policy: Policy, waited: float) -> Seq
 
 
 def _once(offerings: Iterable[Offering]) -> tuple[Offering, ...]:
-    """Keep the first of each: EC2 refuses a fleet that lists one twice.
+    """Keep the first of each offering.
 
-    A type that is listed for a zone and, in another line, for all zones is there twice.
+    EC2 refuses a fleet that lists one twice. A type may be listed for a zone and, in another line,
+    for all zones. It is then there twice.
     """
     first: dict[str, Offering] = {}
     for item in offerings:
@@ -79,7 +85,10 @@ def _once(offerings: Iterable[Offering]) -> tuple[Offering, ...]:
 
 
 def _cost(offering: Offering) -> tuple[bool, Decimal]:
-    """An unknown price goes last: it is not to win because nobody knows it."""
+    """Return a sort key; an unknown price goes last.
+
+    An offering must not win because its price is unknown.
+    """
     from decimal import Decimal
 
     price = Decimal(offering.price)
@@ -97,14 +106,14 @@ def _grouped(offerings: Sequence[Offering]) -> tuple[Rung, ...]:
             same.append(item)
             continue
         rungs.append([item])
-        # What follows a reservation never joins it.
+        # A later offering never joins a reservation.
         run = [] if item.reservation else [*run, rungs[-1]]
     return tuple(tuple(rung) for rung in rungs)
 
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """USD an hour, at the prices of launch."""
+    """The cost of a pool's instances in USD an hour, at the prices of their launch."""
 
     spot: Decimal = Decimal(0)
     total: Decimal = Decimal(0)
@@ -114,7 +123,7 @@ class Spend:
 
 
 def by_pool(machines: Iterable[Instance]) -> dict[str, Spend]:
-    """Of the machines that live now."""
+    """Sum the cost of the live instances, by pool."""
     found: dict[str, Spend] = {}
     for machine in machines:
         if machine.state.live:
@@ -127,9 +136,10 @@ def by_pool(machines: Iterable[Instance]) -> dict[str, Spend]:
 def plan(
     known: Spend, ladder: tuple[Rung, ...], count: int, max_spot_share: float
 ) -> tuple[Spend, tuple[Rung, ...]]:
-    """The ladder for a job of so many machines, and the spend when it has them.
+    """Return the spend after a job's launch, and its fallback order.
 
-    Without the spot offerings, where with them spot would have more than its share.
+    `count` is the job's number of instances. Spot offerings are dropped when spot would exceed its
+    share with them.
     """
     price = spot_price(ladder)
     if price is not None:
@@ -145,7 +155,7 @@ def _first(ladder: Sequence[Rung]) -> Decimal:
 
 
 def _price(text: str) -> Decimal:
-    """A tag anybody may have written."""
+    """Read a price tag, which anybody may have written; 0 if odd."""
     try:
         price = Decimal(text or 0)
     except InvalidOperation:

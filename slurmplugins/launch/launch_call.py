@@ -1,4 +1,5 @@
-"""One launch at a time, safely: on disk before each call, repeated with the same token, told after.
+"""Make one launch safely: journal it before each call, repeat it with the same token, journal the
+end.
 
 Safe between threads, as its parts are.
 """
@@ -35,26 +36,23 @@ if TYPE_CHECKING:
 
 
 TRIES: Final = 5
-"""Repeats of one call that was not answered, or not made for want of credentials, over about 15 s
-in all. A call that was throttled is repeated for as long as the run has time: nothing is in doubt,
-and tokens come back.
-"""
+"""Tries of one call that got no answer, or lacked credentials, over about 15 s in all. A throttled
+call is repeated for as long as the run has time. Its outcome is certain, and tokens come back."""
 
 SHOWN: Final = 20
-"""Machines that a line of the log names; a call's own line says how many there were."""
+"""Instances that a line of the log names. A call's own line says how many there were."""
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 20.0
 
 END_TRIES: Final = 4
-"""A machine launched a second ago may not be listed, and only what is listed is ended."""
+"""Tries of a termination. An instance launched a second ago may not be listed yet, and only listed
+instances can be terminated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One request of one run. `latest`: the monotonic time after which no call is made. `silent`:
-    when its calls were made that have no answer.
-    """
+    """A launch request of one run, and its calls to EC2."""
 
     cloud: Cloud
     journal: Journal
@@ -62,15 +60,20 @@ class Attempt:
     run: str
     request: LaunchRequest
     latest: float
+    """No call is made after this monotonic time."""
     jobs: Sequence[int] = ()
     silent: list[float] = field(default_factory=list)
+    """Monotonic times of the calls that have no answer."""
 
     def ask(self) -> Launched:
-        """Make one call: on disk before it, and after it where the answer is an error. Machines of
-        an earlier call that have ended since are left out.
+        """Call EC2 once, and journal the call before it.
 
-        Each call has its own line: after minutes of throttles and waits, the last of them is as
-        fresh a doubt as a first one. Raises CloudError, StateError, Late.
+        Each call has its own line in the journal, because doubt about a call counts from that call.
+        After minutes of throttles and waits, the last call is as fresh a doubt as a first one. An
+        error is journaled after the call too. Instances of an earlier call that have ended since
+        are left out.
+
+        Raises CloudError, StateError or Late. Safe to repeat: the token is the same.
         """
         before = len(self.silent)
         try:
@@ -90,9 +93,7 @@ class Attempt:
 
 
 class Calls:
-    """For one run. `jitter` is in [0, 1). `deadline` is the monotonic time at which the run is to
-    end, and `latest` that after which it launches nothing.
-    """
+    """Launches, renames and terminates instances for one run."""
 
     def __init__(
         self,
@@ -102,8 +103,11 @@ class Calls:
         journal: Journal,
         clock: Clock,
         log: Log,
+        # Returns numbers in [0, 1).
         jitter: Callable[[], float],
+        # The monotonic time at which the run is to end.
         deadline: float,
+        # The monotonic time after which nothing is launched.
         latest: float,
         brake: Brake,
         started: Starts,
@@ -121,14 +125,16 @@ class Calls:
 
     @property
     def late(self) -> bool:
-        """The time for finding capacity is spent."""
+        """Return whether the time for finding capacity is spent."""
         return self._clock.monotonic() >= self._deadline
 
     def launch(self, request: LaunchRequest, jobs: Sequence[int]) -> tuple[Launched, float]:
-        """Machines for the request, in the journal before and after, and the earliest moment at
-        which they may have been started. Raises CloudError, StateError, Late; nothing is then left
-        running, unless it is CloudUnreachable: one of the calls got no answer, and none after it
-        said what that one did.
+        """Launch instances, journaled before and after the calls.
+
+        Returns the launch and the earliest moment at which its instances may have been started.
+
+        Raises CloudError, StateError or Late. Nothing is then left running, unless it is
+        CloudUnreachable. In that case one call got no answer, and no later call told its outcome.
         """
         log = self._log.bind(
             attempt=request.attempt,
@@ -168,8 +174,10 @@ class Calls:
         machines: Mapping[str, Instance],
         may: Callable[[str], bool],
     ) -> bool:
-        """Rename machines, in the cloud first: its tags are what machines themselves read. False
-        where `may` forbade it: some may have been renamed. Raises CloudError, StateError.
+        """Rename instances, first in EC2: they read its tags.
+
+        Returns False where `may` forbade it; some may have been renamed then. Raises CloudError or
+        StateError.
         """
         if not self._cloud.give(given, may):
             self._log.info("too old to be given", machines=list(given)[:SHOWN])
@@ -183,7 +191,10 @@ class Calls:
         return True
 
     def end(self, ids: Iterable[str]) -> frozenset[str]:
-        """End machines of this run and return those that still live; they are reconcile's."""
+        """Terminate instances of this run; return those that still live.
+
+        Those are left to reconcile.
+        """
         left = list(ids)
         if not left:
             return frozenset()
@@ -213,7 +224,10 @@ class Calls:
         return frozenset(left)
 
     def pauses(self) -> Iterator[float]:
-        """Sleep longer each time, and never past the end of the run's time."""
+        """Sleep longer each time, never past the run's end.
+
+        Yields each pause in seconds, before jitter.
+        """
         pause = FIRST_PAUSE
         while True:
             left = self._deadline - self._clock.monotonic()
@@ -222,13 +236,13 @@ class Calls:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     def _patiently(self, attempt: Attempt) -> Launched:
-        """Repeat the same attempt, with the same token, while repeating can help."""
+        """Repeat the same attempt, with the same token, while that helps."""
         pauses, unanswered, started = self.pauses(), 0, 0
         while True:
             try:
                 return attempt.ask()
             except CloudError as error:
-                started = error.started = max(error.started, started)  # the same ones each time
+                started = error.started = max(error.started, started)  # the same in each try
                 unanswered += isinstance(error, CloudUnreachable | NoCredentials)
                 if not error.retryable or unanswered >= TRIES or self.late:
                     if attempt.silent and not (

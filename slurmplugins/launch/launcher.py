@@ -1,4 +1,4 @@
-"""Starts the machines of many jobs: those that want the same together, each all or nothing."""
+"""Launch the instances of many jobs: equal ones in common calls, and each job all or nothing."""
 
 from __future__ import annotations
 
@@ -32,10 +32,7 @@ NOTHING_KEPT: Final[Mapping[NodeName, NotEnded]] = MappingProxyType({})
 
 
 class Launcher:
-    """For one run. `attempt` makes a new attempt id; `jitter` is in [0, 1). After `deadline`, by
-    the steady clock, nothing more is tried; what waits for its turn until `latest` is not asked.
-    `burst`: the instances that EC2 starts at once.
-    """
+    """Launches the instances of one run's jobs."""
 
     def __init__(
         self,
@@ -46,13 +43,18 @@ class Launcher:
         memory: OfferingMemory,
         clock: Clock,
         log: Log,
+        # Returns a new attempt id.
         attempt: Callable[[], str],
+        # Returns numbers in [0, 1).
         jitter: Callable[[], float],
+        # The monotonic time after which no further offering is tried.
         deadline: float,
+        # The monotonic time after which a call that waited for its turn is not made.
         latest: float,
         crew: Crew,
         quotas: Quotas,
         brake: Brake,
+        # Instances that EC2 starts at once.
         burst: float,
     ) -> None:
         self._cluster = cluster
@@ -78,8 +80,10 @@ class Launcher:
         board: Board,
         kept: Mapping[NodeName, NotEnded] = NOTHING_KEPT,
     ) -> None:
-        """Machines for every node of each job, or the reason why it has none, to the board. `kept`:
-        nodes whose instance should end and lives; no request with one of them gets anything.
+        """Launch instances for every node of each job.
+
+        Each job's result goes to the board: its instances, or the reason why it has none. `kept`
+        has nodes whose instance should end and lives. A request with one of them gets nothing.
         """
         calls = self._calls(run)
         jobs = _refused(jobs, board, kept)
@@ -125,7 +129,7 @@ class Launcher:
         self._crew.map(Lane.work, lanes)
 
     def end(self, ids: Sequence[str], run: str) -> None:
-        """End machines that no job has; what still lives afterwards is reconcile's."""
+        """Terminate surplus instances; reconcile handles those that still live."""
         self._calls(run).end(ids)
 
     def _calls(self, run: str) -> Calls:
@@ -145,7 +149,7 @@ class Launcher:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Wanted:
-    """A want, and what the plan has for it."""
+    """A node request, and the plan's ask for it."""
 
     want: Want
     ask: PoolAsk
@@ -154,7 +158,7 @@ class _Wanted:
 def _refused(
     jobs: Sequence[JobLaunch], board: Board, kept: Mapping[NodeName, NotEnded]
 ) -> list[JobLaunch]:
-    """Tell the board of the jobs that have a node of these; return the others."""
+    """Fail the jobs that have a kept node; return the others."""
     left: list[JobLaunch] = []
     for job in jobs:
         node = next((node for ask in job.asks for node in ask.nodes if node in kept), None)
@@ -167,7 +171,10 @@ def _refused(
 
 
 def _hopeful(wants: Sequence[_Wanted], board: Board) -> list[_Wanted]:
-    """Tell the board of those that can help nobody any more; return the others."""
+    """Drop node requests that help no request any more.
+
+    The board hears of them. Returns the others.
+    """
     doomed = {item for item in wants if board.doomed(item.want.nodes)}
     board.decided([Decision(item.want) for item in doomed])
     return [item for item in wants if item not in doomed]
@@ -176,10 +183,11 @@ def _hopeful(wants: Sequence[_Wanted], board: Board) -> list[_Wanted]:
 def _postponed(
     wants: Sequence[_Wanted], board: Board, setbacks: Container[str]
 ) -> tuple[list[_Wanted], list[_Wanted]]:
-    """Choose what is tried first and last for requests that will hardly get all their nodes.
+    """Choose the node requests to try first and last.
 
-    First comes what was refused everywhere a moment ago. What is had for the rest of such a request
-    would only end again, and its first minute is paid.
+    Both belong to requests that will hardly get all their nodes. Offerings that were refused
+    everywhere a moment ago are tried first. The rest of such a request comes last: its instances
+    would only be terminated again, and their first minute is billed.
     """
     unlikely = {
         item: None

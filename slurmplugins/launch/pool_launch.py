@@ -1,4 +1,4 @@
-"""Jobs that want the same: nodes of one pool, from the same ladder of offerings."""
+"""Launch for jobs that want the same: nodes of one pool, in one fallback order."""
 
 from __future__ import annotations
 
@@ -35,40 +35,41 @@ if TYPE_CHECKING:
     from slurmplugins.system.workers import Crew
 
 YOUNG_SECONDS: Final = 5.0
-"""A machine this long after it was asked for can't have read its name yet: it may get another, if
-the call that says so leaves before that.
-"""
+"""Seconds after the request in which an instance can't have read its name yet. It may get another
+name if the call for that leaves before then."""
 
 SHORT: Final = "InsufficientInstanceCapacity"
-"""EC2's word for what a partial answer says without one."""
+"""EC2's code for a shortage, used for a partial answer that has no code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one call brought, and the earliest moment at which that may have been started. `last`:
-    its jobs are not to try on.
-    """
+    """The result of one call."""
 
     batch: Batch
     machines: tuple[Instance, ...] = ()
     began: float = 0.0
+    """The earliest monotonic time at which the instances may have been started."""
     refusals: tuple[Refusal, ...] = ()
     error: EngineError | None = None
 
     @property
     def last(self) -> bool:
-        """In doubt, or the same everywhere: another try makes it worse."""
+        """Return whether another try would make it worse.
+
+        The outcome is unknown, or the same everywhere.
+        """
         return isinstance(self.error, CloudUnreachable | Denied | Late | StateError | Throttled)
 
     @property
     def throttled(self) -> bool:
-        """EC2 looked at the call, and had no time for some of the offerings."""
+        """Return whether EC2 answered, but throttled some of the offerings."""
         return any(_throttle(item) for item in self.refusals)
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a want was told so far."""
+    """A node request's refusals and errors up to now."""
 
     want: Want
     refusals: list[Refusal] = field(default_factory=list)
@@ -78,22 +79,25 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A want is filled, or is not and won't be: then `refusals` and `error` say why. `ended`: its
-    nodes that had an instance for a while.
-    """
+    """The outcome of a node request: it is complete, or it is not and won't be."""
 
     want: Want
     machines: tuple[Assignment, ...] = ()
+    """The instances of a complete request; empty for a failed one."""
     refusals: tuple[Refusal, ...] = ()
+    """Why it failed, offering by offering. `error` has the rest of the reason."""
     error: EngineError | None = None
     ended: tuple[NodeName, ...] = ()
+    """Nodes of the request that had an instance for a while."""
 
 
 class Lane:
-    """Climbs the ladder with all jobs together; `decided` hears of each job once, at once.
+    """Tries the pool's offerings in order until every job is complete or has failed.
 
-    `named` hears, from any thread, of instances that will be no other node, before their job is
-    decided: it may come to nothing.
+    `decided` is called exactly once per job, as soon as its result is known.
+
+    `named` is called, from any thread, with instances whose name is final. Their job is not decided
+    then: it may still fail.
     """
 
     def __init__(
@@ -129,7 +133,7 @@ class Lane:
         self._known = memory.setbacks()
 
     def work(self) -> None:
-        """Try rung by rung until all jobs are decided."""
+        """Try group after group of offerings until all jobs are decided."""
         listed = [item for rung in self._ladder for item in rung]
         turn = set(unavailable_offerings.in_turn(listed, self._known))
         tried = False
@@ -144,7 +148,7 @@ class Lane:
         self._give_up(list(self._open))
 
     def _climb(self, rung: Rung) -> None:
-        """Ask for all open jobs on one rung, and again for those that were throttled on it."""
+        """Ask one group for all open jobs, then retry throttled ones."""
         wants, pauses = list(self._open), self._calls.pauses()
         while wants:
             calls = batching.batches(wants, fleet=len(rung) > 1, burst=self._burst)
@@ -161,17 +165,20 @@ class Lane:
             next(pauses)
 
     def _asked(self, batch: Batch, rung: Rung) -> list[Answer]:
-        """By halves where a quota refuses jobs together: it may do for one of them."""
+        """Ask for a batch, and by halves where a quota refuses it.
+
+        The quota may do for one of its jobs.
+        """
         answer = self._patiently(batch, rung)
         if len(batch.wants) == 1 or not _over_quota(answer):
             return [answer]
         return [item for half in batching.halves(batch) for item in self._asked(half, rung)]
 
     def _patiently(self, batch: Batch, rung: Rung) -> Answer:
-        """Ask again while a throttle inside the answer is all that came of the call.
+        """Repeat a call while its only result is a throttle.
 
-        EC2 answers a fleet's token as it did before, so each repeat is an attempt of its own. Other
-        parts of a large job keep what they have meanwhile.
+        The throttle is inside EC2's answer. EC2 answers a fleet's token as it did before, so each
+        repeat is an attempt of its own. Other parts of a large job keep their instances meanwhile.
         """
         pauses = self._calls.pauses()
         while True:
@@ -182,9 +189,12 @@ class Lane:
             next(pauses)
 
     def _ask(self, batch: Batch, rung: Rung) -> Answer:
-        """One call, of those offerings that no one was refused since this lane set out."""
+        """Make one call with the offerings that are still available.
+
+        Offerings that refused any job since this launch began are left out.
+        """
         now = self._memory.setbacks()
-        # A setback that is over, or forgotten since, is none: only a new one counts.
+        # Only a new refusal counts: one that is over, or forgotten since, does not.
         fresh = tuple(
             item for item in rung if now.get(item.key) in (None, self._known.get(item.key))
         )
@@ -230,14 +240,22 @@ class Lane:
         )
 
     def _learn(self, refusals: Sequence[Refusal], batch: Batch) -> None:
-        """A quota that refuses many jobs says nothing of one: it is remembered of a job alone."""
+        """Remember which offerings are unavailable.
+
+        A quota that refuses many jobs says nothing about one of them, so it is remembered for a job
+        alone.
+        """
         for item in refusals:
             if isinstance(item.error, Quota) and len(batch.wants) > 1:
                 continue
             self._memory.remember(item.offering, item.error)
 
     def _settle(self, answers: Sequence[Answer]) -> None:
-        """Whole jobs get their machines; the others have been told, and nothing of theirs runs."""
+        """Give whole jobs their instances; terminate the surplus.
+
+        Nothing is left running for the other jobs. They give up if their error is final, or if a
+        surplus instance could not be terminated. Otherwise they stay open for the next group.
+        """
         machines: dict[NodeName, Instance] = {}
         began: dict[str, float] = {}
         named: set[str] = set()
@@ -263,7 +281,7 @@ class Lane:
         for want, tally in self._open.items():
             tally.ended += [node for node in want.nodes if node in over]
         nodes = {item.node for item in spare if item.id in stuck}
-        # One whose renaming failed may be either by now.
+        # An instance whose renaming failed may have either name by now.
         nodes |= {node for key, node in settled.given.items() if key in stuck}
         done = [Decision(want, tuple(assignments(found))) for want, found in filled.items()]
         for want in filled:
@@ -275,7 +293,11 @@ class Lane:
     def _given(
         self, settled: Settlement, young: Callable[[str], bool]
     ) -> tuple[dict[Want, tuple[Instance, ...]], list[Instance]]:
-        """Rename what was given away; jobs that can't have it after all have nothing."""
+        """Rename the reassigned instances.
+
+        Returns the complete jobs' instances and the surplus. A job whose renaming failed gets
+        nothing.
+        """
 
         def give(want: Want) -> bool:
             by_id = {item.id: item for item in settled.filled[want].values()}
@@ -288,7 +310,7 @@ class Lane:
 
         filled: dict[Want, tuple[Instance, ...]] = {}
         spare = list(settled.spare)
-        # At once, since each has only seconds.
+        # All at the same time, since each has only seconds.
         results = self._crew.map(give, settled.filled)
         for (want, found), given in zip(settled.filled.items(), results, strict=True):
             if given:

@@ -1,4 +1,4 @@
-"""Adds up what becomes of nodes to results of requests: each gets all its nodes, or nothing."""
+"""Add up the results of nodes to results of requests: each gets all its nodes, or nothing."""
 
 from __future__ import annotations
 
@@ -33,13 +33,17 @@ if TYPE_CHECKING:
 
 
 _GRAVITY: Final = (Denied, InvalidRequest, NotFound, Quota, CloudUnreachable, Throttled)
-"""When offerings fail for different reasons, the one a person must act on is named first."""
+"""Errors in the order of their weight. Of several reasons, the one a person must act on comes
+first."""
 
 
 class Board:
-    """For one run. `settled` hears of every job of the plan exactly once, of many at a time, from
-    any thread; `end` ends instances. Nothing is kept of a request that fails but what another one
-    waits for. `named` hears of instances as they come, those of jobs that will fail among them.
+    """Tracks the requests of one run. Safe between threads.
+
+    `settled` hears of every job of the plan exactly once, of many at a time, from any thread. `end`
+    terminates instances. `named` hears of instances as they come, also for jobs that will fail.
+
+    A failed request keeps nothing, except nodes that another request waits for.
     """
 
     def __init__(
@@ -66,7 +70,10 @@ class Board:
         self._lock = threading.Lock()
 
     def open(self) -> None:
-        """Settle what the plan itself decides: requests that get nothing, or have all already."""
+        """Decide the requests that the plan itself decides.
+
+        They get nothing, or have all their nodes already.
+        """
         given: dict[Request, Failure] = {}
         jobs = {ask.job: request_of(ask) for ask in self._plan.asks if ask.job is not None}
         for failure in self._plan.failures:
@@ -82,8 +89,8 @@ class Board:
         self._tell(results, ended)
 
     def decided(self, decisions: Sequence[Decision]) -> None:
-        """Take in what a lane says of its wants."""
-        with self._lock:  # all lanes wait for it: what takes time comes after
+        """Record the outcomes of node requests, from any thread."""
+        with self._lock:  # all pool launches wait for it: slow work comes after it
             fates: list[Fate] = []
             for decision in decisions:
                 self._machines |= {item.node: item for item in decision.machines}
@@ -95,12 +102,12 @@ class Board:
         self._tell(results, ended)
 
     def requests(self, nodes: Iterable[NodeName]) -> frozenset[Request]:
-        """Those that wait for any of these nodes."""
+        """Return the requests that wait for any of these nodes."""
         with self._lock:
             return self._fates.waiting(nodes)
 
     def doomed(self, nodes: Iterable[NodeName]) -> bool:
-        """Tell whether nobody who waits for these nodes can begin any more."""
+        """Return whether no request for these nodes can begin any more."""
         with self._lock:
             return self._fates.doomed(nodes)
 
@@ -133,7 +140,7 @@ class Board:
         return Results(tuple(assignments), tuple(failures), tuple(served)), ended
 
     def _failure(self, request: Request) -> Failure:
-        """One reason for the request, of the gravest kind, telling what every offering said."""
+        """Return one failure with the gravest reason and every offering's message."""
         nodes = self._fates.nodes(request)
         found = (self._decisions[node] for node in nodes if node in self._decisions)
         failed = list({id(item): item for item in found}.values())
@@ -145,7 +152,7 @@ class Board:
         worst = min(errors, key=_gravity)
         known = [item.error for item in refusals]
         messages = [_said(refusals), *(e.message for e in own if e not in known)]
-        # What another request asked for besides may be all that was too much.
+        # Perhaps only the nodes of another request in the same call were too many.
         foreign = any(node not in nodes for item in failed for node in item.want.nodes)
         passing = foreign or any(self._passes(item, nodes) for item in refusals)
         return Failure(
@@ -154,14 +161,16 @@ class Board:
             worst.slug,
             worst.code if isinstance(worst, CloudError) else "",
             "; ".join(text for text in messages if text),
-            # Where one offering may have capacity again tomorrow, the job may well wait for it.
+            # The job may wait for an offering that may have capacity again tomorrow.
             hold=all(isinstance(error, CloudError) and error.holds for error in errors)
             and not passing,
         )
 
     def _passes(self, refusal: Refusal, nodes: Collection[NodeName]) -> bool:
-        """An offering that another job asked for too much of may do for this one, and a quota comes
-        free when the others that fill it end.
+        """Return whether the refusal may pass without a person.
+
+        An offering that refused another job's larger call may do for this one. A quota comes free
+        when the other instances in it end.
         """
         error = refusal.error
         return refusal.passed_on or (
@@ -173,7 +182,10 @@ class Board:
 def _shares(
     asks: Iterable[JobRequest], freed: Iterable[NodeName], why: Failure, ended: Collection[NodeName]
 ) -> Iterable[Failure]:
-    """A failure for each job of the request; each node is given back with one of them."""
+    """Yield a failure for each job of the request.
+
+    Each node is given back with one of them.
+    """
     left = dict.fromkeys(freed)
     for ask in asks:
         mine = tuple(node for node in ask.wanted if node in left)
@@ -190,7 +202,7 @@ def _said(refusals: Sequence[Refusal]) -> str:
 
 def _gravity(error: EngineError) -> int:
     if not isinstance(error, CloudError):
-        return -1  # our own disk or time: nothing was asked of the cloud
+        return -1  # our own disk or time: the cloud was not asked
     if isinstance(error, Capacity | PriceTooLow):
         return len(_GRAVITY) + 1
     kinds = (index for index, kind in enumerate(_GRAVITY) if isinstance(error, kind))

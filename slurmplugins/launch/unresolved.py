@@ -1,9 +1,11 @@
-"""Launches whose outcome nobody knows: their run was killed, or EC2 did not answer.
+"""Resolve launches with an unknown outcome: their run was killed, or EC2 did not answer.
 
-The same request with the same token tells: EC2 answers with the machines it started then, or
-starts them now. So it is made only while Slurm waits for all of its nodes: a machine of another
-would be nobody's, and too old for the node's next job. An answer that tells nothing leaves the
-doubt as old as it was: it ends with time, however often EC2 is asked.
+Repeating a request with the same ClientToken returns the instances of the first call, or launches
+them now. It is repeated only while Slurm waits for every node of the launch. Otherwise it could
+start instances that no node needs, and that are too old for the node's next job.
+
+An inconclusive answer does not extend the window of doubt. It ends with time, however often EC2 is
+asked.
 """
 
 from __future__ import annotations
@@ -25,19 +27,23 @@ if TYPE_CHECKING:
 
 
 def settle(engine: Engine, run: str, wanted: frozenset[NodeName], latest: float) -> None:
-    """Ask again about each launch in doubt that has a wanted node, where Slurm waits for all of its
-    nodes, and write down what it was. The run has claimed the wanted ones; the launches' other
-    nodes it holds only meanwhile. Nothing is asked after `latest`, by the steady clock.
+    """Ask again about unresolved launches of wanted nodes; journal the answers.
 
-    What stays in doubt stays so; nothing is launched for its nodes until the last call that got no
-    answer is too long ago to matter.
-    StateError when the journal can't be used.
+    A launch is asked about only while Slurm waits for all its nodes. The run has claimed `wanted`.
+    It claims a launch's other nodes only for the time of the question. Nothing is asked after
+    `latest`, by the monotonic clock.
+
+    A launch may stay unresolved. Nothing is launched for its nodes until its last unanswered call
+    is too old to matter. Raises StateError when the journal can't be used.
     """
     log, journal = engine.log.bind(run=run), engine.journal
     mine: list[LaunchRequest] = []
 
     def choose(claims: JournalView) -> Iterable[NodeName]:
-        """The nodes of these launches, unless another run works on one of them."""
+        """Return the launches' other nodes, to be claimed meanwhile.
+
+        A launch is skipped if another run works on one of its nodes.
+        """
         for request in claims.open:
             if wanted.isdisjoint(request.nodes) or not claims.busy.isdisjoint(request.nodes):
                 continue
@@ -63,7 +69,10 @@ def settle(engine: Engine, run: str, wanted: frozenset[NodeName], latest: float)
 
 
 def _awaited(engine: Engine, requests: Sequence[LaunchRequest]) -> list[LaunchRequest]:
-    """Those for all of whose nodes Slurm waits; none where it can't be asked."""
+    """Keep the requests that Slurm waits for with all their nodes.
+
+    Empty when Slurm can't be asked.
+    """
     nodes = [node for request in requests for node in request.nodes]
     try:
         waiting = awaited(engine.slurm, nodes) if nodes else frozenset()

@@ -1,4 +1,5 @@
-"""A compute node: its first boot and its agent.
+"""First boot and agent of a compute node.
 
-Here: what runs on the instance itself. Not here: anything that the head runs or decides.
+Here: what runs on the instance itself.
+Not here: anything that the head runs or decides.
 """

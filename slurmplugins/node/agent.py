@@ -1,4 +1,4 @@
-"""Pass on what EC2 says of this instance's end, and what the head asks of slurmd."""
+"""Pass on EC2's notices about this instance's end, and the head's requests to slurmd."""
 
 from __future__ import annotations
 
@@ -30,45 +30,51 @@ if TYPE_CHECKING:
 POLL_SECONDS: Final = 1.0
 
 PEOPLE_EVERY: Final = 5
-"""Polls between two looks at the list of people, and for a request to register."""
+"""Polls between two looks at the list of users, and for a request to register."""
 
 JOBS_SECONDS: Final = 2.0
 DRAIN_SECONDS: Final = 4.0
-"""The job must have heard within five seconds of the notice; slurmctld may not use them up."""
+"""Seconds slurmctld has to drain the node. The job must hear within five seconds of the notice, and
+slurmctld may not use them up."""
 
 EVENTS_EVERY: Final = 30.0
-"""Scheduled events are announced hours to weeks ahead."""
+"""Seconds between two looks at scheduled events. EC2 announces them hours to weeks ahead."""
 
 STOP_AHEAD: Final = 600.0
-"""Before a scheduled event, jobs have this long to save."""
+"""Seconds before a scheduled event that jobs have to save."""
 
 RELOAD: Final = ("/usr/bin/systemctl", "reload", "slurmd.service")
 RELOAD_SECONDS: Final = 30.0
-"""systemd only sends a signal, and slurmd does the rest by itself."""
+"""Time limit of the reload. systemd only sends a signal, and slurmd does the rest by itself."""
 
 
 @dataclass(slots=True)
 class Agent:
-    """`jobs` lists the attempts on this node; `poll` is one turn of the loop."""
+    """The agent of one compute node: it hears notices, drains the node, and asks jobs to stop."""
 
     node: str
     instance_id: str
     metadata: Metadata
     slurm: Slurm
     jobs: Callable[[], frozenset[agent_requests.JobAttempt]]
+    """Lists the attempts on this node. May raise SlurmError."""
     stop_directory: Path
     clock: Clock
     log: Log
     notice: Notice | None = None
     drained: bool = False
     all_asked: bool = False
+    """Every job was asked, from a list that was read after the node was drained."""
     _asked: set[agent_requests.JobAttempt] = field(default_factory=set)
     _warning: str = ""
     _warned: bool = False
     _events_at: float = float("-inf")
 
     def poll(self) -> None:
-        """Look for news and act on it. Never raises; what failed is due at the next poll."""
+        """Look for news and act on it.
+
+        Never raises: a step that failed is repeated at the next poll.
+        """
         try:
             self._look()
         except MetadataError as error:
@@ -111,7 +117,10 @@ class Agent:
         )
 
     def _act(self, notice: Notice) -> None:
-        """Drain beside asking: each may take its whole time limit without delaying the other."""
+        """Drain the node and ask its jobs, at the same time.
+
+        Each may take its whole time limit without delaying the other.
+        """
         scheduled = notice.kind is Kind.SCHEDULED
         why = f"scheduled {notice.action}" if scheduled else "spot interruption"
 
@@ -135,7 +144,7 @@ class Agent:
         return True
 
     def _ask_jobs(self, notice: Notice) -> None:
-        # Before the list: a job may start after it and before the drain, which ends meanwhile.
+        # Read before the list: a job may start between the list and the end of the drain.
         drained = self.drained
         try:
             attempts = self.jobs()

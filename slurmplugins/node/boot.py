@@ -1,4 +1,4 @@
-"""First boot of a compute node, step by step; each may be repeated."""
+"""First boot of a compute node, step by step. Each step may be repeated."""
 
 from __future__ import annotations
 
@@ -25,23 +25,29 @@ if TYPE_CHECKING:
 
 TRIES: Final = 20
 PAUSE: Final = 1.5
-"""Thirty seconds for a network, a role or a mount that comes up after us."""
+"""Seconds between two tries: 30 s in all for a network, a role or a mount that comes up after us.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """The parts of a boot; `root` is where the machine's files are."""
+    """The first boot of one compute node, with the parts that it needs."""
 
     settings: NodeConfig
     metadata: Metadata
     secret: Callable[[str], str]
+    """Returns the value of a secret, by its id."""
     runner: Runner
     clock: Clock
     log: Log
     root: Path
+    """The directory that holds the instance's files: `/`, or another one in tests."""
 
     def run(self) -> None:
-        """Every step in order; each may be repeated. EngineError when one can't be done."""
+        """Take every step in order, up to a registered slurmd.
+
+        Safe to repeat. Raises EngineError when a step fails.
+        """
         files = slurmd_setup.Files(self.root)
         facts = self._named(files, self._identity())
         self._patiently("shared filesystem", self._mount)
@@ -50,14 +56,14 @@ class Boot:
         shared = self.root / self.settings.shared.path.relative_to("/")
         users.Follower(paths.users_file(shared), self.runner).follow()
         self._scratch()
-        # Started for one job and given to the next, a machine may have read its name too soon.
+        # An instance may be reassigned to another job just after it has read its name.
         if (now := self._identity()).node != facts.node:
             facts = self._named(files, now)
         files.facts(facts)
         files.slurmd(facts, self.settings)
         self._command(["/usr/bin/systemctl", "daemon-reload"])
         self._command(["/usr/bin/systemctl", "start", "slurmd.service"])
-        # Its unit comes after ours, which is still running: waiting for it would be for ever.
+        # Its unit is ordered after ours, which still runs: waiting for it would never end.
         self._command(["/usr/bin/systemctl", "start", "--no-block", "slurm-node-agent.service"])
         files.slurmd_started(facts, self.settings)
         self.log.info("registered", node=facts.node)
@@ -75,7 +81,10 @@ class Boot:
         return facts
 
     def _scratch(self) -> None:
-        """A node without it still runs jobs: their caches are on its root disk then."""
+        """Mount the instance store; only warn if that fails.
+
+        A node without it still runs jobs: their caches are then on its root disk.
+        """
         try:
             if disk := instance_store.mount(self.root, self.runner):
                 self.log.info("scratch", disk=disk)

@@ -1,7 +1,7 @@
-"""The instance metadata service, version 2 only: a token first, kept until shortly before it ends.
+"""The instance metadata service, version 2 only: a token first, kept until shortly before its end.
 
-The address is the link-local one unless AWS_EC2_METADATA_SERVICE_ENDPOINT says otherwise, which is
-how the AWS SDKs are told, too.
+The address is the link-local one unless AWS_EC2_METADATA_SERVICE_ENDPOINT gives another, as for the
+AWS SDKs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DEFAULT_ENDPOINT: Final = "http://169.254.169.254"
 TOKEN_SECONDS: Final = 6 * 3600
 TIMEOUT: Final = 2.0
-"""The service is on this machine's own link: a slow answer is no answer."""
+"""Seconds until an answer counts as none: the service is on this instance's own link."""
 
 NOT_FOUND: Final = 404
 UNAUTHORIZED: Final = 401
@@ -31,15 +31,17 @@ _LARGEST: Final = 1024 * 1024
 
 class Metadata(Protocol):
     def get(self, path: str) -> str | None:
-        """The text at latest/meta-data/PATH, or at PATH when it starts with a slash; None where
-        there is none. Raises MetadataError.
+        """Return the text at this path; None if there is none.
+
+        The path is below latest/meta-data/, or absolute when it starts with a slash. Raises
+        MetadataError.
         """
         ...
 
 
 class Transport(Protocol):
     def request(self, method: str, path: str, headers: Mapping[str, str]) -> tuple[int, str]:
-        """Status and body. Raises OSError or http.client.HTTPException."""
+        """Return status and body. Raises OSError or http.client.HTTPException."""
         ...
 
 
@@ -81,7 +83,7 @@ class Imds:
 
 
 class HttpTransport:
-    """One connection a request: the service is local and asked every two seconds at most."""
+    """Opens a connection for each request: the service is local, and asked a few times a second."""
 
     def __init__(self, endpoint: str | None = None) -> None:
         given = endpoint or os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or DEFAULT_ENDPOINT

@@ -1,7 +1,7 @@
-"""Instance storage: a machine that has some gets it as /scratch, for what may be lost with it.
+"""Mount an instance's own disk as /scratch, for files that may be lost with the instance.
 
-Only a disk that says it is EC2's own, and holds nothing or this very filesystem, is touched. Of
-several the first is used.
+A disk is touched only if it calls itself EC2's instance storage. It must hold nothing, or this very
+filesystem. Of several disks the first is used.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 MODEL: Final = "Amazon EC2 NVMe Instance Storage"
 LABEL: Final = "toolkit-scratch"
 NOTHING_FOUND: Final = 2
-"""blkid's exit code for a disk without anything it knows."""
+"""Exit code of blkid for a disk without anything it knows."""
 
 
 def mount(root: Path, runner: Runner) -> str:
-    """Make the filesystem if need be and mount it; the disk, or empty where there is none.
+    """Mount the disk, and format it first if it is empty.
 
-    Raises BootError.
+    Returns the disk, or an empty string where there is none. Raises BootError. Safe to repeat.
     """
     target = paths.SCRATCH
     disk = next(_disks(root), "")

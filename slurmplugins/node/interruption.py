@@ -1,4 +1,4 @@
-"""What EC2 says about this machine's end, from the metadata service, as one value."""
+"""EC2's notices about this instance's end, read from the metadata service as one value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ SCHEDULED: Final = "events/maintenance/scheduled"
 
 
 def spot(metadata: Metadata, now: float) -> Notice | None:
-    """The interruption notice, if there is one. Raises MetadataError."""
+    """Return the interruption notice, if there is one.
+
+    Raises MetadataError.
+    """
     text = metadata.get(INSTANCE_ACTION)
     if text is None:
         return None
@@ -29,7 +32,10 @@ def spot(metadata: Metadata, now: float) -> Notice | None:
 
 
 def rebalance(metadata: Metadata, now: float) -> Notice | None:
-    """The rebalance recommendation, if there is one. Raises MetadataError."""
+    """Return the rebalance recommendation, if there is one.
+
+    Raises MetadataError.
+    """
     text = metadata.get(REBALANCE)
     if text is None:
         return None
@@ -37,10 +43,10 @@ def rebalance(metadata: Metadata, now: float) -> Notice | None:
 
 
 def scheduled(metadata: Metadata, now: float) -> Notice | None:
-    """The first event EC2 has scheduled for this machine and not called off, if there is one.
+    """Return the first scheduled event that is still on, or None.
 
-    One whose time can't be read counts as due: that costs a machine, and not a job's work. Raises
-    MetadataError.
+    An event with an unreadable time counts as due. That costs an instance, but not a job's work.
+    Raises MetadataError.
     """
     text = metadata.get(SCHEDULED)
     events = [] if text is None else _list(text)
@@ -62,7 +68,7 @@ def _list(text: str) -> list[dict[str, object]]:
 
 
 def _object(text: str) -> dict[str, object]:
-    """A notice that can't be read is still a notice."""
+    """Parse a notice; an unreadable one is still a notice."""
     try:
         value = json_input.loads(text)
     except ValueError:

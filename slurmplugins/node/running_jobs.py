@@ -1,4 +1,4 @@
-"""Which jobs are on a node, and how to ask them to stop, even when slurmctld is silent."""
+"""List the jobs on a node, even when slurmctld is silent."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ _RESTARTS: Final = re.compile(rb"(?:^|\0)SLURM_RESTART_COUNT=(\d{1,6})(?:\0|$)")
 def attempts(
     slurm: Slurm, runner: Runner, bin_dir: str, node: str, proc: Path
 ) -> frozenset[JobAttempt]:
-    """Attempts running on this node: from slurmctld, else from slurmd and the processes here.
-    From all of them where slurmctld has a record that is odd: that job may be here.
+    """Return the attempts that run on this node.
+
+    slurmctld is asked first. If it is silent, slurmd and the processes here are. All of them are
+    asked when slurmctld has an odd record, since that job may be here.
 
     Raises SlurmError when neither knows.
     """
@@ -44,11 +46,14 @@ def attempts(
 
 
 def _local(runner: Runner, bin_dir: str, proc: Path) -> frozenset[JobAttempt]:
-    """From slurmd, which knows whose processes are whose, so that no user can name another's job.
+    """Return the attempts from slurmd's list of processes.
 
-    The restart count is in the processes' environment, absent for a first attempt; the highest
-    wins, since a step's own environment may have dropped it. But 0 is what a batch script says that
-    has found it to be of the job which it was submitted from (jobscripts/lib/attempt.sh).
+    slurmd knows the owner of each process, so no user can name another's job.
+
+    The restart count is in the processes' environment, and absent for a first attempt. The highest
+    wins, since a step's own environment may have dropped it. A count of 0 overrides that. A batch
+    script sets 0 when it finds that its count is inherited from the job that submitted it
+    (jobscripts/lib/attempt.sh).
     """
     done = runner.run([f"{bin_dir}/scontrol", "listpids"], timeout=LOCAL_TIMEOUT)
     if done.returncode and "No job steps" not in done.stdout + done.stderr:
@@ -62,7 +67,7 @@ def _local(runner: Runner, bin_dir: str, proc: Path) -> frozenset[JobAttempt]:
 
 
 def _pids(listing: str) -> Iterable[JobAttempt]:
-    """Lines are PID JOBID STEPID LOCALID GLOBALID, under a header."""
+    """Read scontrol listpids: PID JOBID STEPID LOCALID GLOBALID, under a header."""
     for line in listing.splitlines():
         words = line.split()
         if len(words) > 1 and words[0].isdecimal() and words[1].isdecimal():
@@ -73,5 +78,5 @@ def _restart_count(environ: Path) -> Iterable[int]:
     try:
         found = _RESTARTS.search(environ.read_bytes())
     except OSError:
-        return ()  # ended since
+        return ()  # the process has ended since
     return (int(found.group(1)),) if found else ()

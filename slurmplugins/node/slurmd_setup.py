@@ -1,4 +1,4 @@
-"""What a compute node's first boot learns and the files it leaves, under any root."""
+"""The facts that a first boot learns, and the files that it writes for slurmd, under any root."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ ExecStart=/usr/sbin/slurmd --systemd $TOOLKIT_BOOT -N ${{TOOLKIT_NODE}} \\
 
 
 def identify(metadata: Metadata, settings: NodeConfig) -> InstanceFacts:
-    """Ask the metadata service who this is. BootError while the tags name no node."""
+    """Ask the metadata service which node this instance is.
+
+    Raises BootError while the tags name no node, and MetadataError.
+    """
     tag = _tags(metadata)
     index = metadata.get("ami-launch-index") or "0"
     instance_id, instance_type = _need(metadata, "instance-id"), _need(metadata, "instance-type")
@@ -63,13 +66,18 @@ def identify(metadata: Metadata, settings: NodeConfig) -> InstanceFacts:
 
 
 class Files:
-    """Writes below `root`; every write replaces the whole file or nothing."""
+    """Writes files below `root`. Every write replaces the whole file or nothing, and may be
+    repeated.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def name(self, facts: InstanceFacts, settings: NodeConfig) -> None:
-        """The node's name, and how it and the head are found without DNS."""
+        """Write the host name, and the hosts entries of node and head.
+
+        The entries make both reachable without DNS.
+        """
         write_atomically(self._at(paths.HOSTNAME), f"{facts.node}\n".encode(), mode=0o644)
         path = self._at(paths.HOSTS)
         before = path.read_text(encoding="utf-8") if path.exists() else "127.0.0.1 localhost\n"
@@ -81,7 +89,11 @@ class Files:
         write_atomically(path, ("\n".join(kept) + "\n").encode(), mode=0o644)
 
     def slurm_key(self, key: str) -> None:
-        """The cluster's key, readable by slurm alone from its first byte on."""
+        """Write the cluster's key, readable by slurm alone.
+
+        No other user can read it even while it is written. Raises BootError for a short key, or an
+        image without user slurm.
+        """
         if len(key) < SHORTEST_KEY:
             raise BootError(f"the cluster's key is shorter than {SHORTEST_KEY} characters")
         path = self._at(paths.SLURM_KEY)
@@ -96,14 +108,19 @@ class Files:
         write_atomically(path, json.dumps(facts.to_json()).encode(), mode=0o644)
 
     def slurmd(self, facts: InstanceFacts, settings: NodeConfig) -> None:
-        """How slurmd is started. With -b this once: its start counts as the machine's boot, which
-        Slurm waits for, and which in a container is otherwise the host's.
+        """Write how systemd starts slurmd.
+
+        This first time it gets -b: its start then counts as the instance's boot, which Slurm waits
+        for. In a container the boot time is otherwise the host's.
         """
         self._slurmd_environment(facts, settings, boot="-b")
         write_atomically(self._at(paths.SLURMD_DROP_IN), DROP_IN.encode(), mode=0o644)
 
     def slurmd_started(self, facts: InstanceFacts, settings: NodeConfig) -> None:
-        """A later restart of slurmd must not look like a reboot: jobs would be given up."""
+        """Drop -b for later starts of slurmd.
+
+        A restart must not look like a reboot: Slurm would then give up on the jobs.
+        """
         self._slurmd_environment(facts, settings, boot="")
 
     def _slurmd_environment(self, facts: InstanceFacts, settings: NodeConfig, *, boot: str) -> None:
@@ -145,14 +162,20 @@ def _need(metadata: Metadata, path: str) -> str:
 
 
 def _safe(value: str) -> str:
-    """Values end up in unit files and on command lines."""
+    """Return the value if it is safe in unit files and commands.
+
+    Raises BootError otherwise.
+    """
     if not _SAFE.fullmatch(value):
         raise BootError(f"the metadata service says something odd: {value[:80]!r}")
     return value
 
 
 def _launched_at(metadata: Metadata) -> float | None:
-    """The launch time, which only the identity document has; None where it is not served."""
+    """Return the launch time; None where it is not served.
+
+    Only the identity document has it.
+    """
     text = metadata.get("/latest/dynamic/instance-identity/document")
     try:
         pending = json_input.loads(text)["pendingTime"] if text else None

@@ -1,4 +1,4 @@
-"""The people's accounts on a machine, from the cluster's root-owned list. Adds, never removes."""
+"""The users' accounts on an instance, from the cluster's root-owned list. Adds, never removes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ if TYPE_CHECKING:
     from slurmplugins.system.command import Runner
 
 FIRST_UID: Final = 1000
-"""Below are the system's own accounts, which the list has no business with."""
+"""Lower ids are the system's own accounts, which the list must not name."""
 
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_-]{0,30}", re.ASCII)
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._-]{1,64}){1,16}", re.ASCII)
 _HAS_IT: Final = 9
-"""useradd and groupadd: the name is there already."""
+"""Exit code of useradd and groupadd when the name is there already."""
 
 _TIMEOUT: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
+    """A user's account, as the list has it."""
+
     name: str
     uid: int
     gid: int
@@ -36,7 +38,10 @@ class Person:
 
 
 def parse(text: str) -> tuple[Person, ...]:
-    """Every entry checked; BootError names the first that is not what it should be."""
+    """Parse the list, and check every entry.
+
+    Raises BootError that names the first bad one.
+    """
     try:
         data = json_input.loads(text)
     except ValueError as error:
@@ -47,7 +52,10 @@ def parse(text: str) -> tuple[Person, ...]:
 
 
 def ensure(people: tuple[Person, ...], runner: Runner) -> None:
-    """Make the accounts that are missing. The home is on the shared filesystem: not made here."""
+    """Create the accounts and groups that are missing.
+
+    Home directories are on the shared filesystem and not created here. Safe to repeat.
+    """
     for person in people:
         _run(runner, ["groupadd", "--gid", str(person.gid), "--", person.name])
         account = ["useradd", "--uid", str(person.uid), "--gid", str(person.gid)]
@@ -67,7 +75,10 @@ class Follower:
         self._seen: tuple[int, int] | None = None
 
     def follow(self) -> None:
-        """Raises BootError or OSError; a list that is absent means nobody."""
+        """Apply the list if it has changed.
+
+        An absent list means no users. Raises BootError or OSError.
+        """
         try:
             facts = self._path.stat()
         except FileNotFoundError:

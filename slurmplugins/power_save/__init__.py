@@ -1,4 +1,5 @@
-"""What ResumeProgram and SuspendProgram do: read, plan, carry out.
+"""Do the work of ResumeProgram and SuspendProgram: read, plan, carry out.
 
-Here: the plan of one run and its guard against bad pools. Not here: calls to EC2 (see `launch`).
+Here: the plan of one run, and the circuit breaker against bad pools.
+Not here: calls to EC2 (see `launch` and `execution`).
 """

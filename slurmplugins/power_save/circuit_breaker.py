@@ -1,9 +1,11 @@
-"""Protected mode: a pool whose machines start and never become nodes gets no more of them.
+"""Protected mode: a pool whose instances start and never become nodes gets no more of them.
 
-Such machines cost money and do no work, and each one's job comes back for the next. After five in
-a row resume gives the pool's nodes back at once (`pool-protected`). After a pause one job, the
-smallest, is let through as a probe: when its machine comes up the pool is open again, and when it
-does not the pause doubles. Nobody has to clear anything. Losing the file opens every pool.
+Such instances cost money and do no work, and each one's job comes back for the next. After five
+failures in a row, resume gives the pool's nodes back at once (`pool-protected`).
+
+After a pause one job, the smallest, is let through as a probe. If its instance comes up, the pool
+is open again; if not, the pause doubles. No person has to clear anything. Losing the file opens
+every pool.
 """
 
 from __future__ import annotations
@@ -31,72 +33,87 @@ if TYPE_CHECKING:
 SLUG: Final = "pool-protected"
 
 THRESHOLD: Final = 5
-"""Failures in a row. One machine that comes up beside them forgets them all, so a weak
-zone does not count."""
+"""Failures in a row. An instance that comes up beside them resets the count, so a weak zone does
+not count."""
 
 FIRST_PAUSE: Final = 600.0
 LONGEST_PAUSE: Final = 3600.0
 DOUBLINGS: Final = 3
-"""Enough for the longest; a pool that never comes up would have thousands."""
+"""Doublings of the pause at most: enough for the longest. A pool that never comes up would have
+thousands."""
 
 KEPT: Final = 8
 """Failures remembered for `toolkit why`."""
 
 REMEMBERED: Final = 2 * 3600.0
-"""EC2 lists an ended machine for about an hour. Meanwhile its node's next ask makes it look for a
-moment like one that has just ended in its boot.
-"""
+"""Seconds that a counted instance is remembered. EC2 lists a terminated instance for about an hour.
+When its node is asked for again in that time, the instance seems for a moment to have just ended in
+its boot."""
 
 _WORDS: Final = ("instance_id", "node", "pool", "why")
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a pool is doing. `since`: protected since then. `retry_at`: when a probe is let through.
-    `probes`: how many have failed. Moments are in the time of `steady`.
-    """
+    """A pool's state in the breaker. Its times are those of the persistent clock."""
 
     failures: int = 0
+    """Failures in a row."""
     since: float | None = None
+    """Since then the pool is protected; None while it is open."""
     retry_at: float = 0.0
+    """The next probe is let through at this time."""
     probes: int = 0
+    """Probes that have failed."""
     last: tuple[BootFailure, ...] = ()
+    """The latest failures, for people."""
 
     @property
     def protected(self) -> bool:
+        """Return whether the pool gets no instances but probes."""
         return self.since is not None
 
     def shut_until(self, now: float, patience: float) -> float:
-        """When a probe is let through, where one is given `patience`. What is further ahead than
-        any pause is void: the file is damaged, or its time was lost.
+        """Return the time of the next probe.
+
+        A probe has `patience` seconds to come up. A stored time further ahead than any pause is
+        void: the file is damaged, or its clock was lost.
         """
         return self.retry_at if self.retry_at <= now + max(self.pause, patience) else now
 
     @property
     def pause(self) -> float:
-        """From the last failure to the next probe."""
+        """Return the seconds from the last failure to the next probe."""
         return min(FIRST_PAUSE * 2.0 ** min(self.probes, DOUBLINGS), LONGEST_PAUSE)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Every pool that has failures, and which machines were counted, and when."""
+    """The content of the breaker's file."""
 
     pools: Mapping[str, Standing] = field(default_factory=dict)
+    """Every pool that has failures."""
     counted: Mapping[str, float] = field(default_factory=dict)
+    """By id, the time at which a failed instance was counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """The launches that may go on, those that may not and why, and the record after that."""
+    """The breaker's answer about a plan's launches."""
 
     let: tuple[JobLaunch, ...]
+    """Launches that may go on."""
     refused: tuple[Failure, ...]
+    """A failure with its reason for each of the other launches."""
     record: Record
+    """The record after that."""
 
 
 def learn(record: Record, boots: Boots, now: float) -> Record:
-    """The record after one pass. A machine that came up beside the failures outweighs them."""
+    """Return the record after one pass.
+
+    An instance that came up beside the failures outweighs them.
+    """
     fresh = [item for item in boots.failed if item.instance_id not in record.counted]
     pools = {
         pool: standing
@@ -122,9 +139,11 @@ def screen(
     patience: float,
     wall: Callable[[float], float] = lambda moment: moment,
 ) -> Screened:
-    """Which launches may go on. Of those that could be a due probe, the smallest is it; nobody
-    else until it must have come up, which is `patience` seconds. `wall`: a
-    moment as people have it.
+    """Decide which launches may go on.
+
+    The smallest launch of those that could be a due probe becomes the probe. No other one may go on
+    until the probe must have come up, which is `patience` seconds. `wall` turns a time into the
+    wall clock's, for people.
     """
     pools = dict(record.pools)
     refused: dict[int, Failure] = {}
@@ -149,7 +168,10 @@ def screen(
 
 
 def gate(state: Path, launches: Sequence[JobLaunch], steady: Steady, patience: float) -> Screened:
-    """`screen` on the file. A file that can't be used stops no launch."""
+    """Apply `screen` to the file.
+
+    A file that can't be used stops no launch.
+    """
     with _held(state):
         record = load(state)
         screened = screen(record, launches, steady.now(), patience, steady.wall)
@@ -159,7 +181,7 @@ def gate(state: Path, launches: Sequence[JobLaunch], steady: Steady, patience: f
 
 
 def update(state: Path, boots: Boots, now: float) -> tuple[Record, Record]:
-    """`learn` on the file; returns the record before and after."""
+    """Apply `learn` to the file; return the records before and after."""
     with _held(state):
         before = load(state)
         after = learn(before, boots, now)
@@ -169,7 +191,7 @@ def update(state: Path, boots: Boots, now: float) -> tuple[Record, Record]:
 
 
 def load(state: Path) -> Record:
-    """The record; an empty one where there is none that can be read."""
+    """Read the record; an unreadable or absent one is empty."""
     try:
         data = loads((state / "protection.json").read_bytes())
         pools = {str(pool): _standing(item) for pool, item in data["pools"].items()}

@@ -1,4 +1,4 @@
-"""What resume and suspend should do, from what Slurm asks and what the cloud has. Pure."""
+"""Plan a run of resume, from Slurm's requests and the instances that EC2 lists. Pure."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def resume(
     *,
     waited: Mapping[int, float] | None = None,
 ) -> ResumePlan:
-    """Adopt what is there, launch what is missing, job by job.
+    """Adopt existing instances and plan the missing ones, job by job.
 
-    `claims` must have been read after `listed`: a machine launched in between is then in one of
-    the two, and no node gets a second one. `waited` is how many seconds jobs have waited.
+    `claims` must be read after `listed`. An instance launched in between is then in one of the two,
+    and no node gets a second one. `waited` has the jobs' seconds in the queue.
     """
     draft = _Draft(config, claims, claims.named(listed), now, waited or {})
     for ask in asks:
@@ -63,11 +63,16 @@ def resume(
 def awaited(
     asks: Sequence[JobRequest], plan: ResumePlan, nodes: Mapping[NodeName, Node]
 ) -> tuple[list[JobRequest], list[Failure]]:
-    """What is left of the asks, and which get nothing, as Slurm has the plan's `nodes` now.
+    """Drop the asks that Slurm no longer waits for.
 
-    A job has ended or starts anew where one of its nodes is off or down, or has no machine and is
-    not waited for. A node that is up on a machine which is too old to the plan keeps it. One whose
-    record is odd is waited for, as Slurm has asked for it, but no machine ends for it.
+    `nodes` are the plan's nodes, as Slurm has them now. Returns the asks that are left, and a
+    failure for each dropped one.
+
+    - A job has ended or starts anew if one of its nodes is off or down. The same holds if a node
+      has no instance and is not waited for.
+    - A node that is up keeps an instance that is too old for the plan.
+    - A node with an odd record counts as waited for, since Slurm has asked for it. No instance is
+      terminated for it.
     """
     up = {name for name, node in nodes.items() if not (node.powering_up or node.off or node.down)}
     at_work = up.intersection(item.node for item in plan.replace if item.node is not None)
@@ -136,7 +141,10 @@ class _Draft:
         self.launches.append(JobLaunch(ask.job, asks, ask.nodes))
 
     def _ask(self, ask: JobRequest, pool: Pool, nodes: tuple[NodeName, ...]) -> PoolAsk:
-        """With the ladder that the partition's policy and the pool's bound on spot leave."""
+        """Add the offerings that the policy and the spot bound leave.
+
+        The policy is the partition's, the bound is the pool's.
+        """
         partition = ask.partition or pool.partition
         waited = 0.0 if ask.job is None else self._waited.get(ask.job, 0.0)
         ladder = fallback.ladder(pool, self._config.policy_of(partition), waited)
@@ -153,7 +161,10 @@ class _Draft:
             yield self._config.pools[pool], tuple(mine)
 
     def _has_machine(self, node: NodeName) -> bool:
-        """Or is about to have one, from another run."""
+        """Return whether the node has an instance, or another run provides one.
+
+        Records the instance as adopted, or as one to replace or terminate.
+        """
         if node in self._claims.busy:
             self.busy.append(node)
             return True
@@ -171,7 +182,11 @@ class _Draft:
         return True
 
     def _unseen_end(self, ask: JobRequest) -> Failure | None:
-        """Why nothing is launched beside what should end and can't, as EC2 does not list it yet."""
+        """Return a failure if an unlisted instance must still be terminated.
+
+        Its termination was decided, but EC2 can't carry it out before it lists the instance.
+        Nothing is launched beside it.
+        """
         for node in ask.nodes:
             unseen = self._unseen.get(node)
             if unseen is None or node in self._claims.busy or node in self._unlisted:
@@ -190,7 +205,7 @@ def _problem(
     config: BurstConfig,
     now: float,
 ) -> Failure | None:
-    """Why this job can't be launched for at all, if so."""
+    """Return why this job gets no launch at all, if so."""
     strangers = [node for node in ask.nodes if config.pool_of(node) is None]
     if strangers:
         text = f"burst.json has no node {strangers[0]}"
@@ -202,7 +217,7 @@ def _problem(
         if any(item.state.live and item.id in claims.strange for item in machines.get(node, ()))
         or (
             (node in claims.settling or (node in claims.doubtful and node not in claims.busy))
-            # One that is condemned, or too old, is not what the unanswered launch may have made.
+            # The unanswered launch made no instance that is too old or to be terminated.
             and not _sort(machines.get(node, ()), claims, config, now)[0]
         )
     ]
@@ -220,10 +235,11 @@ def _problem(
 def _sort(
     machines: Iterable[Instance], claims: JournalView, config: BurstConfig, now: float
 ) -> tuple[list[Instance], list[Instance]]:
-    """Live machines that Slurm may still wait for, and those that it can't mean.
+    """Split live instances into usable ones and stale ones.
 
-    Slurm takes a node that is powering up only if it booted after it asked, so a machine left over
-    from before, young or old, would never be let in; one of another pool is of another shape.
+    Slurm takes a node that is powering up only if it booted after Slurm asked for it. So an
+    instance left over from before, young or old, would never be let in. An instance of another pool
+    has another shape.
     """
     live = [item for item in machines if item.state.live and item.id not in claims.ended]
     fresh = [

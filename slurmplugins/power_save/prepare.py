@@ -1,6 +1,6 @@
-"""How a run of resume comes to its plan: claim, settle doubts, read the cloud and Slurm, plan.
+"""Prepare the plan of a resume run: claim, resolve earlier launches, read EC2 and Slurm, plan.
 
-What is needed only once the cloud has been read is imported then, so that it is read sooner.
+Modules that are needed only after EC2 was read are imported then, so that it is read sooner.
 """
 
 from __future__ import annotations
@@ -29,23 +29,26 @@ if TYPE_CHECKING:
 
 
 LIST_TRIES: Final = 4
+"""Plans that are tried until one is made from a fresh list."""
 
 SETTLING_WAIT: Final = 60.0
-"""How long a run waits for nodes that another holds only to ask about an earlier launch."""
+"""Seconds that a run waits for nodes that another run holds only to ask about an earlier launch."""
 
 SETTLING_PAUSE: Final = 1.0
 
 LIST_CALL_TRIES: Final = 4
+"""Tries of one DescribeInstances."""
 
 FRESH_SECONDS: Final = SETTLE_SECONDS / 2
-"""A list older than this, when its turn to plan has come, is read anew: machines launched since
-would be neither in it nor among the journal's recent ones.
-"""
+"""Age of a list at its turn to plan, after which it is read anew. Instances launched since would
+otherwise be neither in it nor among the journal's recent ones."""
 
 
 def claim(engine: Engine, run: str, asks: Sequence[JobRequest]) -> frozenset[NodeName]:
-    """Claim the nodes that are asked for, but those another run is at; and wait, but not for ever,
-    for those that it does not want itself.
+    """Claim the requested nodes that no other run works on.
+
+    Another run may hold nodes only to ask about an earlier launch. This waits for those, up to
+    SETTLING_WAIT seconds. Returns the claimed nodes. Raises StateError.
     """
     wanted = [node for ask in asks for node in ask.nodes]
     until = engine.clock.monotonic() + SETTLING_WAIT
@@ -64,7 +67,7 @@ def claim(engine: Engine, run: str, asks: Sequence[JobRequest]) -> frozenset[Nod
 
 
 def release(engine: Engine, run: str, nodes: Collection[NodeName]) -> None:
-    """Safe to miss: claims end with their run."""
+    """Release claims; safe to miss, since claims end with their run."""
     try:
         if nodes:
             engine.journal.release(run, nodes)
@@ -75,8 +78,10 @@ def release(engine: Engine, run: str, nodes: Collection[NodeName]) -> None:
 def make(
     engine: Engine, run: str, asks: Sequence[JobRequest], mine: frozenset[NodeName], deadline: float
 ) -> ResumePlan:
-    """What to do for the nodes that Slurm waits for, all of them claimed. Of a request of which one
-    part gets nothing, no part gets anything.
+    """Plan for the nodes that Slurm waits for and that are claimed.
+
+    A request gets everything or nothing: if one part of it gets nothing, no part gets anything.
+    Raises CloudError or StateError.
     """
     waited = _waited(engine, asks)
     _settle_doubts(engine, run, mine, deadline)
@@ -106,7 +111,10 @@ def make(
 def _first(
     engine: Engine, run: str, asks: Sequence[JobRequest], waited: Mapping[int, float]
 ) -> tuple[ResumePlan, Sequence[JobRequest]]:
-    """Plan once, and beside it ask slurmctld which of the jobs are components of one het job."""
+    """Plan once, and ask slurmctld for het jobs at the same time.
+
+    It says which of the jobs are components of one het job.
+    """
     het_jobs: dict[int, int] = {}
     with engine.crew.aside(urgent=True) as beside:
         if all_or_nothing.suspects(asks):
@@ -116,7 +124,10 @@ def _first(
 
 
 def _het_jobs(engine: Engine) -> Mapping[int, int]:
-    """Where slurmctld does not answer, each component counts as a job of its own."""
+    """Map components to their het jobs; empty if slurmctld is silent.
+
+    Each component then counts as a job of its own.
+    """
     try:
         return engine.slurm.het_jobs()
     except SlurmError as error:
@@ -136,8 +147,10 @@ def _planned(
 def _tried(
     engine: Engine, run: str, asks: Sequence[JobRequest], waited: Mapping[int, float]
 ) -> ResumePlan | None:
-    """Read the cloud, then plan and claim while no other run can claim; None where that took so
-    long that the list is old.
+    """Read EC2, then plan and claim under the journal's lock.
+
+    No other run can claim between the plan and the claim. Returns None where the list was too old
+    by then.
     """
     listed, at = list_instances(engine)
     from slurmplugins.power_save import planner
@@ -156,10 +169,11 @@ def _tried(
 
 
 def _looked(engine: Engine, plan: ResumePlan, seen: dict[NodeName, Node]) -> bool:
-    """Read into `seen` what Slurm has the plan's nodes as. False where it can't be asked and is
-    believed: it asked for them a moment ago, and a slurmctld that restarts waits for them still.
+    """Read the plan's nodes from Slurm into `seen`.
 
-    That is not enough to end a machine for: where one is to be replaced, it is asked again.
+    Returns False when Slurm can't be asked. Its request is then believed: it is a moment old, and a
+    slurmctld that restarts still waits for the nodes. That is not enough to terminate an instance.
+    So Slurm is asked more often if the plan replaces one.
     """
     new = [node for node in plan.named if node not in seen]
     tries = node_queries.READ_TRIES if plan.replace else 1
@@ -173,7 +187,7 @@ def _looked(engine: Engine, plan: ResumePlan, seen: dict[NodeName, Node]) -> boo
 def _sparing(
     asks: Sequence[JobRequest], plan: ResumePlan
 ) -> tuple[list[JobRequest], list[Failure]]:
-    """The asks for which no machine is to be replaced; the others get nothing."""
+    """Keep the asks that replace no instance; fail the others."""
     stale = {item.node for item in plan.replace}
     left: list[JobRequest] = []
     lost: list[Failure] = []
@@ -195,7 +209,7 @@ def _settle_doubts(engine: Engine, run: str, mine: frozenset[NodeName], deadline
 
 
 def _waited(engine: Engine, asks: Sequence[JobRequest]) -> Mapping[int, float]:
-    """How long the jobs have waited, where a policy wants to know."""
+    """Return the jobs' time in the queue, if a policy needs it."""
     policies = engine.config.policies.values()
     if not any(item.preference is Preference.ON_DEMAND_AFTER for item in policies):
         return {}
@@ -203,7 +217,11 @@ def _waited(engine: Engine, asks: Sequence[JobRequest]) -> Mapping[int, float]:
 
 
 def list_instances(engine: Engine) -> tuple[tuple[Instance, ...], float]:
-    """The machines, and the moment before which they were as listed."""
+    """List the instances, with retries.
+
+    Returns them, and the monotonic time just before the call: they are at least as new. Raises
+    CloudError.
+    """
     for again in range(LIST_CALL_TRIES):
         at = engine.clock.monotonic()
         try:
@@ -219,7 +237,10 @@ def list_instances(engine: Engine) -> tuple[tuple[Instance, ...], float]:
 
 
 def queue_times(engine: Engine, jobs: Sequence[int]) -> Mapping[int, float]:
-    """How long these jobs have waited, by Slurm where it answers."""
+    """Return the jobs' seconds in the queue.
+
+    Slurm's submit times are used where it answers.
+    """
     try:
         submitted = {job.id: job.submitted_at for job in engine.slurm.jobs()}
     except SlurmError as error:

@@ -1,6 +1,6 @@
-"""What resume, suspend and resume_fail do, given the engine's parts: read, plan, execute.
+"""Do the work of ResumeProgram: read, plan, execute.
 
-What is needed only once the cloud has been read is imported then, so that it is read sooner.
+Modules that are needed only after EC2 was read are imported then, so that it is read sooner.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
 
 
 BUDGET_SHARE: Final = 0.5
-"""Share of ResumeTimeout spent on finding capacity; the rest is for booting. What was under way by
-then may go on, but after ResumeTimeout Slurm has given up on the nodes: nothing is launched.
-"""
+"""Share of ResumeTimeout for finding capacity; the rest is for booting. Calls under way at its end
+may go on. After ResumeTimeout nothing is launched, since Slurm has given up on the nodes."""
 
 BUG: Final = "bug"
-"""Why nodes are given back when it is our own code that failed."""
+"""Reason of nodes that are given back because our own code failed."""
 
 
 def resume(engine: Engine, asks: Sequence[JobRequest]) -> None:
-    """Give every node a machine, or give the node back to Slurm. Safe to repeat and to overlap.
+    """Give every node an instance, or give it back to Slurm.
 
-    What is no EngineError is raised again, once the nodes it left undecided are given back.
+    Safe to repeat and to overlap. An exception that is no EngineError is raised again. The nodes
+    that it left undecided are given back first.
     """
     decided: set[NodeName] = set()
     deadline = engine.clock.monotonic() + engine.config.resume_timeout * BUDGET_SHARE
     try:
         with engine.journal.run() as run:
-            # First of all: reconcile gives nodes back that nobody has claimed for a while.
+            # Claim first: reconcile gives nodes back that stay unclaimed for a while.
             mine = prepare.claim(engine, run, asks)
             plan = prepare.make(engine, run, asks, mine, deadline)
             brake = engine.brake
@@ -64,19 +64,22 @@ def resume(engine: Engine, asks: Sequence[JobRequest]) -> None:
             )
             _carry_out(engine, brake, run, plan, decided=decided, deadline=deadline)
             engine.log.info("done", run=run)
-    except EngineError as error:  # before anything was launched: what comes later has its own
+    except EngineError as error:  # before any launch: errors of launches are handled per job
         code = error.code if isinstance(error, CloudError) else ""
         hold = isinstance(error, CloudError) and error.holds
         give_back_all(engine, asks, Failure(None, (), error.slug, code, error.message, hold))
     except Exception as error:
-        # Machines that were started for these nodes end with them, by suspend.
+        # Suspend terminates the instances that were started for these nodes.
         text = f"{type(error).__name__}: {error}"
         give_back_all(engine, asks, Failure(None, (), BUG, message=text), decided)
         raise
 
 
 def _screened(engine: Engine, brake: Brake, plan: ResumePlan) -> ResumePlan:
-    """The plan less the launches that would only be ended again: of such a job, nothing."""
+    """Drop launches that would only be terminated again.
+
+    A job with such a launch gets nothing at all.
+    """
     from slurmplugins.launch import all_or_nothing
     from slurmplugins.power_save import circuit_breaker
 
@@ -89,7 +92,7 @@ def _screened(engine: Engine, brake: Brake, plan: ResumePlan) -> ResumePlan:
 
 
 def _rate(engine: Engine) -> Rate:
-    """What EC2 starts within the time for finding capacity."""
+    """Return EC2's launch rate, and the time for finding capacity."""
     from slurmplugins.cloud.rate_limit import INSTANCES
     from slurmplugins.state.launch_budget import Rate
 
@@ -108,11 +111,14 @@ def _carry_out(
     decided: set[NodeName],
     deadline: float,
 ) -> None:
-    """`decided` gets the nodes that have a machine, are another run's or were given back. Nothing
-    that is launched waits for what Slurm is told of other jobs.
+    """Launch the plan, and tell Slurm each result as it comes.
 
-    Slurm hears each address as it comes. A large job's would all come last; if the job fails after
-    all, its nodes are given back, and slurmctld forgets their addresses as it powers them down.
+    `decided` receives the nodes that are served, belong to another run, or were given back. No
+    launch waits for Slurm's notices to other jobs.
+
+    Slurm learns each address as it comes: a large job's would otherwise all come last. If the job
+    fails after all, its nodes are given back. slurmctld forgets their addresses as it powers them
+    down.
     """
     crew = engine.crew
     addressed: set[Assignment] = set()
@@ -150,9 +156,11 @@ def _carry_out(
 
 
 def _launch(engine: Engine, run: str, plan: ResumePlan, launcher: Launcher, board: Board) -> None:
-    """The plan's launches, each behind the machines that its requests' nodes replace and behind no
-    others. Where one of these can't be ended, nothing is started beside it, nor for what can't
-    begin without its node.
+    """Launch the plan's jobs, each after the instances that it replaces.
+
+    A job waits for the terminations that its own request needs, and for no others. If one of these
+    instances can't be terminated, nothing is started beside it. Nor is anything started for a
+    request that can't begin without its node.
     """
     from slurmplugins.model.actions import Terminate
 
@@ -179,7 +187,10 @@ def _launch(engine: Engine, run: str, plan: ResumePlan, launcher: Launcher, boar
 
 
 def _kept(outcomes: Iterable[Outcome]) -> dict[NodeName, NotEnded]:
-    """By node, EC2's word on why its instance, which should end, lives."""
+    """Map nodes to EC2's reason why their old instance still lives.
+
+    The instance should have been terminated.
+    """
     from slurmplugins.model.actions import Terminate
 
     found: dict[NodeName, NotEnded] = {}
@@ -216,9 +227,9 @@ def _launcher(engine: Engine, run: str, deadline: float, quotas: Quotas) -> Laun
 
 
 def _assign(engine: Engine, pending: Sequence[Assignment]) -> Sequence[Assignment]:
-    """Tell Slurm addresses and ids, and return those that it has now.
+    """Tell Slurm addresses and ids; return the assignments that it has now.
 
-    It is a courtesy: a node brings both when it registers.
+    This is a courtesy: a node brings both when it registers.
     """
     known = [item for item in pending if item.address and item.type]
     if not known:

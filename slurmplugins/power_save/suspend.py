@@ -1,4 +1,4 @@
-"""What SuspendProgram does: end the instances of nodes that Slurm has let go of."""
+"""Do the work of SuspendProgram: terminate the instances of nodes that Slurm powered down."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 
 def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
-    """End the machines of nodes that Slurm has let go of. Raises when either world is unreadable:
-    nothing is ended on half a view, and reconcile does it later. So it does with the machine of a
-    node that a live run of resume has claimed: that run may have given it to another node by now.
+    """Terminate the instances of nodes that Slurm powered down.
+
+    Raises EngineError when Slurm or EC2 can't be read. Nothing is terminated on half a view, and
+    reconcile does it later. Reconcile also handles the instance of a node that a live run of resume
+    has claimed. That run may have reassigned it to another node by now. Safe to repeat.
     """
     wanted = [node for node in nodes if engine.config.pool_of(node) is not None]
     _let_go(engine, wanted)
@@ -33,10 +35,10 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
     plan = plan_terminations(wanted, engine.journal.claims().named(listed), states, cause)
     machines = [(item.instance.id, item.instance.node) for item in plan]
     try:
-        off = {node for _, node in machines if node is not None}  # the plan is of no others
+        off = {node for _, node in machines if node is not None}  # the plan has only off nodes
         kept = engine.journal.condemn_idle(machines, cause, seen, off)
         plan = tuple(item for item in plan if item.instance.id in kept)
-    except StateError as error:  # no run can claim a node then; the money matters more
+    except StateError as error:  # no run can claim a node either; the money matters more
         engine.log.problem("journal", message=error.message)
     without = set(wanted) - {item.instance.node for item in plan if item.instance.node}
     engine.log.info("planned", terminate=len(plan), without=hostlist.compress(without))
@@ -44,13 +46,16 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
 
 
 def _let_go(engine: Engine, nodes: Sequence[NodeName]) -> None:
-    """Write down which nodes are off, before anything that may fail or take long is asked for."""
+    """Journal which nodes are off, before any call that may fail.
+
+    Such calls may also take long.
+    """
     at = engine.clock.monotonic()
     try:
         off = [name for name, node in known(engine.slurm, nodes).items() if node.off]
         if off:
             engine.journal.let_go(off, at)
-    except EngineError as error:  # what follows reads them again, and says what it could not do
+    except EngineError as error:  # the caller reads the nodes again, and reports its own failure
         engine.log.warning("not written down", slug=error.slug, message=error.message)
 
 
@@ -60,9 +65,9 @@ def plan_terminations(
     nodes: Mapping[str, Node],
     cause: EndCause,
 ) -> tuple[Terminate, ...]:
-    """End the machines of those nodes that Slurm has let go of at this moment.
+    """Terminate the instances of nodes that are off at this moment.
 
-    A node that is up again (a late run, a second resume) keeps its machine.
+    A node that is up again (a late run, a second resume) keeps its instance.
     """
     machines = machines_by_node(listed)
     return tuple(

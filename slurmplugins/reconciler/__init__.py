@@ -1,5 +1,5 @@
-"""One pass of reconcile: the desired state against the actual one, of Slurm and of EC2.
+"""A pass of reconcile: compare the desired state of nodes and instances with the actual one.
 
-Here: the rules (pure), what they see, what a pass remembers.
-Not here: how an action is carried out.
+Here: the rules (pure), the snapshot that they see, the state that a pass keeps for the next.
+Not here: the calls that carry an action out (see `execution`).
 """

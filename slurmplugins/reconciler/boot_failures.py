@@ -1,7 +1,7 @@
-"""Which machines failed to become nodes, and which came up. Pure.
+"""Find instances that failed to become nodes, and instances that came up. Pure.
 
 The console is evidence for people and decides nothing: on EC2 it lags by minutes and may stay
-empty. What decides is EC2's state, its status checks, and whether slurmd registered.
+empty. The decision rests on EC2's state, its status checks, and slurmd's registration.
 """
 
 from __future__ import annotations
@@ -27,14 +27,18 @@ if TYPE_CHECKING:
 
 
 PENDING_SHARE: Final = 0.5
-"""Of ResumeTimeout: a machine still `pending` after it would not have time to boot."""
+"""Share of ResumeTimeout. An instance that is `pending` for longer would not have time to boot."""
 
 REGISTER_MARGIN: Final = 60.0
-"""Past ResumeTimeout from its launch, slurmctld should have acted; then it forgot, and we do."""
+"""Seconds after launch and ResumeTimeout. slurmctld should have acted by then; if it forgot,
+reconcile acts."""
 
 
 def problem(node: Node, machine: Instance, health: InstanceHealth | None, world: Snapshot) -> str:
-    """Why this live machine has failed to become the node; empty while it may still."""
+    """Return why this live instance failed to become the node.
+
+    Empty while it may still become it.
+    """
     if node.invalid and not node.busy:
         return "invalid-registration"
     if not node.powering_up or node.down:
@@ -48,10 +52,10 @@ def problem(node: Node, machine: Instance, health: InstanceHealth | None, world:
 
 
 def observe(world: Snapshot) -> Boots:
-    """What the worlds show of machines that came up, and of those that never will."""
+    """Return the instances that came up, and the failed ones."""
     up = {node.instance_id for node in world.nodes.values() if node.up and not node.invalid}
-    # A node that has been up for long says nothing of what is launched today. One that was launched
-    # within ResumeTimeout of a failed machine came up beside it: that is a weak zone.
+    # A node that has been up for long says nothing about today's launches. An instance launched
+    # within ResumeTimeout of a failed one came up beside it: the failure is a weak zone's.
     fine: dict[str, float] = {}
     for machine in world.instances:
         if machine.state.live and machine.id in up:

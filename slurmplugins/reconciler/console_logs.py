@@ -1,4 +1,4 @@
-"""The consoles of machines that never came up, kept for as long as someone may ask. Bounded."""
+"""Keep the consoles of instances that never came up, for as long as a person may ask. Bounded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_BYTES: Final = 64 * 1024
-"""What EC2 keeps of a console, too."""
+"""Bytes of one console; EC2 keeps as many."""
 
 MOST_FILES: Final = 20
 
@@ -21,7 +21,10 @@ _ID: Final = re.compile(r"i-[0-9a-f]{1,17}", re.ASCII)
 
 
 def keep(state: Path, instance_id: str, text: str) -> None:
-    """Keep the end of a console, and let go of the oldest. Raises OSError."""
+    """Keep the end of a console, and delete the oldest ones.
+
+    Raises OSError.
+    """
     directory = state / "consoles"
     directory.mkdir(mode=0o750, exist_ok=True)
     content = text.encode("utf-8", errors="replace")[-MOST_BYTES:]
@@ -32,11 +35,15 @@ def keep(state: Path, instance_id: str, text: str) -> None:
 
 
 def kept(state: Path, instance_id: str) -> bool:
+    """Return whether this instance's console is kept."""
     return _path(state, instance_id).exists()
 
 
 def tail(state: Path, instance_id: str) -> tuple[str, ...]:
-    """The last lines, what is not printable left out; empty where none is kept."""
+    """Return the console's last lines, printable characters only.
+
+    Empty where no console is kept.
+    """
     try:
         text = _path(state, instance_id).read_text(encoding="utf-8", errors="replace")
     except OSError:

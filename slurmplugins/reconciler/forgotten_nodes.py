@@ -1,9 +1,9 @@
-"""Nodes whose registration slurmctld has forgotten, and the request that their slurmd repeats it.
+"""Find nodes whose registration slurmctld has forgotten, and have their slurmd repeat it.
 
-A slurmctld that is killed restores nodes as it last saved them, up to five minutes old: as
-powering up, or as powered down, under a job that runs there. It asks neither for anything, and
-hears of neither but by a registration. slurmd registers when it is reloaded, with the boot time
-that it had, and its jobs go on (seen with Slurm 24.11).
+A slurmctld that is killed restores nodes as it last saved them, up to five minutes old. A node may
+come back as powering up, or as powered down under a job that runs there. slurmctld asks such a node
+for nothing, and learns of it only by a registration. slurmd registers when it is reloaded, with the
+boot time that it had, and its jobs go on (seen with Slurm 24.11).
 """
 
 from __future__ import annotations
@@ -18,22 +18,25 @@ if TYPE_CHECKING:
 
 
 SHARE: Final = 0.25
-"""Of ResumeTimeout: a healthy instance has registered by then, and time remains to do it again."""
+"""Share of ResumeTimeout. A healthy instance has registered by then, and time remains to do it
+again."""
 
 EVERY: Final = 60.0
-"""Between two requests to one node: slurmd waits for what it is about before it reloads."""
+"""Seconds between two requests to one node. slurmd finishes its current work before it reloads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """When a node was first and last asked to register again."""
+    """The times at which a node was asked to register again."""
 
     first: float
+    """The first request."""
     last: float
+    """The latest request."""
 
 
 def forgotten(world: Snapshot, case: NodeState) -> bool:
-    """Say whether slurmctld seems to have forgotten that the node registered."""
+    """Return whether slurmctld seems to have forgotten the node's registration."""
     node = case.node
     if node.down or node.power_down_asked or node.powering_down:
         return False
@@ -44,7 +47,10 @@ def forgotten(world: Snapshot, case: NodeState) -> bool:
 
 
 def update(world: Snapshot, name: NodeName) -> Asked:
-    """Return what to remember of such a node; it is to be asked if `last` is now."""
+    """Return the request times to remember for such a node.
+
+    The node is asked now if `last` is now.
+    """
     asked, now = world.asked.get(name), world.moment
     if asked is None or asked.last > now:
         return Asked(now, now)

@@ -1,4 +1,4 @@
-"""The life of every machine, for accounting: changes go to S3 and keep no pass waiting."""
+"""The life of every instance, for accounting: changes go to S3 and keep no pass waiting."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ KEEP_SECONDS: Final = 2 * 3600.0
 
 _NUMBERS: Final = frozenset({int, float})
 _SANE: Final = 1e11
-"""Seconds since the epoch. What is later is damage."""
+"""Seconds since the epoch. A later time is damage."""
 
 WRITERS: Final = 10
-"""Entries written at once: as many connections as boto3 keeps open."""
+"""Entries written at once: boto3 keeps as many connections open."""
 
 SECONDS: Final = 30.0
-"""How long a pass writes entries. Slurm's jobs wait for the next pass, and entries for nobody."""
+"""Seconds that a pass writes entries. Jobs wait for the next pass, but no job waits for an entry.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One machine's life, as accounting reads it. Field names are the ledger's."""
+    """An instance's life, as accounting reads it. Field names are the ledger's."""
 
     instance_id: str
     node: str
@@ -57,7 +58,7 @@ _WORDS: Final = tuple(item.name for item in fields(LedgerEntry) if item.type == 
 
 
 def object_key(instance_id: str) -> str:
-    """Where in the cluster's bucket a machine's entry is."""
+    """Return the key of an instance's entry in the cluster's bucket."""
     return f"ledger/instances/{instance_id}.json"
 
 
@@ -67,11 +68,11 @@ def update(
     ended: Mapping[str, EndCause],
     now: float,
 ) -> dict[str, LedgerEntry]:
-    """The entries after looking at the machines now. What was once known is never unlearned; a
-    machine that is given to another node is that node's from then on.
+    """Return the entries, brought up to date with the listed instances.
 
-    A machine that is no longer listed ended while nobody looked; the time we noticed is the best
-    there is.
+    A known fact is never dropped. An instance that is reassigned belongs to the other node from
+    then on. An instance that is no longer listed ended unobserved: the time at which we noticed is
+    the best there is.
     """
     entries = dict(known)
     listed: set[str] = set()
@@ -87,7 +88,10 @@ def update(
 
 
 def merge(ours: LedgerEntry, stored: LedgerEntry | None) -> LedgerEntry:
-    """Keep what an earlier life of this program learned, when its memory was lost since."""
+    """Add the facts of a stored entry that our state has lost.
+
+    An earlier pass wrote the entry, and the state file was lost since.
+    """
     if stored is None:
         return ours
     cause = stored.end_cause
@@ -103,7 +107,11 @@ def merge(ours: LedgerEntry, stored: LedgerEntry | None) -> LedgerEntry:
 
 
 def worth_keeping(entries: Mapping[str, LedgerEntry], now: float) -> dict[str, LedgerEntry]:
-    """EC2 lists ended machines for about an hour; past that, memory of them is only weight."""
+    """Drop entries that EC2 has forgotten by now.
+
+    EC2 lists terminated instances for about an hour. Older entries would only make the state
+    larger.
+    """
     return {
         key: entry
         for key, entry in entries.items()
@@ -112,19 +120,19 @@ def worth_keeping(entries: Mapping[str, LedgerEntry], now: float) -> dict[str, L
 
 
 def to_json(entry: LedgerEntry) -> dict[str, Any]:
-    # asdict copies what can't change: at 10,000 machines a third of reconcile's time.
+    # asdict copies immutable values: at 10,000 instances a third of reconcile's time.
     return {name: getattr(entry, name) for name in _NAMES}
 
 
 def from_json(value: Any) -> LedgerEntry | None:
-    """None for anything that is not an entry."""
+    """Read an entry; None for anything else."""
     try:
         entry = LedgerEntry(*_values(value))
     except (KeyError, TypeError):
         return None
     words = [getattr(entry, name) for name in _WORDS]
     moments = [at for at in (entry.launched_at, entry.running_at, entry.ended_at) if at is not None]
-    # Not `finite`, which would be half of all that reading ten thousand entries costs.
+    # Not `finite`, which would be half of the cost of reading ten thousand entries.
     sane = all(type(at) in _NUMBERS and abs(at) < _SANE for at in moments)
     return entry if sane and all(type(word) is str for word in words) else None
 
@@ -146,7 +154,7 @@ def _new(machine: Instance) -> LedgerEntry:
 
 
 def _seen(entry: LedgerEntry, machine: Instance, ended: EndCause | None, now: float) -> LedgerEntry:
-    # A fleet's machines are listed before they are told which nodes they are.
+    # A fleet's instances are listed before they are told their nodes.
     if machine.node not in {None, entry.node} and (machine.state.live or not entry.node):
         entry = replace(
             entry, node=machine.node or "", pool=machine.pool, partition=machine.partition
@@ -169,6 +177,8 @@ def _cause(machine: Instance, ended: EndCause | None) -> EndCause:
 
 
 class LedgerWriter:
+    """Writes changed entries to the cluster's bucket."""
+
     def __init__(self, store: ObjectStore, clock: Clock, log: Log) -> None:
         self._store = store
         self._clock = clock
@@ -177,8 +187,10 @@ class LedgerWriter:
     def write(
         self, before: Mapping[str, LedgerEntry], entries: Mapping[str, LedgerEntry]
     ) -> dict[str, LedgerEntry]:
-        """Write what changed; returns what is in the bucket now. What could not be written, or not
-        in time, or after a first sign that the bucket does not answer, is left to the next pass.
+        """Write changed entries; return the bucket's content now.
+
+        An entry is left to the next pass if it could not be written, or not in time. So is the rest
+        after a first sign that the bucket does not answer. Safe to repeat.
         """
         changed = [key for key, entry in entries.items() if before.get(key) != entry]
         until = self._clock.monotonic() + SECONDS
@@ -204,7 +216,7 @@ class LedgerWriter:
         if new:
             if self._store.create(key, to_json(entry)):
                 return entry
-            # Written by a pass that died before it could remember, or whose memory is lost.
+            # An earlier pass wrote it, and died before it could save, or its state is lost.
             entry = merge(entry, from_json(self._store.get(key)))
         self._store.put(key, to_json(entry))
         return entry

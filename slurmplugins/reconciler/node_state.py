@@ -1,4 +1,4 @@
-"""Each node with its machines, as reconcile judges them. Pure."""
+"""Collect each node with its instances, as reconcile judges them. Pure."""
 
 from __future__ import annotations
 
@@ -21,43 +21,49 @@ RESUME_TIMEOUT: Final = "ResumeTimeout reached"
 """Slurm's own reason for a node that did not come up in time."""
 
 NOT_RESPONDING: Final = "Not responding"
-"""Slurm's own reason for a node that fell silent."""
+"""Slurm's own reason for a node that stopped responding."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """One node and its machines. `expected`: one was launched that the cloud does not list yet.
-    `left`: machines that Slurm has let go of and that live on, while it waits for another.
-    `unclear`: instances in a state that nobody knows.
-    """
+    """A node and its instances."""
 
     name: NodeName
     node: Node
     live: tuple[Instance, ...]
+    """Pending and running instances. Those that we have decided to terminate are left out."""
     present: tuple[Instance, ...]
+    """Instances that EC2 has not terminated yet."""
     evidence: Instance | None
+    """The node's own instance, seen as ended."""
     expected: bool
+    """An instance was launched that EC2 does not list yet."""
     left: tuple[Instance, ...] = ()
+    """Live instances that Slurm has powered down, while it waits for another one."""
     unclear: tuple[Instance, ...] = ()
+    """Instances in a state that this code does not know."""
 
     @property
     def kept_off(self) -> bool:
-        """A person has drained or downed the node."""
+        """Return whether a person has drained or downed the node."""
         return (self.node.drain or self.node.down) and not self.node.ours
 
     @property
     def downed_by_slurm(self) -> bool:
-        """Down by slurmctld itself, not by a person."""
+        """Return whether slurmctld itself set the node DOWN."""
         return self.node.down and self.node.reason.startswith((NOT_RESPONDING, RESUME_TIMEOUT))
 
     @property
     def unbacked(self) -> bool:
-        """It has no machine, and none is about to be listed."""
+        """Return whether the node has no instance, listed or expected."""
         return not (self.live or self.expected or self.unclear)
 
 
 def of(world: Snapshot) -> Iterator[NodeState]:
-    """Every node that is ours, that can be read, and that no live run of resume is at."""
+    """Yield every node that reconcile may judge.
+
+    A node must be in burst.json and readable, and no live run of resume may work on it.
+    """
     machines = machines_by_node(item for item in world.instances if not orphans.misfit(world, item))
     listed = {machine.id for machine in world.instances}
     expected = {m.node for m in world.claims.launched.values() if m.instance_id not in listed}
@@ -72,7 +78,7 @@ def _case(
 ) -> NodeState:
     node = world.nodes[name]
     live = [m for m in machines if m.state.live and m.id not in world.claims.ended]
-    # Until slurmd answers: what has come up all the same is the node's machine.
+    # Only until slurmd answers: an instance that has come up all the same is the node's.
     waits = node.powering_up and node.silent
     left = tuple(m for m in live if waits and m.id in world.claims.let_go)
     kept = tuple(m for m in live if m not in left)

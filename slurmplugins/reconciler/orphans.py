@@ -1,4 +1,4 @@
-"""Machines with our tag that are no node's, or should be over. Pure."""
+"""Find instances with the cluster's tag that have no node, or should be terminated. Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ _ROLES: Final = frozenset({ROLE_COMPUTE, ROLE_HEAD, ROLE_BUILDER})
 
 
 def ends(world: Snapshot) -> Iterator[Terminate]:
-    """Machines whose end was decided and did not come about; those whose node neither burst.json
-    nor Slurm knows; those whose tags contradict burst.json and that Slurm does not use.
+    """Yield a termination for each instance that has no place.
+
+    - Its end was decided before, and did not come about.
+    - Neither burst.json nor Slurm knows its node.
+    - Its tags contradict burst.json, and Slurm does not use it.
     """
     for machine in world.instances:
         if machine.role != ROLE_COMPUTE or machine.state.over:
@@ -33,7 +36,7 @@ def ends(world: Snapshot) -> Iterator[Terminate]:
         if machine.id in world.claims.ended:
             yield Terminate(machine, world.claims.ended[machine.id], "its end was decided before")
         elif machine.node is None and machine.attempt in world.claims.asked:
-            continue  # of a fleet whose run is about to say who is who
+            continue  # its fleet's run is about to name its instances
         elif (
             old(world, machine) and not _odd(world, machine) and (why := _why_none(world, machine))
         ):
@@ -41,7 +44,10 @@ def ends(world: Snapshot) -> Iterator[Terminate]:
 
 
 def remarks(world: Snapshot) -> Iterator[str]:
-    """What a person should hear of: no rule here is sure enough to end these."""
+    """Yield remarks for people about suspicious instances.
+
+    No rule here is sure enough to terminate these.
+    """
     live = (item.id for item in world.instances if item.state.live)
     odd = [item for item in live if item in world.claims.strange]
     if odd:
@@ -67,17 +73,20 @@ def remarks(world: Snapshot) -> Iterator[str]:
 
 
 def misfit(world: Snapshot, machine: Instance) -> bool:
-    """Its tags contradict burst.json, and Slurm does not use it: it is not the node's machine."""
+    """Return whether tags contradict burst.json on an unused instance.
+
+    Slurm does not use it, so it is not the node's instance.
+    """
     return _wrong_pool(world, machine) and not _in_use(world, machine)
 
 
 def old(world: Snapshot, machine: Instance) -> bool:
-    """Nobody is about to claim it any more."""
+    """Return whether no run can be about to claim the instance."""
     return world.age(machine) > world.config.orphan_grace
 
 
 def _odd(world: Snapshot, machine: Instance) -> bool:
-    """Slurm has a record that can't be read, and it is or may be this node's."""
+    """Return whether an unreadable record may be this instance's node."""
     if machine.node is None:
         return False
     node = world.nodes.get(machine.node)

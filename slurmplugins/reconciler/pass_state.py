@@ -1,4 +1,4 @@
-"""What reconcile carries from pass to pass. Discardable: without it some graces start anew."""
+"""The state that reconcile keeps from pass to pass. Losing it only starts some graces anew."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The fields of Snapshot that are remembered, and the machines' lives."""
+    """The fields of Snapshot that are remembered (explained there), and the instances' lives."""
 
     unbacked: dict[NodeName, float] = field(default_factory=dict)
     ledger: dict[str, LedgerEntry] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Memory:
 
     @property
     def known(self) -> frozenset[str]:
-        """Machines that lived at the end of the last pass."""
+        """Return the instances that lived at the end of the last pass."""
         return frozenset(key for key, entry in self.ledger.items() if entry.ended_at is None)
 
     @classmethod
@@ -72,11 +72,13 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class LastPass:
-    """What the last pass came to, for `toolkit status`. `note`: why it did nothing."""
+    """The last pass's result, for `toolkit status`."""
 
     at: float = 0.0
     note: str = ""
+    """Why the pass did nothing; empty if it did its work."""
     remarks: tuple[str, ...] = ()
+    """Facts for people about nodes and instances that are left alone."""
 
     @classmethod
     def load(cls, state: Path) -> LastPass:

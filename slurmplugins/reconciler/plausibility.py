@@ -1,4 +1,4 @@
-"""Whether what Slurm and EC2 list can be true. When it can't, nothing is ended on it. Pure."""
+"""Decide whether the lists of Slurm and EC2 are plausible, before anything is terminated. Pure."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ if TYPE_CHECKING:
     from slurmplugins.reconciler.snapshot import Snapshot
 
 SHARE: Final = 0.5
-"""Of the nodes that burst.json has, or of the machines known to live: fewer are not believed."""
+"""Share of burst.json's nodes, or of instances known to live. A shorter list is not believed."""
 
 FEWEST: Final = 3
-"""Machines that must have vanished; EC2 forgets one or two machines without being wrong."""
+"""Instances that must have vanished. EC2 forgets one or two instances without being wrong."""
 
 BELIEVED_AFTER: Final = 600.0
-"""A list that stays the same for ten minutes is true, however odd; the rest would never end."""
+"""Seconds after which an unchanged list is believed, however odd. Without this limit, nothing would
+be terminated ever again."""
 
 
 def slurm(world: Snapshot) -> str:
-    """Why Slurm's list of nodes is not believed; empty when it is."""
+    """Return why Slurm's list of nodes is not believed.
+
+    Empty when it is believed.
+    """
     ours = world.config.pool_by_node
     known = sum(1 for name in ours if name in world.nodes and world.nodes[name].readable)
     if known < len(ours) * SHARE:
@@ -27,10 +31,11 @@ def slurm(world: Snapshot) -> str:
 
 
 def cloud(world: Snapshot) -> str:
-    """Why EC2's list of machines is not believed; empty when it is.
+    """Return why EC2's list of instances is not believed.
 
-    EC2 lists ended machines for about an hour. So a machine that is known to live, from the last
-    pass or from a slurmd on it that answers, should be listed in one state or another.
+    Empty when it is believed. EC2 lists terminated instances for about an hour. So an instance that
+    is known to live should be listed in some state. It is known from the last pass, or from a
+    slurmd on it that answers.
     """
     expected = _expected(world)
     missing = expected - {machine.id for machine in world.instances}
@@ -45,5 +50,5 @@ def _expected(world: Snapshot) -> frozenset[str]:
         for name in world.config.pool_by_node
         if (node := world.nodes.get(name)) is not None and node.instance_id and node.up
     }
-    # A slurmd may answer before the cloud lists its machine.
+    # A slurmd may answer before EC2 lists its instance.
     return (world.known | answering - world.claims.launched.keys()) - world.claims.ended.keys()

@@ -1,4 +1,4 @@
-"""What a pass of reconcile saw, and whether it still holds at the moment of acting on it."""
+"""Check, right before acting, that a pass's snapshot still holds."""
 
 from __future__ import annotations
 
@@ -20,22 +20,28 @@ if TYPE_CHECKING:
     from slurmplugins.reconciler.snapshot import Plan, Snapshot
 
 VIEW_SECONDS: Final = 15.0
-"""How old what Slurm said may be when it is acted on: the timer's period, so that a pass which was
-held up for longer leaves its actions to the next, which sees better. It counts from the answer: a
-slurmctld that takes long for one would else be left alone for as long as it does."""
+"""Seconds after Slurm's answer in which a pass may act on it. This is the timer's period: a pass
+that was held up for longer leaves its actions to the next one, which sees better. The time counts
+from the answer. A slurmctld that is slow to answer would otherwise be left alone for as long."""
 
 SLOW: Final = "slurm-slow"
-"""Why a pass leaves something to the next."""
+"""Reason code of a pass that leaves actions to the next one."""
 
 
 class Agreement:
-    """Which machines of a pass may end; each is written down before anything follows from it.
+    """Agrees with resume on the instances of a pass that may be terminated.
 
-    Of nodes that Slurm has let go of: at once, where no run of resume has claimed them since the
-    view. Of nodes that it wants: where the view still holds right before Slurm is told of the node,
-    or else `at_last`. A node that has come up is not told anything, and must keep its machine.
+    Each is journaled before anything follows from it. There are three cases.
 
-    With a full disk nothing can be agreed on with resume, so nothing is ended; jobs still go back.
+    - Slurm has powered the node down: at once, if no run of resume has claimed it since the
+      snapshot.
+    - Slurm wants the node, and is told about it: right before that, if the snapshot still holds.
+    - Slurm wants the node, and is told nothing about it: in `at_last`, if the snapshot still holds.
+
+    A node that has come up is told nothing, and must keep its instance.
+
+    With a full disk nothing can be agreed on with resume. So nothing is terminated, but jobs are
+    still requeued.
     """
 
     def __init__(self, engine: Engine, world: Snapshot, actions: Sequence[Action]) -> None:
@@ -49,19 +55,25 @@ class Agreement:
             self._agree(sure)
 
     def holding(self, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
-        """Those of the nodes of which the view still holds; their machines are agreed on."""
+        """Return the nodes for which the snapshot still holds.
+
+        Their terminations are agreed on now.
+        """
         found = holding(self._engine, self._world, nodes)
         self._agree([item for item in self._open if self._wanted(item) in found])
         return found
 
     def at_last(self) -> None:
-        """Agree on machines of nodes of which Slurm is told nothing."""
+        """Agree on the remaining instances, of nodes without another action."""
         nodes = {name for item in self._open if (name := self._wanted(item))} - self._spoken_of
         if nodes:
             self.holding(hostlist.order(nodes))
 
     def _wanted(self, item: Terminate) -> NodeName | None:
-        """The machine's node, where the view has it as one that Slurm has not let go of."""
+        """Return the instance's node if Slurm wants that node up.
+
+        None for every other instance, and where the end was decided before.
+        """
         name = item.instance.node
         node = self._world.nodes.get(name or "")
         decided = item.instance.id in self._world.claims.ended
@@ -84,9 +96,15 @@ class Agreement:
 
 
 def holding(engine: Engine, world: Snapshot, nodes: Sequence[NodeName]) -> frozenset[NodeName]:
-    """The nodes of which the view still holds: no person has given them a reason since, none came
-    up, is another machine, went off or is asked for again, no run has claimed them, and it is
-    young. What a person said would be cleared, or be taken for ours.
+    """Return the nodes for which the snapshot still holds.
+
+    It no longer holds if any of these is true:
+
+    - The snapshot is older than VIEW_SECONDS.
+    - A person has given the node a reason since. It would be cleared, or taken for ours.
+    - The node came up, went off, was asked for again, or has another instance.
+    - A run has claimed it.
+    - Slurm or the journal can't be read.
     """
     if old(engine, world):
         return frozenset()
@@ -102,7 +120,7 @@ def holding(engine: Engine, world: Snapshot, nodes: Sequence[NodeName]) -> froze
 
 
 def _holds(before: Node, now: Node) -> bool:
-    """Whether what was decided on a node as it was `before` is still right."""
+    """Return whether a decision on the earlier record is still right."""
     if not now.readable or (not now.ours and now.reason != before.reason):
         return False
     came_up = _works(now) and not _works(before)
@@ -114,6 +132,7 @@ def _works(node: Node) -> bool:
 
 
 def old(engine: Engine, world: Snapshot) -> bool:
+    """Return whether Slurm's answer is too old to act on; log it."""
     age = engine.clock.monotonic() - world.answered
     if age > VIEW_SECONDS:
         engine.log.warning("left to the next pass", code=SLOW, seconds=round(age))
@@ -121,6 +140,7 @@ def old(engine: Engine, world: Snapshot) -> bool:
 
 
 def tell_late(engine: Engine, world: Snapshot, plan: Plan) -> None:
+    """Record that this pass leaves actions to the next."""
     age = engine.clock.monotonic() - world.answered
     note = f"{SLOW}: before all was done, what Slurm had said was {age:.0f} s old"
     LastPass(world.now, note, plan.remarks).save(engine.state)

@@ -1,8 +1,8 @@
-"""Which jobs should come back although Slurm has let them end: their machine was taken from them.
+"""Find jobs to requeue although Slurm let them end, because they lost an instance.
 
 Slurm requeues the jobs of a node that it knows to be gone. But the ranks on the other nodes notice
-first, and a script that ends with their error is a failed job, minutes before EC2 or Slurm has said
-a word. Here the job's end is held against the machines' ends. Pure: reconcile does it.
+first. A script that ends with their error is a failed job, minutes before EC2 or Slurm reports the
+loss. This module compares the job's end with the instances' ends. Pure: the pass does the requeue.
 """
 
 from __future__ import annotations
@@ -22,39 +22,42 @@ if TYPE_CHECKING:
 
 
 DO_NOT_REQUEUE: Final = 93
-"""A training job's "don't bring me back" (toolkit.training.attempt.verdict)."""
+"""Exit code of a training job that must not be requeued (toolkit.training.attempt.verdict)."""
 
 BEFORE: Final = 150.0
-"""A job may end this long before its machine: a spot notice is two minutes."""
+"""Seconds that a job may end before its instance. A spot notice is two minutes."""
 
 AFTER: Final = 120.0
-"""And this long after: what is left of it ends when its collectives fail."""
+"""Seconds that a job may end after its instance. Its other ranks end when their collectives fail.
+"""
 
 REMEMBERED: Final = 300.0
-"""slurmctld forgets an ended job after MinJobAge, 300 s by default."""
+"""Seconds after which slurmctld forgets an ended job: MinJobAge's default."""
 
 _ENDED_BADLY: Final = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL"})
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A machine that ended, or fell silent, without our doing."""
+    """An instance that ended, or stopped responding, without our doing."""
 
     node: NodeName
     what: str
+    """The instance's id, or the node's name where that is unknown."""
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Comeback:
-    """`why` goes into the job's AdminComment, and says which machine: once is enough."""
+    """A job to requeue."""
 
     job: int
     why: str
+    """Text for the job's AdminComment. It names the instance, so each loss requeues a job once."""
 
 
 def losses(world: Snapshot) -> tuple[Loss, ...]:
-    """Machines that went lately, as EC2 lists them, and nodes that do not answer now."""
+    """Return recently ended instances and nodes that do not respond."""
     ended = [
         machine
         for machine in world.instances
@@ -82,7 +85,7 @@ def losses(world: Snapshot) -> tuple[Loss, ...]:
 def _launches(
     world: Snapshot, nodes: Collection[NodeName | None]
 ) -> Mapping[NodeName, list[float]]:
-    """When the machines of these nodes were launched."""
+    """Map these nodes to the launch times of their instances."""
     found: dict[NodeName, list[float]] = {}
     for machine in world.instances:
         if machine.node is not None and machine.node in nodes:
@@ -91,9 +94,10 @@ def _launches(
 
 
 def _end(machine: Instance, launches: Iterable[float], now: float) -> float:
-    """When a machine ended, at the latest: EC2 lists it for an hour, and may not say.
+    """Return the latest time at which an instance may have ended.
 
-    A node gets its next machine when the one before has ended.
+    EC2 lists it for an hour, and may not say when it ended. A node gets its next instance only
+    after the one before has ended.
     """
     if machine.ended_at is not None:
         return machine.ended_at
@@ -101,7 +105,10 @@ def _end(machine: Instance, launches: Iterable[float], now: float) -> float:
 
 
 def due(jobs: Iterable[EndedJob], lost: Iterable[Loss]) -> tuple[Comeback, ...]:
-    """The jobs to requeue, each for the first of its machines that was lost as it ended."""
+    """Return the jobs to requeue.
+
+    Each names the first of its instances that was lost around its end.
+    """
     by_node: dict[str, list[Loss]] = {}
     for one in lost:
         by_node.setdefault(one.node, []).append(one)
@@ -117,11 +124,11 @@ def due(jobs: Iterable[EndedJob], lost: Iterable[Loss]) -> tuple[Comeback, ...]:
 
 
 def _of(job: EndedJob, by_node: Mapping[str, Sequence[Loss]]) -> list[Loss]:
-    nodes = hostlist.expand(job.nodes, odd=[])  # others are not ours
+    nodes = hostlist.expand(job.nodes, odd=[])  # odd names are not our nodes
     return [
         loss
         for node in nodes
         for loss in by_node.get(node, ())
-        # What went before the job began was another's: the node has had a new machine since.
+        # A loss before the job's start was another job's: the node has a new instance since.
         if loss.at >= job.started_at and -BEFORE <= job.ended_at - loss.at <= AFTER
     ]

@@ -1,8 +1,14 @@
-"""What reconcile should do, from both worlds as they are. Pure: the whole policy is here.
+"""Decide reconcile's actions, from the state of Slurm and EC2. Pure: the whole policy is here.
 
-The caller lists the cloud before it asks Slurm, so what Slurm says is the newer of the two.
-Never touched: nodes that burst.json does not name, nodes an admin has drained or downed (their
-reason is not ours), nodes a live run of resume is working on, machines without our tag or role.
+The caller lists EC2 before it asks Slurm, so Slurm's answer is the newer of the two.
+
+The rules never touch these nodes and instances:
+
+- Nodes that burst.json does not name.
+- Nodes that an admin has drained or downed. Their reason is not ours.
+- Nodes that a live run of resume is working on.
+- Instances without our tag or role.
+
 The table, in words and with its reasons, is in docs/adr/0011-converging.md.
 """
 
@@ -47,16 +53,20 @@ if TYPE_CHECKING:
 SPOT_TAKEN: Final = instance.SPOT_TAKEN
 
 NOTICE: Final = f"{REASON_PREFIX} spot interruption, seen from the head"
-"""Not the node agent's words, which take their place as soon as it has acted."""
+"""Reason of a node with a notice that the head saw first. The node agent's own reason differs, and
+replaces it as soon as the agent has acted."""
 
 ASKED: Final = f"{REASON_PREFIX} spot interruption, jobs asked from the head"
 
 WAKE_EVERY: Final = 300.0
-"""Between two tries to get a static node its machine."""
+"""Seconds between two tries to get a static node its instance."""
 
 
 def plan(world: Snapshot) -> Plan:
-    """The actions that bring the worlds together; repeating it on their result gives none."""
+    """Return the actions that make Slurm and EC2 agree.
+
+    Planning again on their result gives no actions.
+    """
     held = _held(world)
     if held is not None:
         return held
@@ -91,7 +101,7 @@ def plan(world: Snapshot) -> Plan:
 
 
 def _held(world: Snapshot) -> Plan | None:
-    """The empty plan for when one of the worlds can't be believed."""
+    """Return the empty plan if Slurm or EC2 can't be believed."""
     note, believed, since = plausibility.slurm(world), True, world.doubted_since
     if not note and (doubted := plausibility.cloud(world)):
         since = _since(since, world.moment)
@@ -110,8 +120,10 @@ def _held(world: Snapshot) -> Plan | None:
 
 
 def _blind(world: Snapshot) -> Plan:
-    """Only jobs whose machine is seen to have ended are sent back: no run is at such a node. What
-    Slurm is told of it undoes no launch, and ends no machine.
+    """Plan for a pass that can't read the journal.
+
+    Only jobs whose instance is seen to have ended are requeued: no run of resume works on such a
+    node. The actions undo no launch and terminate no instance.
     """
     actions = [
         item
@@ -132,12 +144,18 @@ def _blind(world: Snapshot) -> Plan:
 
 
 def _since(remembered: float | None, now: float) -> float:
-    """Never ahead of now, as a damaged memory would have it: a wait begins anew then."""
+    """Return the remembered time, but never one in the future.
+
+    A damaged state file may hold such a time: the wait then begins anew.
+    """
     return now if remembered is None else min(remembered, now)
 
 
 def _off(world: Snapshot, case: NodeState, asked: Asked | None) -> Iterator[Action]:
-    """Slurm has let go of the node: it should have no machine, and be usable again."""
+    """Clear up a node that Slurm has powered down.
+
+    It should have no instance, and be usable again.
+    """
     if asked is not None:
         yield from _lost_sight(world, case, asked)
         return
@@ -146,7 +164,7 @@ def _off(world: Snapshot, case: NodeState, asked: Asked | None) -> Iterator[Acti
     for machine in case.live:
         if case.node.powering_down or failed or orphans.old(world, machine):
             yield Terminate(machine, cause, "Slurm does not want the node up")
-    for machine in case.unclear:  # as SuspendProgram would, which Slurm runs once
+    for machine in case.unclear:  # SuspendProgram would do it, but Slurm runs it once
         if case.node.powering_down:
             yield Terminate(machine, cause, "Slurm does not want the node up")
     yield from _stopped(world, case)
@@ -161,7 +179,7 @@ def _off(world: Snapshot, case: NodeState, asked: Asked | None) -> Iterator[Acti
 
 
 def _lost_sight(world: Snapshot, case: NodeState, asked: Asked) -> Iterator[Action]:
-    """Take the node's jobs back only when its slurmd can't be found again."""
+    """Requeue a forgotten node's jobs only if its slurmd stays lost."""
     if world.moment - asked.first >= world.config.resume_timeout:
         if not case.kept_off:
             yield MarkDown(case.name, f"{REASON_PREFIX} never-registered")
@@ -170,14 +188,17 @@ def _lost_sight(world: Snapshot, case: NodeState, asked: Asked) -> Iterator[Acti
 
 
 def _register(world: Snapshot, case: NodeState, asked: Asked | None) -> Iterator[Action]:
-    """Have slurmd say again what slurmctld has forgotten."""
+    """Have slurmd repeat the registration that slurmctld has forgotten."""
     running = any(item.state is InstanceState.RUNNING for item in case.live)
     if running and asked is not None and asked.last == world.moment:
         yield Register(case.name, "its instance runs, and slurmctld waits for it")
 
 
 def _wake(world: Snapshot, case: NodeState, woken: dict[NodeName, float]) -> Iterator[Action]:
-    """Static nodes have a machine although no job wants one."""
+    """Power up a static node without an instance.
+
+    Static nodes have one although no job wants it.
+    """
     if case.name not in world.config.static:
         return
     last = world.woken.get(case.name)
@@ -193,7 +214,7 @@ def _wake(world: Snapshot, case: NodeState, woken: dict[NodeName, float]) -> Ite
 def _on(
     world: Snapshot, case: NodeState, unbacked_since: float | None, asked: Asked | None
 ) -> Iterator[Action]:
-    """Slurm wants the node up, or thinks it is."""
+    """Handle a node that Slurm wants up, or believes to be up."""
     yield from _stopped(world, case)
     yield from _duplicates(case)
     yield from _left(case)
@@ -215,12 +236,12 @@ def _on(
 
 
 def _sick(world: Snapshot, case: NodeState) -> Iterator[Action]:
-    """The node has its machine, and something is wrong with it."""
+    """Handle a node whose instance is there but has a problem."""
     node = case.node
     machine = min(case.live, key=lambda item: item.id != node.instance_id)
     health = world.health.get(machine.id)
     failure = boot_failures.problem(node, machine, health, world)
-    # slurmctld itself drains what registers wrong, so that reason is no person's.
+    # slurmctld itself drains a node that registers wrong: that reason is no person's.
     if failure and (node.invalid or not case.kept_off):
         yield Terminate(machine, EndCause.BOOT_FAILED, failure)
         yield from _given_up(case, failure)
@@ -231,7 +252,7 @@ def _sick(world: Snapshot, case: NodeState) -> Iterator[Action]:
         if health.impaired(world.now) and node.silent:
             yield from _given_up(case, "impaired")
         elif health.notice and node.busy and node.reason == NOTICE:
-            # A pass ago the node's agent could have drained it, and asked its jobs.
+            # The node's agent has had a pass's time to drain it and to ask its jobs.
             yield RequestStop(case.name, ASKED)
         elif not (node.drain or node.down or node.power_down_asked):
             ahead = _trouble_ahead(world, health, busy=node.busy)
@@ -240,7 +261,7 @@ def _sick(world: Snapshot, case: NodeState) -> Iterator[Action]:
 
 
 def _given_up(case: NodeState, slug: str) -> Iterator[Action]:
-    """Its jobs go back to the queue at once, and it is powered down."""
+    """Requeue the node's jobs at once, and power it down."""
     reason = f"{REASON_PREFIX} {slug}"
     if not (case.node.down and case.node.ours):
         yield MarkDown(case.name, reason)
@@ -249,7 +270,7 @@ def _given_up(case: NodeState, slug: str) -> Iterator[Action]:
 
 
 def _trouble_ahead(world: Snapshot, health: InstanceHealth, *, busy: bool) -> str:
-    """The reason to give why nothing new should start on a node that works."""
+    """Return the reason to drain a working node; empty if none."""
     if health.notice:
         return NOTICE
     if health.impaired(world.now):
@@ -259,8 +280,10 @@ def _trouble_ahead(world: Snapshot, health: InstanceHealth, *, busy: bool) -> st
 
 
 def _lost(world: Snapshot, case: NodeState, unbacked_since: float | None) -> str:
-    """The reason to give when the node's machine is gone; empty while it is, or may be, there:
-    EC2's lists leave machines out, and a slurmd that answers runs on one.
+    """Return the reason to set a node DOWN for a lost instance.
+
+    Empty while the instance is there or may be. EC2's lists leave instances out, and a slurmd that
+    answers runs on one.
     """
     if not case.unbacked:
         return ""
@@ -274,12 +297,18 @@ def _lost(world: Snapshot, case: NodeState, unbacked_since: float | None) -> str
 
 
 def _missing(world: Snapshot, case: NodeState, since: float) -> bool:
-    """Unlisted for longer than a list lags, and nothing says what became of it."""
+    """Return whether the instance is unlisted for longer than lists lag.
+
+    False if EC2 tells what happened to it.
+    """
     return case.evidence is None and world.moment - since >= world.config.unbacked_grace
 
 
 def _duplicates(case: NodeState) -> Iterator[Action]:
-    """All but one of several live machines: the one Slurm talks to stays."""
+    """Terminate all but one of several live instances.
+
+    The one that Slurm talks to stays.
+    """
     if len(case.live) < 2:  # noqa: PLR2004 - one machine is what a node has
         return
     node = case.node
@@ -293,8 +322,10 @@ def _duplicates(case: NodeState) -> Iterator[Action]:
 
 
 def _left(case: NodeState) -> Iterator[Action]:
-    """Slurm lets none in that booted before it asked. Where a job waits for the node and has no
-    other machine, the node is given back first: it ends as one that is powered down.
+    """Terminate instances that Slurm powered down and won't admit.
+
+    Slurm admits no instance that booted before it asked. If a job waits for the node and it has no
+    other instance, the node is given back first. The instance then ends with a powered-down node.
     """
     for machine in case.left:
         if case.live or not case.node.busy:
@@ -302,7 +333,10 @@ def _left(case: NodeState) -> Iterator[Action]:
 
 
 def _stopped(world: Snapshot, case: NodeState) -> Iterator[Action]:
-    """A stopped machine costs its disk and never comes back as the node."""
+    """Terminate stopped instances.
+
+    They cost their disks and never come back as the node.
+    """
     for machine in case.present:
         stopped = machine.state in {InstanceState.STOPPED, InstanceState.STOPPING}
         if stopped and machine.id not in world.claims.ended:

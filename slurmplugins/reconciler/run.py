@@ -1,4 +1,4 @@
-"""One pass of reconcile: read both worlds, decide, act, remember."""
+"""Run one pass of reconcile: read Slurm and EC2, decide, act, remember."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 
 
 def run_pass(engine: Engine) -> None:
-    """One pass. Raises, having ended nothing, when either world can't be read."""
+    """Run one pass.
+
+    Raises EngineError, before anything is terminated, when Slurm or EC2 can't be read. Safe to
+    repeat.
+    """
     engine.steady.keep()
     memory = Memory.load(engine.state)
     try:
@@ -76,9 +80,10 @@ def run_pass(engine: Engine) -> None:
 
 
 def read_snapshot(engine: Engine, memory: Memory) -> snapshot.Snapshot:
-    """The cloud first: what Slurm says is then the newer, and a node that just came up is up.
+    """Read EC2 and then Slurm.
 
-    Health is asked before all: it is many calls, and tells nothing that is untrue a minute later.
+    Slurm's answer is then the newer, and a node that just came up is up. Health is asked before
+    both. It is many calls, and a minute later its answer is still true. Raises EngineError.
     """
     health = _health(engine)
     instances = engine.cloud.instances()
@@ -106,7 +111,7 @@ def read_snapshot(engine: Engine, memory: Memory) -> snapshot.Snapshot:
 
 
 def _claims(engine: Engine) -> tuple[JournalView, bool]:
-    """What the journal says, and whether it can't be read."""
+    """Read the journal; the flag says that it can't be read."""
     try:
         return engine.journal.claims(), False
     except StateError as error:
@@ -115,7 +120,10 @@ def _claims(engine: Engine) -> tuple[JournalView, bool]:
 
 
 def _health(engine: Engine) -> dict[str, InstanceHealth]:
-    """Without it less is done, and nothing wrong: a pass goes on."""
+    """Read the instances' health; empty when EC2 does not answer.
+
+    The pass goes on: without it, it does less, and nothing wrong.
+    """
     try:
         return {item.id: item for item in engine.cloud.health()}
     except CloudError as error:
@@ -124,7 +132,10 @@ def _health(engine: Engine) -> dict[str, InstanceHealth]:
 
 
 def _bring_back(engine: Engine, world: snapshot.Snapshot) -> None:
-    """Requeue what ended because its machine did. Slurm is asked for its jobs only when one has."""
+    """Requeue jobs that ended because their instance did.
+
+    Slurm is asked for its ended jobs only when an instance was lost.
+    """
     lost = requeue.losses(world)
     if not lost:
         return
@@ -137,7 +148,7 @@ def _bring_back(engine: Engine, world: snapshot.Snapshot) -> None:
         try:
             engine.slurm.requeue(item.job)
             engine.slurm.comment(item.job, item.why)
-        except SlurmError as error:  # somebody was quicker, or slurmctld has forgotten the job
+        except SlurmError as error:  # another was quicker, or slurmctld has forgotten the job
             engine.log.warning("not brought back", job=item.job, message=error.message)
         else:
             engine.log.info("brought back", job=item.job, why=item.why)
@@ -159,7 +170,10 @@ def _with_kept(
 
 
 def _learn(engine: Engine, seen: Boots) -> None:
-    """Count boot failures, keep the consoles of the failed, say when a pool's standing changes."""
+    """Count boot failures, and keep the consoles of failed instances.
+
+    Logs each change of a pool's state in the circuit breaker.
+    """
     now = engine.steady.now()
     before, after = circuit_breaker.update(engine.state, seen, now)
     _tell_standing(engine, before, after)
@@ -179,7 +193,8 @@ def _learn(engine: Engine, seen: Boots) -> None:
 
 
 CONSOLE_PATIENCE: Final = 600.0
-"""EC2 posts a console some minutes late; after this it is taken to be empty."""
+"""Seconds to wait for a console. EC2 posts it some minutes late; after this it is taken to be
+empty."""
 
 
 def _tell_standing(engine: Engine, before: Record, after: Record) -> None:
@@ -198,7 +213,10 @@ def _tell_standing(engine: Engine, before: Record, after: Record) -> None:
 
 
 def _tidy(engine: Engine) -> None:
-    """Before anything is written: where the disk is full, a smaller journal makes room for it."""
+    """Sweep and compact the journal, before anything is written.
+
+    On a full disk, a smaller journal makes room for the rest.
+    """
     try:
         engine.journal.sweep()
         engine.journal.compact()
@@ -209,7 +227,10 @@ def _tidy(engine: Engine) -> None:
 def _remember(
     engine: Engine, world: snapshot.Snapshot, plan: snapshot.Plan, memory: Memory
 ) -> None:
-    """A full disk costs what a pass learned, and nothing that it does."""
+    """Save the state for the next pass.
+
+    A full disk loses the state, but none of the pass's actions.
+    """
     try:
         memory.save(engine.state)
     except StateError as error:
@@ -221,7 +242,10 @@ def _remember(
 def _write_ledger(
     engine: Engine, world: snapshot.Snapshot, plan: snapshot.Plan, memory: Memory
 ) -> None:
-    """Last of all: what is there for people may cost no job a pass."""
+    """Write the ledger, last of all.
+
+    It is for people, and must not cost a job a pass.
+    """
     try:
         ended = engine.journal.claims().ended
     except StateError as error:

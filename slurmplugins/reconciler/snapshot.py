@@ -1,4 +1,4 @@
-"""What reconcile decides from, and what it decides: values only."""
+"""The input of reconcile's decision, and its result: values only."""
 
 from __future__ import annotations
 
@@ -19,54 +19,56 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything the decision may depend on. `seen` and `answered`: when Slurm was asked for its
-    nodes, and when it had answered, by the monotonic clock. `now`: by the head's wall clock, as EC2
-    has its times; `steady`: the same in the time of what is remembered, where that is another.
-    `blind`: the journal can't be read, so nobody knows what runs of resume are at.
-
-    Remembered from pass to pass: `unbacked_since`, since when a node that is up was seen without
-    a machine; `known`, machines believed alive at the end of the last pass; `doubted_since`, since
-    when the cloud's list is not believed; `woken`, when static nodes were last asked to power up;
-    `asked`, when nodes were asked to register again.
-    """
+    """Everything that the decision may depend on."""
 
     config: BurstConfig
     instances: Sequence[Instance]
     nodes: Mapping[str, Node]
     claims: JournalView
     now: float
+    """The head's wall clock, since EC2's times are by a wall clock."""
     unbacked_since: Mapping[NodeName, float] = field(default_factory=dict)
+    """When a node that is up was first seen without an instance. Remembered from pass to pass."""
     health: Mapping[str, InstanceHealth] = field(default_factory=dict)
     known: frozenset[str] = frozenset()
+    """Instances that lived at the end of the last pass. Remembered."""
     doubted_since: float | None = None
+    """When EC2's list was first not believed. Remembered."""
     woken: Mapping[NodeName, float] = field(default_factory=dict)
+    """When static nodes were last asked to power up. Remembered."""
     asked: Mapping[NodeName, Asked] = field(default_factory=dict)
+    """When nodes were asked to register again. Remembered."""
     seen: float = 0.0
+    """When Slurm was asked for its nodes, by the monotonic clock."""
     answered: float = 0.0
+    """When Slurm had answered, by the monotonic clock."""
     steady: float | None = None
+    """`now` by the persistent clock, which all remembered times use. None: it is the same."""
     blind: bool = False
+    """The journal can't be read, so the runs of resume and their claims are unknown."""
 
     @property
     def moment(self) -> float:
-        """Now, in the time of what is remembered from pass to pass."""
+        """Return the current time, by the clock of remembered times."""
         return self.now if self.steady is None else self.steady
 
     def age(self, machine: Instance) -> float:
-        """Tell how many seconds ago the machine was launched."""
+        """Return the instance's age in seconds since its launch."""
         return self.claims.age(machine, self.now)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`note` says why nothing is done where that needs saying; `remarks`, what a person should
-    know of that is left alone. `cloud_believed`: the cloud's list may be remembered.
-    """
+    """The result of the decision."""
 
     actions: tuple[Action, ...] = ()
     unbacked_since: Mapping[NodeName, float] = field(default_factory=dict)
     note: str = ""
+    """Why nothing is done; empty if there is nothing to explain."""
     remarks: tuple[str, ...] = ()
+    """Facts for people about nodes and instances that are left alone."""
     cloud_believed: bool = True
+    """EC2's list may be remembered."""
     doubted_since: float | None = None
     woken: Mapping[NodeName, float] = field(default_factory=dict)
     asked: Mapping[NodeName, Asked] = field(default_factory=dict)
