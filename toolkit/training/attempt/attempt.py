@@ -23,9 +23,9 @@ STOP_DIR = "/shared/.toolkit/stop"
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One start of one job.
+    """A start of a job.
 
-    Every requeue keeps the job id and counts the restart count up by one.
+    Every requeue keeps the job id and adds one to the restart count.
     """
 
     job_id: str
