@@ -73,9 +73,9 @@ class Hurry:
         return any(world.gather(self.has_come()))
 
     def unless(self, work: Callable[[], T]) -> T:
-        """Do the work, or raise LeftBehind as soon as there is a hurry.
+        """Do the work, unless there is a hurry.
 
-        It raises whatever the work waits for.
+        Raises LeftBehind as soon as the hurry comes, whatever the work waits for.
         """
         wake = self._wake = threading.Event()
         # Tested after `_wake` is replaced, for `come` sets the two in the other order.

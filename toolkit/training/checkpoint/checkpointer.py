@@ -2,8 +2,8 @@
 
     checkpoints/step-00000120.000007/{shared.pt, rank-00000.pt, …, manifest.json, COMMITTED}
 
-Every save has a new folder. The second number counts the saves of the run. A step that is trained
-again after a hard kill gets a folder of its own, and its files never mix with those of the first
+Every save has a new folder. The second number counts the saves of the run. After a hard kill, a
+step that is trained again gets a folder of its own. Its files never mix with those of the first
 time. "Newest" means saved last, not furthest: after a fall-back the run goes on from an earlier
 step.
 

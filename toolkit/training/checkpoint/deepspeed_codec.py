@@ -96,7 +96,10 @@ def _engine(parts: Parts) -> tuple[str, Any]:
 
 
 def _files(engine: Any) -> dict[str, Any]:
-    """Return the files that the engine would write on this rank, by name."""
+    """Return the files that the engine would write on this rank.
+
+    They are named, and not yet written.
+    """
     capture = _Capture()
     with tempfile.TemporaryDirectory(prefix="toolkit-") as folder, _as(engine, capture):
         # It writes its conversion scripts to the folder; they come with DeepSpeed anyway.
@@ -174,8 +177,11 @@ def _clear(root: Path, owner: Owner) -> None:
 
 @contextmanager
 def _universal(folder: Path, manifest: Manifest, world: World, owner: Owner) -> Iterator[Path]:
-    """Yield the checkpoint in the form that loads on any number of ranks."""
-    # Not in the fence: DeepSpeed makes missing folders again, and so would make a deleted fence.
+    """Yield the checkpoint in DeepSpeed's universal form.
+
+    It loads on any number of ranks. It is deleted at the end of the context.
+    """
+    # Not in the fence: DeepSpeed makes missing folders, and would make a deleted fence again.
     name = owner.place.name if owner.place else "local"
     room = folder.with_name(f"{_ROOM}{name}")
     try:

@@ -51,7 +51,7 @@ class Folders:
         self._doubted.clear()
 
     def doubt(self, name: str) -> None:
-        """Note that this folder could not be read back, and may be good."""
+        """Note that this folder could not be read, and may be good."""
         self._doubted.add(name)
 
     def prune(self) -> None:

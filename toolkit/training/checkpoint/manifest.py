@@ -140,9 +140,9 @@ def _entry_of_old(file: dict[str, Any]) -> FileEntry:
 
 
 def check_sizes(folder: Path, manifest: Manifest, *, part: int, of: int) -> None:
-    """Check that this rank's part of the files exists and has its sizes.
+    """Check that this rank's part of the files has its sizes.
 
-    Finding such damage costs nothing. Raises Corrupt.
+    It finds missing files and wrong sizes at no cost. Raises Corrupt.
     """
     for entry in manifest.files[part::of]:
         check_size(folder, entry)

@@ -9,7 +9,7 @@ import math
 
 
 def interval(cost: float, mtti: float, *, floor: float, ceiling: float) -> float:
-    """Return the seconds of work from one save's end to the next save.
+    """Return the seconds of work from one save's end to the next.
 
     They follow Daly's higher-order estimate, within the bounds. A save in the background costs only
     the time that training waits for it.

@@ -153,7 +153,10 @@ def load_file(folder: Path, manifest: Manifest, name: str) -> Any:
 
 
 def load_own(folder: Path, manifest: Manifest, rank: int) -> Any:
-    """Load this rank's own file, None for a rank new in the run."""
+    """Load this rank's own file, or return None.
+
+    None for a rank that is new in the run.
+    """
     name = rank_file(rank)
     return load_file(folder, manifest, name) if manifest.entry(name) else None
 
