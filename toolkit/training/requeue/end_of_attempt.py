@@ -56,7 +56,7 @@ class Outcome:
     status: Status | None = None
 
     def conclude(self, attempt: Attempt) -> None:
-        """Report the outcome to the batch script, the log and the tracking server."""
+        """Report the outcome to batch script, log and tracking server."""
         # The job's end depends on the exit code, so it goes first: the log's disk may be full.
         sys.stdout.write(f"{self.code}\n")
         sys.stdout.flush()
@@ -143,7 +143,7 @@ class Ending:
             self._missed.append(f"not noted in the attempt ledger: {error}")
 
     def _no_cap(self, known: Sequence[AttemptRecord]) -> list[str]:
-        """Return a warning if a cap was asked for and there is none."""
+        """Return a warning if the cap that was asked for is missing."""
         asked = self._environment.get("TOOLKIT_MAX_USD")
         if not asked:
             return []
@@ -242,7 +242,7 @@ class Ending:
 
 
 def as_owner(attempt: Attempt, judge: Callable[[], Outcome]) -> Outcome:
-    """Return the outcome of `judge`, as long as the run is the attempt's.
+    """Return the outcome of `judge`, if the run is the attempt's.
 
     A superseded attempt decides nothing: the job may be the other attempt's too. On a node of the
     same name, slurmctld may take this end for the other attempt's. Exit code 85 does no lasting
@@ -266,13 +266,19 @@ def held(job: SlurmJob, facts: JobFacts, reason: str, said: Sequence[str] = ()) 
 
 
 def _failed(code: int, word: Verdict | None) -> int:
-    """Return the script's own exit code, or 1 for a code that Slurm acts on."""
+    """Return the script's own exit code.
+
+    1 instead of 0 and of a code that Slurm acts on.
+    """
     own = word.exit_code if word and word.verdict == "failed" else code
     return own if own not in (0, RESUME_ME, DO_NOT_REQUEUE) else 1
 
 
 def unattended(attempt: Attempt, number: int, facts: JobFacts, now: float) -> AttemptRecord:
-    """Return the record of an attempt without workers, as its batch script knows it."""
+    """Return the record of an attempt without workers.
+
+    It holds the facts that the batch script knows.
+    """
     instance = instance_facts()
     nodes = tuple(line.split()[0] for line in facts.nodes.splitlines()) or (attempt.node,)
     # The instances of one job are from one pool: this one's price stands for each.

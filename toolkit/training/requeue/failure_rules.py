@@ -195,5 +195,5 @@ Those ranks complain seconds before EC2, and so Slurm, knows of it.
 
 
 def classify(evidence: Evidence) -> Diagnosis:
-    """Return the cause of the attempt's end, by this edition of the rules."""
+    """Return the cause of an attempt's end, by these rules."""
     return diagnose(evidence, RULES, VERSION)

@@ -42,8 +42,8 @@ def tell(books: Ledger, attempt: Attempt, job: SlurmJob, environment: Mapping[st
 
     The times in accounting count too: instances cost money until Slurm gave them up.
 
-    An attempt gets no rule, and so is judged again later, in three cases: accounting does not
-    answer, it does not yet report the end, or the attempt's files can't be read.
+    Sometimes accounting does not answer or does not yet report the end, or the attempt's files
+    can't be read. Such an attempt gets no rule, and is judged again by the next call.
     """
     untold = [
         record
@@ -71,9 +71,9 @@ def tell(books: Ledger, attempt: Attempt, job: SlurmJob, environment: Mapping[st
 
 
 def tell_again(books: Ledger, attempt: Attempt, job: SlurmJob) -> None:
-    """Judge attempts that seem to have lost an instance again, by their nodes.
+    """Judge again the attempts that seem to have lost an instance.
 
-    When such an attempt ends, Slurm may not know of the loss yet.
+    They are judged by their nodes. When such an attempt ends, Slurm may not know of the loss yet.
     """
     unsure = [
         record

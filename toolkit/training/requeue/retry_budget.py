@@ -81,7 +81,7 @@ def decide(
 
 
 def overdrawn(attempts: Sequence[AttemptRecord], *, job_id: str, now: float) -> str:
-    """Return why the job must be held, by the budgets of all causes.
+    """Return why the job must be held, by all causes' budgets.
 
     "" when every cause is within its budget. It reads only the ledger: a repeated call returns the
     same.

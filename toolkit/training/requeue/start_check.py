@@ -48,7 +48,10 @@ class Beginning:
         self._ledger = Ledger(self._run_dir.attempts, attempt.owner.put)
 
     def look(self) -> Outcome:
-        """Judge the unjudged attempts, note this one, and hold it if it must not begin."""
+        """Judge the unjudged attempts, and note that this one begins.
+
+        Holds the job if the attempt must not begin.
+        """
         return as_owner(self._attempt, self._look)
 
     def _look(self) -> Outcome:
@@ -74,10 +77,10 @@ class Beginning:
         return outcome
 
     def _reason(self, before: Sequence[AttemptRecord], last: AttemptRecord | None) -> str:
-        """Return why a person has to decide, or "" when the attempt may begin.
+        """Return why a person has to decide, or "".
 
-        Only budgets that end in a hold count. Slurm does not requeue a job that failed, so a person
-        wanted it to run.
+        "" lets the attempt begin. Only budgets that end in a hold count. Slurm does not requeue a
+        job that failed, so a person wanted it to run.
         """
         if last and (last.held or last.cause == Cause.FINISHED):
             return ""  # a person released the job and knew why; a finished one costs no more
