@@ -44,7 +44,7 @@ class Feed:
             )
         self.order = order
         self._run, self._whole = run, whole
-        self.pieces = min(pieces, order.global_batch // run.world.size)  # none is empty
+        self.pieces = min(pieces, order.global_batch // run.world.size)  # no piece is empty
         self._in_last_step = min(self.pieces, least)
         self._handed_out: deque[_Piece] = deque()
         self._taken: list[Any] = []

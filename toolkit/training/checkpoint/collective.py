@@ -72,7 +72,7 @@ def everywhere_own(world: World, work: Callable[[], T]) -> T:
     """
     result, problem = _attempt(work)
     _raise_any(world.gather(problem))
-    return result  # type: ignore[return-value]  # there is one when there is no problem
+    return result  # type: ignore[return-value]  # without a problem there is a result
 
 
 def reading(work: Callable[[], T], *, unproven: type[Exception] = OSError) -> Callable[[], T]:

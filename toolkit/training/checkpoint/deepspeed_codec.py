@@ -171,7 +171,7 @@ def _clear(root: Path, owner: Owner) -> None:
     Raises Superseded, with nothing deleted, when this attempt has lost the run.
     """
     for left in root.glob(f"{_ROOM}*"):
-        with suppress(OSError):  # it costs space
+        with suppress(OSError):  # a copy that stays costs space
             shutil.rmtree(owner.take(left), ignore_errors=True)
 
 
@@ -203,7 +203,7 @@ def _convert(folder: Path, manifest: Manifest, made: Path) -> None:
     options = Namespace(
         input_folder=str(folder),
         output_folder=str(made),
-        num_extract_workers=1,  # more would be processes, forked from one that has threads
+        num_extract_workers=1,  # more workers would be processes, forked from one that has threads
         num_merge_workers=1,
         keep_temp_folder=False,
         strict=True,

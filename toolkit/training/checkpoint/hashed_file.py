@@ -59,7 +59,7 @@ class HashingWriter:
         self._path, self._size = path, 0
         self._hash = hash_ or hashes.fastest()
         self._small = bytearray()
-        self._blocks: list[hashes.Digest] = []  # the last one may still grow
+        self._blocks: list[hashes.Digest] = []  # one hash a block; the last block may still grow
         # Exclusive: a checkpoint's folder is new, and no file in it is ever written twice.
         self._stream: IO[bytes] = path.open("xb", buffering=0)
 

@@ -3,8 +3,8 @@
 XXH3 of 128 bits finds damage at the speed of memory. It is no seal against an attacker who can
 write to the folder, and who could write a manifest too.
 
-Where the package xxhash is not installed, as in somebody else's container, SHA-256 is used: every
-Python has it.
+Without the package xxhash, as in a container that others made, SHA-256 is used: every Python has
+it.
 """
 
 import hashlib

@@ -187,7 +187,7 @@ class Saver:
         for problem in saved.problems:
             self._say(problem)
         self._done(saved, self._forecast(saved, step))
-        # The next save must not begin before one as long as this would be done.
+        # The next save must not begin before a save as long as this one would be done.
         floor = max(self._floor, 2 * saved.whole_seconds)
         work = save_interval.interval(
             saved.stall_seconds, self._mtti, floor=floor, ceiling=max(floor, self._ceiling)

@@ -20,7 +20,7 @@ def s3_client(connections: int) -> Any:
 
     session, site = boto3.Session(), site_facts()
     region = session.region_name or site.get("aws_region")
-    # Another endpoint means another cloud: the environment's endpoint wins over the cluster's.
+    # Another endpoint is another cloud: the environment's holds for datasets and checkpoints both.
     told = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     endpoint = told or site.get("aws_endpoint_url")
     config = Config(

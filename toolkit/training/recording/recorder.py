@@ -147,7 +147,7 @@ class Books:
     def mtti(self, site: Mapping[str, Any]) -> float:
         """Return the expected seconds until the run loses an instance.
 
-        As far as this run and the site's figures tell.
+        They follow from this run's attempts and the site's figures.
         """
         known = site.get("interruptions_per_machine_hour")
         rate = float(known) if isinstance(known, int | float) and known > 0 else None

@@ -81,7 +81,7 @@ class StepLog:
 
         Raises no error of the disk: lines that it does not take wait, in order, and `sync` fails.
         """
-        if len(self._waiting) < _ROOM:  # hours of a full disk; the audit names what is missing
+        if len(self._waiting) < _ROOM:  # full after hours; the audit names missing steps
             line = asdict(record) | {"metrics": dict(record.metrics)}
             self._waiting.append(encode({"event": "step", **line}))
         try:

@@ -202,7 +202,7 @@ class SweepTrial:
                 self._trial.report(value, step)
                 self._reported.add(step)
             return bool(self._trial.should_prune())
-        except Exception as error:  # noqa: BLE001  # whatever the storage has, training goes on
+        except Exception as error:  # noqa: BLE001  # training goes on after any error of the storage
             say(f"not reported at step {step}: {type(error).__name__}: {error}")
             return False
 
