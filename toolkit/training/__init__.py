@@ -1,34 +1,38 @@
-"""What a training script imports to survive losing its nodes.
+"""Tools for training scripts that survive the loss of their nodes.
 
-Five lines in a plain PyTorch loop, one of which is the import::
+It takes five lines in a plain PyTorch loop. One of them is the import.
 
     with Run(params=vars(args), seed=args.seed) as run:
+        # Loads the last good checkpoint.
         run.resume(model=model, optimizer=optimizer, scheduler=scheduler)
+        # Yields the steps still to do.
         for batch in run.batches(SampleOrder(len(data), args.batch, args.seed), args.epochs):
             loss = summed_loss(model, data[batch.mine]) * batch.weight
+            # Trains as ever.
             optimizer.zero_grad(), loss.backward(), optimizer.step(), scheduler.step()
+            # Saves when it is time, and leaves when a stop was requested.
             run.step(batch, loss=loss.detach())
 
-The names below load on first use, so that `import toolkit.training` costs nothing: torch, numpy
-and mlflow come in only with the module that needs them. A script imports these names, and a
-trainer's adapter by its path (`toolkit.training.adapters.lightning`). Programs start by
-`python -m toolkit.training COMMAND`. All other paths may move.
+The names below load on first use, so that `import toolkit.training` costs nothing. torch, numpy and
+mlflow come in only with the module that needs them. A script imports these names, and a trainer's
+adapter by its path (`toolkit.training.adapters.lightning`). Programs start by `python -m
+toolkit.training COMMAND`. All other paths may move.
 
-The rooms, top to bottom; a room imports only from those below it::
+These are the rooms, top to bottom. A room imports only from those below it.
 
-    adapters                  Hugging Face and Lightning loops
-    run                       the loop of a training script
-    recording                 the record of a run, and its reports
-    reproduce                 code, packages, submission; replay
-    requeue                   start, come back, hold or end a job
-    toolkit.datasets          beside this package: datasets by content
-    tracking                  the tracking server
-    checkpoint                save, verify, replicate, load
-    sweeps | tools            trials; programs around a run
-    run_folder                the files of a run
-    slurm | distributed       a job's Slurm; what ranks do together
-    attempt                   one start of one job
-    sample_order | io         the order of samples; files that last
+    adapters                  Hugging Face and Lightning loops.
+    run                       The loop of a training script.
+    recording                 The record of a run, and its reports.
+    reproduce                 Code, packages, submission; replay.
+    requeue                   Start, come back, hold or end a job.
+    toolkit.datasets          Beside this package: datasets by content.
+    tracking                  The tracking server.
+    checkpoint                Save, verify, replicate, load.
+    sweeps | tools            Trials; programs around a run.
+    run_folder                The files of a run.
+    slurm | distributed       A job's Slurm; the ranks' work together.
+    attempt                   A start of a job.
+    sample_order | io         The order of samples; durable files.
 """
 
 from importlib import import_module

@@ -2,8 +2,8 @@
 
     python -m toolkit.training COMMAND [ARGUMENT ...]
 
-Jobscripts and people start these programs by name, so that modules may move. The module of the
-command is imported, and no other: a batch script on its way to requeue has no seconds to lose.
+Jobscripts and people start these programs by name, so that modules may move. Only the module of the
+command is imported: a batch script on its way to requeue has no seconds to lose.
 """
 
 import sys
@@ -26,7 +26,10 @@ COMMANDS = {
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 2 where there is none of that name."""
+    """Run a command and return its exit code.
+
+    2 when there is no command of that name.
+    """
     name, *arguments = words or sys.argv[1:] or ("--help",)
     if name not in COMMANDS:
         asked = name in ("-h", "--help")

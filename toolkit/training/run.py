@@ -1,7 +1,7 @@
-"""A training run as the script sees it: resume, take batches, end every step, finish.
+"""Train as a script does: resume, take batches, end every step, finish.
 
-All ranks make the same calls. What they must agree on is one sum a step (step_sync), started at the
-end of the step and read at the end of the next: training does not wait for it.
+All ranks make the same calls. They agree by one sum a step (step_sync). It is started at the end of
+a step and read at the end of the next, so training does not wait for it.
 """
 
 import time
@@ -36,13 +36,14 @@ from toolkit.training.tracking.mlflow import flat, tracker_for
 
 T = TypeVar("T")
 
-_TRIES = 60.0  # seconds in which a save against a notice is tried again; a notice's rest is less
+_TRIES = 60.0  # seconds in which a stop's failed save is repeated; a notice may leave fewer
 
 
 class Run:
-    """`with Run(...) as run:` around a training loop; see `toolkit.training`.
+    """The context around a training loop: `with Run(...) as run:`; see `toolkit.training`.
 
-    `clock` tells records the time, and may be set; `timer` tells when something is due.
+    `clock` gives records their time, and may be changed by the system. `timer` never jumps: it
+    measures when an action is due.
     """
 
     def __init__(
@@ -106,31 +107,37 @@ class Run:
 
     @property
     def ended(self) -> bool:
-        """Whether its last word is said."""
+        """Return whether the attempt's verdict is written, or left to another rank."""
         return self._closing.ended
 
     @property
     def _books(self) -> Books | None:
-        """Rank 0's."""
+        """Return the recorder, on rank 0."""
         return self._noted.books
 
     # -- for the script ---------------------------------------------------------------------------
 
     @property
     def device(self) -> Any:
-        """The GPU of this rank, or the CPU."""
+        """Return the GPU of this rank, or the CPU."""
         return device(self.world.local_rank)
 
     def log(self, metrics: Mapping[str, Any]) -> None:
-        """Metrics that belong to the step that has just ended: of an evaluation, of a trainer."""
+        """Record metrics of the step that has just ended.
+
+        For metrics of an evaluation, or of a trainer.
+        """
         self._noted.log(max(0, self.step_count - 1), metrics)
 
     def describe(self, **tags: str) -> None:
-        """Say more about the run: `data_hash=...` becomes the tag `toolkit.data_hash`."""
+        """Record tags: `data_hash=...` becomes the tag `toolkit.data_hash`."""
         self._noted.describe(tags)
 
     def resume(self, **parts: Any) -> int:
-        """Name what a checkpoint holds, and load the last good one; the step to go on with."""
+        """Name the parts of a checkpoint, and load the last good one.
+
+        Returns the step to go on with. Raises Stopped when the run makes no progress any more.
+        """
         if not parts:
             raise ValueError("run.resume names what a checkpoint holds: model=…, optimizer=…")
         self._parts = parts
@@ -155,7 +162,10 @@ class Run:
         return self.step_count
 
     def batches(self, order: SampleOrder, epochs: int) -> Iterator[Batch]:
-        """This rank's share of every step still to do. End each with `step`."""
+        """Yield this rank's share of every step still to do.
+
+        End each with `step`.
+        """
         if self._parts is None:
             raise RuntimeError(
                 "call run.resume(model=…, optimizer=…) first: it loads and saves them"
@@ -175,7 +185,10 @@ class Run:
             self._boundaries.end_checks()
 
     def step(self, batch: Batch, **metrics: Any) -> None:
-        """End a step: record it, save when it is time to, leave (by Stopped) when asked to."""
+        """End a step: record it, and save when a save is due.
+
+        Leaves by Stopped when a stop was requested.
+        """
         stop = self._boundaries.settle().stop
         self.step_count, self._position = batch.step + 1, batch.stop
         self._saver.stepped(self.step_count)
@@ -193,25 +206,28 @@ class Run:
             self._save()
 
     def check(self) -> None:
-        """The boundary of a loop that does not train (evaluation, warm-up): leave if asked.
+        """Leave a loop that does not train if a stop was requested.
 
-        Every rank calls it, at least once in such a loop.
+        Such as evaluation or warm-up. Every rank calls it, at least once in such a loop.
         """
         self._boundaries.check()
 
     def checked(self, items: Iterable[T]) -> Iterator[T]:
-        """The items of such a loop, with `check` after each; ranks may have unequally many."""
+        """Yield the items of such a loop, with `check` after each.
+
+        The ranks may have different numbers of items.
+        """
         return self._boundaries.checked(items)
 
     def finish(self, **results: Any) -> None:
-        """The training is over: save, write result.json, close the books.
+        """End the training: save, write result.json, close the recorder.
 
-        Raises CheckpointFailed where that save fails: what it would hold is then to be done again.
+        Raises CheckpointFailed when that save fails: its work must then be repeated.
         """
         self._boundaries.finish()
         if problem := self._save(last=True):
             raise CheckpointFailed(f"the run's last save failed: {problem}")
-        opened = self.world.gather(dataset.used())  # every rank is here: nobody can fail any more
+        opened = self.world.gather(dataset.used())  # all ranks are here: none can fail any more
         fills = sum(self.world.gather(dataset.fills()))
         if self._books:
             self._books.finished(self.step_count, results, opened, fills)
@@ -265,17 +281,23 @@ class Run:
         self._noted.step(batch, metrics, at, told)
 
     def _save(self, *, last: bool = False) -> str:
-        """Save the state as it is; what went wrong, which a later save makes good."""
+        """Save the state as it is now.
+
+        Returns the problem, or "". A later save makes up for a failed one.
+        """
         self._save_agreed = False
         return self._saver.save(*self._state(), last=last)
 
     def _state(self) -> tuple[Mapping[str, Any] | None, int, Mapping[str, Any]]:
-        """What is to be saved, as of which step, and what is said of it."""
+        """Return the parts to save, their step, and the checkpoint's facts."""
         facts = {"position": self._position, "attempt": self.attempt.key, "seed": self.seed}
         return self._parts, self.step_count, facts
 
     def _leave(self) -> None:
-        """All ranks are at the same step and at least one was asked to stop: save, and be gone."""
+        """Save, and leave by Stopped.
+
+        All ranks are at the same step, and at least one has a stop request.
+        """
         asked = [request for request in self.world.gather(self._stop.request) if request]
         request = min(asked, key=lambda each: each.due)
         until = self._timer() + min(_TRIES, request.due - self._clock() - LEAVING)

@@ -1,7 +1,7 @@
-"""Which samples a step trains on: a function of (seed, epoch, position) and of nothing else.
+"""Compute which samples a step trains on, from (seed, epoch, position) alone.
 
-The position counts samples over the whole run and all ranks, so it means the same on two ranks
-and on three: a run that comes back with another world size sees the same samples in the same order.
+The position counts samples over the whole run and all ranks, so it means the same on two ranks and
+on three. A run that comes back with another world size sees the same samples in the same order.
 """
 
 import hashlib
@@ -9,25 +9,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-_MASK_PRINT = (1 << 40) - 1  # 40 bits a sample: 8 million of them add up within int64
+_MASK_PRINT = (1 << 40) - 1  # 40 bits a sample: the sum of 8 million fits into int64
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One step's samples: `ids` over all ranks, `mine` for this one (arrays of indices)."""
+    """The samples of one step, as one rank sees them."""
 
     step: int
     epoch: int
     start: int  # position of the first sample, counted since the run began
-    stop: int
-    ids: Any
-    mine: Any
-    weight: float  # times the *sum* of this rank's losses, DDP's mean is the mean over `ids`
+    stop: int  # position after the last sample
+    ids: Any  # indices of the samples of all ranks, an array
+    mine: Any  # indices of this rank's samples, a slice of `ids`
+    # Multiply the *sum* of this rank's losses by it: DDP's mean is then the mean over `ids`.
+    weight: float
     begins_epoch: bool
 
 
 class SampleOrder:
-    """A shuffled pass over `size` samples an epoch, `global_batch` a step, the last one shorter."""
+    """An order of samples: one shuffled pass over `size` samples an epoch.
+
+    A step takes `global_batch` samples over all ranks. The last step of an epoch may take fewer.
+    """
 
     def __init__(self, size: int, global_batch: int, seed: int) -> None:
         if size < 1 or global_batch < 1:
@@ -41,10 +45,11 @@ class SampleOrder:
         return -(-self.size // self.global_batch)
 
     def permutation(self, epoch: int) -> Any:
-        """The order of epoch `epoch`: sample ids sorted by a hash of (seed, epoch, id).
+        """Return the order of an epoch, an array of sample ids.
 
-        Not numpy's or torch's shuffle, whose streams may change between releases: a run that
-        resumes on a newer image must not silently see another order.
+        The ids are sorted by a hash of (seed, epoch, id). The streams of numpy's and torch's
+        shuffles may change between releases. A run that resumes on a newer image must not silently
+        see another order.
         """
         import numpy as np
 
@@ -55,21 +60,27 @@ class SampleOrder:
         return self._permutation
 
     def ids(self, start: int, stop: int) -> Any:
-        """The sample ids at positions start..stop-1, which must lie in one epoch."""
+        """Return the sample ids at positions start to stop-1.
+
+        Raises ValueError unless they lie in one epoch.
+        """
         epoch, offset = divmod(start, self.size)
         if not 0 <= offset < offset + (stop - start) <= self.size:
             raise ValueError(f"positions {start}..{stop} are not a part of one epoch")
         return self.permutation(epoch)[offset : offset + stop - start]
 
     def next_stop(self, position: int) -> int:
-        """Where the step that begins at `position` ends: never over the end of the epoch."""
+        """Return the position where the step that begins at `position` ends.
+
+        A step never reaches over the end of its epoch.
+        """
         epoch_end = (position // self.size + 1) * self.size
         return min(position + self.global_batch, epoch_end)
 
     def batches(
         self, *, step: int, position: int, epochs: int, rank: int, world: int
     ) -> Iterator[Batch]:
-        """The steps from `position` to the end of the last epoch, as this rank sees them."""
+        """Yield the steps from `position` to the end of the last epoch."""
         while position < epochs * self.size:
             stop = self.next_stop(position)
             ids = self.ids(position, stop)
@@ -88,7 +99,10 @@ class SampleOrder:
 
 
 def fingerprint(ids: Any) -> int:
-    """A fingerprint of a set of samples that adds up over ranks, whatever the split."""
+    """Return a fingerprint of a set of samples.
+
+    The fingerprints of the ranks add up to the same sum, however the samples are split.
+    """
     import numpy as np
 
     mixed = _mix(np.asarray(ids, dtype=np.uint64), 0x5EED)
@@ -96,7 +110,10 @@ def fingerprint(ids: Any) -> int:
 
 
 def content_hash(*arrays: Any) -> str:
-    """sha256 over the shape, type and bytes of arrays: which data a run was trained on."""
+    """Return the sha256 over the shape, type and bytes of arrays.
+
+    It identifies the data that a run was trained on.
+    """
     import numpy as np
 
     digest = hashlib.sha256()
@@ -113,7 +130,10 @@ def _salt(seed: int, epoch: int) -> int:
 
 
 def _mix(values: Any, salt: int) -> Any:
-    """splitmix64: a bijection of 64-bit numbers that leaves no pattern to see."""
+    """Return splitmix64 of the values.
+
+    It is a bijection of 64-bit numbers that leaves no visible pattern.
+    """
     import numpy as np
 
     mixed = values * np.uint64(0x9E3779B97F4A7C15) + np.uint64(salt)

@@ -1,4 +1,5 @@
 """Runs inside other people's training loops: Hugging Face's Trainer, Lightning's Trainer.
 
-Each adapter is a module of its own that needs its package; nothing else imports either.
+Each adapter is a module of its own that needs its package, and no other room imports it. A codec
+for another library's state belongs in `checkpoint`.
 """

@@ -1,6 +1,6 @@
-"""The run's order of samples, as a data loader of any trainer takes it.
+"""Feed the run's order of samples to any trainer's data loader.
 
-What a step is said to have trained on is what the loader was really handed for it.
+The step log records the samples that the loader was really given for the step.
 """
 
 from collections import deque
@@ -15,7 +15,9 @@ from toolkit.training.sample_order import Batch, SampleOrder
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """What a rank takes at once; a step has several where gradients are accumulated."""
+    """The samples that a rank takes at once. A step has several pieces when gradients are
+    accumulated.
+    """
 
     batch: Batch
     ids: Any
@@ -23,10 +25,13 @@ class _Piece:
 
 
 class Feed:
-    """The batch sampler of this rank's loader. One step is taken in `pieces`, the last in fewer.
+    """The batch sampler of this rank's loader.
 
-    Each `iter` is a pass over the epoch that the run is in: from the epoch's beginning for trainers
-    that skip what is done (`whole`), else from the step that the run goes on with.
+    A step is taken in `pieces` pieces; the last step of an epoch in fewer.
+
+    Each `iter` is a pass over the epoch that the run is in. With `whole` it starts at the epoch's
+    beginning, for trainers that skip finished steps themselves. Otherwise it starts at the step
+    that the run goes on with.
     """
 
     def __init__(self, run: Run, order: SampleOrder, *, pieces: int, whole: bool) -> None:
@@ -39,7 +44,7 @@ class Feed:
             )
         self.order = order
         self._run, self._whole = run, whole
-        self.pieces = min(pieces, order.global_batch // run.world.size)  # none is empty
+        self.pieces = min(pieces, order.global_batch // run.world.size)  # no piece is empty
         self._in_last_step = min(self.pieces, least)
         self._handed_out: deque[_Piece] = deque()
         self._taken: list[Any] = []
@@ -52,11 +57,14 @@ class Feed:
         return self._pass(*divmod(self._run.step_count, self.order.steps_per_epoch))
 
     def epochs(self, steps: int) -> int:
-        """How many passes have that many steps."""
+        """Return the number of passes for that many steps."""
         return -(-steps // self.order.steps_per_epoch)
 
     def trained(self) -> Batch | None:
-        """To be called for each piece that was trained on: the step which that ends, if it does."""
+        """Note that a piece was trained on.
+
+        Returns the step that it ends, or None. Call it once for each piece.
+        """
         piece = self._handed_out.popleft()
         while piece.batch.step < self._run.step_count:  # the trainer skipped it
             piece = self._handed_out.popleft()
@@ -87,11 +95,11 @@ class Feed:
 
 
 def over(loader: Any, feed: Feed) -> Any:
-    """A data loader like `loader`, with the samples of `feed`."""
+    """Return a data loader like `loader`, with the samples of `feed`."""
     import torch
     from torch.utils.data import DataLoader
 
-    # Of its own, so that a pass begun anew takes no number from those that training draws.
+    # The loader has its own generator, so a new pass takes no random numbers from training.
     generator = torch.Generator()
     generator.manual_seed(feed.order.seed)
     return DataLoader(
@@ -110,7 +118,10 @@ def over(loader: Any, feed: Feed) -> Any:
 
 
 def size_of(loader: Any) -> int:
-    """How many samples the loader's data set has. Raises Unsupported where it can't be known."""
+    """Return the number of samples in the loader's data set.
+
+    Raises Unsupported when it can't be known.
+    """
     sampled = getattr(loader, "batch_sampler", None) is not None
     if not sampled or not hasattr(loader.dataset, "__len__"):
         raise Unsupported(

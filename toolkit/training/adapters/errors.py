@@ -1,4 +1,4 @@
-"""What can go wrong between a run and a trainer, under the one tree in `toolkit.errors`.
+"""Errors between a run and a trainer, under the one tree in `toolkit.errors`.
 
 * ToolkitError
   * AdapterError                  adapter-failed            1
@@ -11,13 +11,13 @@ from toolkit.errors import ToolkitError
 
 
 class AdapterError(ToolkitError):
-    """A run can't train by this trainer."""
+    """The error of a trainer by which a run can't train."""
 
     reason = "adapter-failed"
 
 
 class PackageMissing(AdapterError):
-    """The trainer's package is not installed."""
+    """The error of a trainer whose package is not installed."""
 
     reason = "adapter-package-missing"
     exit_code = 2
@@ -30,7 +30,7 @@ class PackageMissing(AdapterError):
 
 
 class Unsupported(AdapterError):
-    """The trainer is set up in a way that would lose or repeat work."""
+    """The error of a trainer whose set-up would lose or repeat work."""
 
     reason = "adapter-unsupported"
     exit_code = 2

@@ -5,10 +5,11 @@
         train(run, trainer)
         run.finish(**trainer.evaluate())
 
-Every step boundary is the run's: the stop request, checkpoints, the step log. The run decides when
-to save (`Run(checkpoint_every=...)`) and in which order samples come; the Trainer writes
-checkpoints of its own only where `load_best_model_at_end` needs them. Tried with transformers
-5.23.0 and accelerate 1.15.0, on one rank and under DDP.
+The run handles every step boundary. There it polls for a stop request, saves and writes the step
+log. The run decides when to save (`Run(checkpoint_every=...)`) and in which order samples come. The
+Trainer writes checkpoints of its own only when `load_best_model_at_end` needs them.
+
+Tried with transformers 5.23.0 and accelerate 1.15.0, on one rank and under DDP.
 """
 
 import json
@@ -31,7 +32,7 @@ try:
 except ImportError as error:
     raise PackageMissing("transformers", "huggingface") from error
 
-# What of the Trainer's state is the run's own; the rest follows from its arguments.
+# The fields of the Trainer's state that a checkpoint keeps; the rest follows from its arguments.
 _HISTORY = (
     "epoch", "num_input_tokens_seen", "total_flos", "log_history",
     "best_metric", "best_global_step", "best_model_checkpoint",
@@ -39,9 +40,10 @@ _HISTORY = (
 
 
 def train(run: Run, trainer: Any) -> Any:
-    """Train to the end, or until the run is stopped (by Stopped); what `trainer.train()` returns.
+    """Train to the end, or until the run is stopped (by Stopped).
 
-    Call it once, inside `with Run(...)`, on every rank. None: an earlier attempt did it all.
+    Returns the result of `trainer.train()`, or None when an earlier attempt did all the work. Call
+    it once, inside `with Run(...)`, on every rank.
     """
     _refuse_what_would_lose_work(run, trainer)
     loader = trainer.get_train_dataloader()
@@ -60,7 +62,7 @@ def train(run: Run, trainer: Any) -> Any:
     if done >= _steps(trainer.args, feed):
         slots["model"].put(trainer.model)
         return None
-    # The Trainer learns from a folder at which step it begins. The weights are in the slots.
+    # The Trainer reads from a folder at which step it begins. The weights are in the slots.
     trainer._load_from_checkpoint = lambda *_: None  # noqa: SLF001  # it refuses a folder without weights
     with tempfile.TemporaryDirectory() as folder:
         state = TrainerState(global_step=done, train_batch_size=trainer.args.train_batch_size)
@@ -72,7 +74,7 @@ def train(run: Run, trainer: Any) -> Any:
 
 
 class _Boundary(TrainerCallback):  # type: ignore[misc]  # transformers is not analysed
-    """Every step boundary of the Trainer, told to the run."""
+    """A callback that reports every step boundary of the Trainer to the run."""
 
     def __init__(
         self, run: Run, trainer: Any, feed: Feed, slots: Mapping[str, Slot], memory: "_Memory"
@@ -128,12 +130,12 @@ class _Boundary(TrainerCallback):  # type: ignore[misc]  # transformers is not a
 
 
 class _Memory:
-    """The part of a checkpoint with what the Trainer knows besides its tensors."""
+    """The part of a checkpoint with the Trainer's state besides its tensors."""
 
     def __init__(self, trainer: Any, global_batch: int) -> None:
         self._trainer = trainer
         self.global_batch = global_batch
-        self.evaluation_owed = False  # of a step after which the run stopped before it
+        self.evaluation_owed = False  # True if the run stopped between a step and its evaluation
         self._found: dict[str, Any] = {}
 
     def state_dict(self) -> dict[str, Any]:
@@ -152,7 +154,7 @@ class _Memory:
         self.evaluation_owed = self._found["evaluation_owed"]
 
     def recall(self) -> None:
-        """Give the Trainer and its callbacks what was loaded."""
+        """Give the loaded state to the Trainer and its callbacks."""
         for name, value in self._found["state"].items():
             setattr(self._trainer.state, name, value)
         known = list(self._found["callbacks"])
@@ -193,12 +195,18 @@ def _refuse_what_would_lose_work(run: Run, trainer: Any) -> None:
 
 
 def _step_size(run: Run, args: Any) -> int:
-    """Samples a step over all ranks, by the arguments."""
+    """Return the number of samples a step, over all ranks.
+
+    It follows from the Trainer's arguments.
+    """
     return int(args.train_batch_size * args.gradient_accumulation_steps * run.world.size)
 
 
 def _feed(run: Run, args: Any, size: int, global_batch: int) -> Feed:
-    """The samples' feed: on fewer ranks a step is taken in more pieces, never in larger ones."""
+    """Return the samples' feed, and set the Trainer's accumulation.
+
+    On fewer ranks a step is taken in more pieces, never in larger ones.
+    """
     share = math.ceil(global_batch / run.world.size)
     order = SampleOrder(size, global_batch, run.seed)
     feed = Feed(run, order, pieces=math.ceil(share / args.train_batch_size), whole=True)

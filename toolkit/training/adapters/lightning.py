@@ -4,10 +4,12 @@
         trainer = Trainer(max_epochs=30, devices=..., num_nodes=..., strategy="ddp")
         fit(run, trainer, module, DataLoader(data, batch_size=48))
 
-Every step boundary is the run's: the stop request, checkpoints, the step log. A checkpoint holds
-what Lightning itself would save, through its own CheckpointIO; its ModelCheckpoint goes on working.
+The run handles every step boundary. There it polls for a stop request, saves and writes the step
+log. A checkpoint holds the same as Lightning's own, through its CheckpointIO. Lightning's
+ModelCheckpoint goes on working.
+
 Tried with lightning 2.6.6, on one rank and under DDP. FSDP, DeepSpeed and ModelParallel write
-around CheckpointIO and are refused; the first of them wants GPUs in any case.
+around CheckpointIO and are refused. The first of them wants GPUs in any case.
 """
 
 import math
@@ -37,15 +39,16 @@ _SHARDED = ("FSDPStrategy", "DeepSpeedStrategy", "ModelParallelStrategy")
 def fit(run: Run, trainer: Any, module: Any, loader: Any, val_loader: Any = None) -> None:
     """Train to the end, or until the run is stopped (by Stopped).
 
-    Call it once, inside `with Run(...)`, on every rank. `loader` says what a rank takes at once
-    (its batch_size); the run says which samples those are, whatever its shuffle or sampler.
+    Call it once, inside `with Run(...)`, on every rank. The batch_size of `loader` says how many
+    samples a rank takes at once. The run says which samples those are, whatever the loader's
+    shuffle or sampler.
     """
     _refuse_what_would_lose_work(run, trainer)
     state = _State(trainer, run.world.size * loader.batch_size * trainer.accumulate_grad_batches)
     done = run.resume(lightning=state)
     feed = _feed(run, trainer, loader, state.global_batch)
     rng = TrainingRng()
-    rng.keep()  # as it was loaded, before Lightning's set-up draws from it
+    rng.keep()  # the loaded state, before Lightning's set-up draws from it
     trainer.strategy.checkpoint_io = _ThroughTheRun(state, trainer.strategy.checkpoint_io)
     trainer.callbacks.append(_Boundary(run, feed, state, rng))
     ours = _Loader(over(loader, feed), rng)
@@ -56,13 +59,13 @@ def fit(run: Run, trainer: Any, module: Any, loader: Any, val_loader: Any = None
 
 
 class _Boundary(pl.Callback):  # type: ignore[misc]  # lightning is not analysed
-    """Every step boundary of the Trainer, told to the run."""
+    """A callback that reports every step boundary of the Trainer to the run."""
 
     def __init__(self, run: Run, feed: Feed, state: "_State", rng: TrainingRng) -> None:
         self._run, self._feed, self._state, self._rng = run, feed, state, rng
         self._on_terminate = signal.getsignal(signal.SIGTERM)
-        self._trained: set[str] = set()  # names of metrics
-        self._evaluated: set[str] = set()
+        self._trained: set[str] = set()  # names of metrics of training
+        self._evaluated: set[str] = set()  # names of metrics of validation
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002  # the hook's shape
         if threading.current_thread() is threading.main_thread():
@@ -108,12 +111,15 @@ class _State:
     def __init__(self, trainer: Any, global_batch: int) -> None:
         self._trainer = trainer
         self.global_batch = global_batch
-        self.validation_owed = False  # one that a stop cut short
+        self.validation_owed = False  # True if a stop cut a validation short
         self.content: dict[str, Any] = {}
         self._progress: dict[str, Any] = {}
 
     def keep_progress(self) -> None:
-        """Lightning can't go back into a validation; it can to the step before."""
+        """Keep the progress of the step just done.
+
+        Lightning can't go back into a validation, but it can go back to the step before.
+        """
         if self._trainer.enable_validation:
             self._progress = self._trainer.fit_loop.state_dict()
 
@@ -138,7 +144,10 @@ class _State:
 
 
 class _ThroughTheRun(pl.plugins.CheckpointIO):  # type: ignore[misc]  # lightning is not analysed
-    """Lightning's checkpoints go to files as ever, but for the one that is the run's."""
+    """A checkpoint store that passes Lightning's own checkpoints to files.
+
+    Only the run's checkpoint stays in memory, for the run to save.
+    """
 
     def __init__(self, state: _State, files: Any) -> None:
         self._state, self._files = state, files
@@ -162,21 +171,24 @@ class _ThroughTheRun(pl.plugins.CheckpointIO):  # type: ignore[misc]  # lightnin
 
 
 class _Loader:
-    """Not a DataLoader, so that Lightning leaves its sampler alone; and one that can be resumed."""
+    """A loader that can be resumed.
+
+    It is no DataLoader, so Lightning leaves its sampler alone.
+    """
 
     def __init__(self, loader: Any, rng: TrainingRng) -> None:
         self._loader, self._rng = loader, rng
         self.dataset = loader.dataset
 
     def __iter__(self) -> Iterator[Any]:
-        self._rng.restore()  # with the first batch: going on, Lightning has drawn until then
+        self._rng.restore()  # at the first batch: a resuming Lightning has drawn numbers before
         yield from self._loader
 
     def __len__(self) -> int:
         return len(self._loader)
 
     def state_dict(self) -> dict[str, Any]:
-        return {}  # where it goes on is the run's knowledge
+        return {}  # the run knows where to go on
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         pass
@@ -202,7 +214,10 @@ def _refuse_what_would_lose_work(run: Run, trainer: Any) -> None:
 
 
 def _feed(run: Run, trainer: Any, loader: Any, global_batch: int) -> Feed:
-    """The samples' feed: on fewer ranks a step is taken in more pieces, never in larger ones."""
+    """Return the samples' feed, and set the Trainer's accumulation.
+
+    On fewer ranks a step is taken in more pieces, never in larger ones.
+    """
     size = size_of(loader)
     share = math.ceil(global_batch / run.world.size)
     order = SampleOrder(size, global_batch, run.seed)
@@ -214,10 +229,10 @@ def _feed(run: Run, trainer: Any, loader: Any, global_batch: int) -> Feed:
 
 
 def _within_an_epoch(progress: dict[str, Any]) -> dict[str, Any]:
-    """The progress as it is at a step's end.
+    """Return the progress as it is at a step's end.
 
-    An epoch that Lightning goes on with from the very end of the one before is never counted as
-    begun: coming back into it a second time, Lightning would train an epoch too many.
+    When Lightning resumes at the very end of an epoch, it never counts the next epoch as begun. If
+    it came back into that epoch a second time, it would train an epoch too many.
     """
     epochs = {
         name: {**count, "ready": count["processed"] + 1, "started": count["processed"] + 1}
@@ -227,7 +242,7 @@ def _within_an_epoch(progress: dict[str, Any]) -> dict[str, Any]:
 
 
 def _steps(trainer: Any, feed: Feed) -> int:
-    """How many the training has; 0 where nothing says."""
+    """Return the training's number of steps, 0 without a limit."""
     by_epochs = max(0, trainer.max_epochs or 0) * feed.order.steps_per_epoch
     by_steps = max(0, trainer.max_steps)
     return min(by_epochs, by_steps) if by_epochs and by_steps else by_epochs or by_steps

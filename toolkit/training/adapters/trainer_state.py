@@ -1,4 +1,4 @@
-"""Parts of a checkpoint for objects that a trainer makes long after the checkpoint was loaded."""
+"""Hold a checkpoint's parts for objects that a trainer makes long after the load."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,14 +8,14 @@ from toolkit.training.checkpoint.torch_codec import capture_rng, restore_rng
 
 
 class Slot:
-    """A part whose object comes later; what was loaded waits for it."""
+    """A part whose object comes later. The loaded state waits for it."""
 
     def __init__(self, target: Any = None) -> None:
         self._target = target
         self.loaded: Any = None
 
     def put(self, target: Any) -> None:
-        """The object is there: it gets what was loaded, and is what will be saved."""
+        """Give the object the loaded state, and save it from now on."""
         self._target = target
         loaded, self.loaded = self.loaded, None
         if loaded is not None:
@@ -29,10 +29,10 @@ class Slot:
 
 
 class TrainingRng:
-    """Keeps the random numbers of training apart from those that evaluation draws.
+    """A keeper of training's random state, apart from that of evaluation.
 
-    A run that was stopped during an evaluation, or comes back after it, then goes on as one that
-    was not.
+    A run may stop during an evaluation, or come back after it. It then goes on with the same
+    numbers as a run that did not stop.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,10 @@ class TrainingRng:
             restore_rng(self._kept)
 
     def during(self, check: Callable[[], None]) -> None:
-        """Do what may save and leave with training's random numbers in place."""
+        """Call `check` with training's random numbers in place.
+
+        `check` may save, and may leave the run.
+        """
         if self._kept is None:
             check()
             return
@@ -57,14 +60,15 @@ class TrainingRng:
 
 
 def plain(value: Any, name: str) -> Any:
-    """The state as nothing but data, which is all that a checkpoint gives back.
+    """Return the state as nothing but data.
 
-    Raises Unsupported with the name of what is none: better at the first save than at the load.
+    A checkpoint gives back nothing else. Raises Unsupported with the name of a value that is no
+    data: better at the first save than at the load.
     """
     import torch
 
     if value is None or isinstance(value, bool | int | float | str | bytes):
-        # A subclass (numpy's float64, an enum of strings) would be pickled as what it is.
+        # A subclass (numpy's float64, an enum of strings) would be pickled by its own class.
         kind = next((k for k in (bool, int, float, str, bytes) if isinstance(value, k)), None)
         return kind(value) if kind else None  # type: ignore[arg-type]  # kind is the value's own
     if isinstance(value, torch.Tensor | torch.dtype | torch.device):

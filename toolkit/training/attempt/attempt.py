@@ -1,4 +1,7 @@
-"""Which attempt of which job this process belongs to, read from the environment once."""
+"""Read from the environment which attempt of which job this process belongs to.
+
+The environment is read once. The folder that fences the attempt off is in `fencing`.
+"""
 
 import os
 import socket
@@ -10,14 +13,20 @@ from typing import Literal
 from toolkit.training.attempt.fencing import UNCLAIMED, Owner
 
 PATIENCE = (1, 1, 3, 5, 10, 20, 20)
-"""Seconds between tries of what may be away for a minute, as jobscripts/lib/attempt.sh has them."""
+"""Seconds between tries of a call that may fail for a minute.
+
+jobscripts/lib/attempt.sh has the same pauses.
+"""
 
 STOP_DIR = "/shared/.toolkit/stop"
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One start of one job: the same job id and the next restart count after every requeue."""
+    """A start of a job.
+
+    Every requeue keeps the job id and adds one to the restart count.
+    """
 
     job_id: str
     restart_count: int
@@ -27,43 +36,49 @@ class Attempt:
     job_name: str
     user: str
     account: str
-    started_at: float | None  # when the batch script began, where one did
-    judged: bool = False  # its batch script will say what its end is worth
+    started_at: float | None  # epoch seconds when the batch script began; None without one
+    judged: bool = False  # the batch script judges the attempt's end
     owner: Owner = UNCLAIMED
 
     @property
     def key(self) -> str:
-        """What the files of this attempt are named by: unlike any other attempt's in the run."""
+        """Return the name of the attempt's files, unique among the run's attempts."""
         return f"{self.job_id}.{self.restart_count}"
 
     @property
     def failed(self) -> Literal["FAILED"] | None:
-        """What its failure makes of the run's record; None where that is the batch script's to say,
-        which may bring the job back.
+        """Return the state that a failure gives the run's record.
+
+        None when the batch script judges the attempt: it may requeue the job.
         """
         return None if self.judged else "FAILED"
 
     @property
     def stop_files(self) -> tuple[Path, Path]:
-        """Where a stop request appears: from the node agent, and from the batch script's trap."""
+        """Return the two files in which a stop request may appear.
+
+        The node agent writes the first one, the batch script's trap the second.
+        """
         return self.stop_dir / f"{self.key}.json", self.run_dir / f"stop.{self.key}.json"
 
     @property
     def verdict_file(self) -> Path:
-        """Where the batch script looks for what became of the attempt."""
+        """Return the file in which the batch script finds the verdict."""
         return self.run_dir / f"verdict.{self.key}.json"
 
 
 def current(environment: Mapping[str, str] = os.environ) -> Attempt:
-    """The attempt of this process; outside Slurm, job `local` in TOOLKIT_RUN_DIR or ./run.
+    """Return the attempt of this process.
 
-    The restart count is what Slurm or the job that this one was submitted from has said; a script
-    that sources preflight.sh has it from slurmctld.
+    Outside Slurm it is job `local` in TOOLKIT_RUN_DIR, or in ./run. The restart count comes from
+    Slurm. A job that was submitted from another job may inherit a count that is not its own. A
+    script that sources preflight.sh has the count from slurmctld. Raises ValueError when
+    SLURM_JOB_ID is not a job id.
     """
     job_id = environment.get("SLURM_JOB_ID", "local")
     if not job_id.isalnum():
         raise ValueError(f"SLURM_JOB_ID is not a job id: {job_id!r}")
-    # Slurm leaves it unset, not 0, on the first start.
+    # Slurm leaves the variable unset, not 0, on the first start.
     restart_count = int(environment.get("SLURM_RESTART_COUNT") or 0)
     environment = _own(environment, f"{job_id}.{restart_count}")
     place = environment.get("TOOLKIT_RUN_OWNER")
@@ -83,16 +98,20 @@ def current(environment: Mapping[str, str] = os.environ) -> Attempt:
 
 
 def owner_of(folder: Path) -> Owner:
-    """Who alone may commit and delete in `folder`: this attempt, where it is in its run folder."""
+    """Return the owner that alone may commit and delete in `folder`.
+
+    It is this attempt's owner when `folder` is in its run folder, and `UNCLAIMED` elsewhere.
+    """
     attempt = current()
-    place = folder.parent.resolve() / folder.name  # itself it may be a link to elsewhere
+    place = folder.parent.resolve() / folder.name  # the folder itself may be a link to elsewhere
     return attempt.owner if place.is_relative_to(attempt.run_dir) else UNCLAIMED
 
 
 def _own(environment: Mapping[str, str], key: str) -> Mapping[str, str]:
-    """Without what preflight.sh found for the job that this one was submitted from.
+    """Drop the values that preflight.sh set for the submitting job.
 
-    The place in its run folder is named by the attempt that it was made for.
+    The name of an attempt's fence folder begins with the attempt's key, so a foreign one is
+    recognised.
     """
     place = Path(environment.get("TOOLKIT_RUN_OWNER", ""))
     if not place.name or place.name.startswith(f"{key}."):

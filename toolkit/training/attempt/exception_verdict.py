@@ -1,7 +1,7 @@
-"""What an exception says about the run: the script's own fault, or a rank that went away?
+"""Tell from an exception whether the script failed or a rank went away.
 
-The distinction matters most on the ranks that are still alive when a machine goes: their error
-comes seconds before Slurm knows, and a job that then exits like a failed one is not brought back.
+The ranks that stay alive when an instance goes depend on it. Their error comes seconds before Slurm
+knows of the loss. If the job then exited like a failed one, it would not be requeued.
 """
 
 import re
@@ -12,7 +12,7 @@ from toolkit.training.attempt.sigterm import Terminated
 from toolkit.training.attempt.stop_request import Stopped
 from toolkit.training.attempt.verdict import Verdict
 
-# gloo, NCCL and the TCP store, as they word the loss of a peer (torch 2.9 to 2.13).
+# The words in which gloo, NCCL and the TCP store report a lost peer (torch 2.9 to 2.13).
 _PEER_LOST = re.compile(
     r"connection (was )?(closed|reset)|broken pipe|socket (timeout|closed)|recv\w* failed"
     r"|remote process exited|nccl remote error|timed out waiting|watchdog caught collective",
@@ -21,12 +21,15 @@ _PEER_LOST = re.compile(
 
 
 def on_purpose(error: BaseException | None) -> bool:
-    """Whether the script has left its training as one does that is over: by its end, or so."""
+    """Return whether the script left its training without a failure.
+
+    True at the end of the `with` block and after `sys.exit()` or `sys.exit(0)`.
+    """
     return error is None or (isinstance(error, SystemExit) and error.code in (0, None))
 
 
 def verdict_of(error: BaseException, saved_step: int) -> Verdict:
-    """The verdict for an attempt that an exception ended."""
+    """Return the verdict for an attempt that an exception ended."""
     text = f"{type(error).__name__}: {error}"[:2000]
     if isinstance(error, Stopped):
         return error.word

@@ -1,10 +1,13 @@
-"""Whether the run's folder is still this attempt's, and the steps that only its owner can make.
+"""Fence an attempt off from its run's folder once another attempt takes over.
 
-The batch script (jobscripts/lib/owner.sh) gave the attempt a folder. Who takes the run over deletes
-it before anything else. So an attempt that still runs on a machine which Slurm has given up commits
-and deletes no checkpoint any more: not even in a call that a dead network held up, for the folder
-that the file would be renamed out of, or a checkpoint into, is gone by then. The attempt ledger is
-written in the same way.
+The batch script (jobscripts/lib/owner.sh) gives each attempt a folder of its own, its fence. An
+attempt that takes over the run deletes the older fence before anything else. The older attempt may
+still run on an instance that Slurm has given up. Without its fence it can neither commit nor delete
+a checkpoint.
+
+That holds even for a call that a dead network delayed. Such a call renames a file out of the fence,
+or a checkpoint into it, and the fence is gone by then. The attempt ledger is written in the same
+way.
 """
 
 import errno
@@ -18,21 +21,29 @@ _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 
 class Superseded(Exception):  # noqa: N818  # says what happened
-    """Another attempt has taken over the run: this one must leave everything as it is."""
+    """The error of an attempt whose run another attempt has taken over.
+
+    The attempt must leave all files as they are.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """`place` is the attempt's folder. Without one nobody has claimed the run: all is allowed."""
+    """The right of one attempt to write to its run's folder."""
 
     place: Path | None = None
+    """The fence, a folder of the attempt. None: no attempt has claimed the run, and all is allowed.
+    """
 
     def lost(self) -> bool:
-        """Whether another attempt has taken over. OSError where it can't be told, asked twice."""
+        """Return whether another attempt has taken over.
+
+        Raises OSError when two tries could not find out.
+        """
         if self.place is None:
             return False
         try:
-            # A change: the file server is asked, not what is remembered of it.
+            # utime is a change: it asks the file server and not the client's cache.
             read_twice(self.place, os.utime)
         except OSError as error:
             if error.errno in _GONE:
@@ -41,7 +52,10 @@ class Owner:
         return False
 
     def may_be_lost(self) -> bool:
-        """`lost`, and so it counts where that can't be found out."""
+        """Return whether another attempt has taken over, or may have.
+
+        True also when the file server does not answer.
+        """
         try:
             return self.lost()
         except OSError:
@@ -56,9 +70,10 @@ class Owner:
             )
 
     def put(self, path: Path, content: bytes) -> None:
-        """`write_atomic`, in a step that fails with Superseded for who is not the owner.
+        """Write a file by a rename that fails without the fence.
 
-        Where `path` is on another filesystem (checkpoints/ is a link), a look before must do.
+        Raises Superseded then. When `path` is on another filesystem than the fence (checkpoints/ is
+        a link), the rename is impossible. The owner is checked instead, just before the write.
         """
         try:
             write_atomic(path, content, by_way_of=self.place)
@@ -69,11 +84,14 @@ class Owner:
             write_atomic(path, content)
 
     def take(self, folder: Path) -> Path:
-        """A folder of the run, or a file, to delete, out of everybody's sight, in such a step.
+        """Move a file or folder into the fence, to be deleted.
 
-        Stopped at any point it is whole where it was, or gone from there; what is left of it goes
-        with the place. On another filesystem than that a look before must do, as for `put`, and it
-        is to be deleted where it is.
+        Returns its path there. Raises Superseded when another attempt has taken over.
+
+        The move is one rename: after a crash the folder is whole in its old place, or gone from
+        there. The rest of it is deleted with the fence. When `folder` is on another filesystem, the
+        owner is checked instead. Then `folder` is returned and must be deleted where it is. It is
+        also returned when there is no fence.
         """
         if self.place is None:
             return folder

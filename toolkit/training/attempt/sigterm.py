@@ -1,8 +1,11 @@
-"""SIGTERM to a worker: another rank is gone, or the job is being cancelled or taken off its nodes.
+"""Turn SIGTERM to a worker into an exception.
 
-By default the process would die where it stands, and the batch script would take its silence for a
-failure. Here it leaves through `with Run`, which has a verdict to write. A main thread
-that is stuck inside a collective leaves when that fails, or is killed by torchrun in the end.
+A worker gets SIGTERM when another rank is gone, or when the job is cancelled or taken off its
+nodes. By default the process would die at once, and the batch script would take its silence for a
+failure. Here the process leaves through `with Run`, which writes a verdict.
+
+A main thread that is stuck inside a collective leaves when the collective fails. Otherwise torchrun
+kills it in the end.
 """
 
 import os
@@ -13,11 +16,14 @@ from typing import Any
 
 
 class Terminated(SystemExit):
-    """Raised in the main thread by SIGTERM."""
+    """The exception that SIGTERM raises in the main thread."""
 
 
 class OnTerminate:
-    """From `begin` to `end`, SIGTERM raises Terminated; from `shield` on it is ignored."""
+    """A SIGTERM handler: from `begin` to `end`, SIGTERM raises Terminated.
+
+    From `shield` on it is ignored. It works in the main thread only, and does nothing in others.
+    """
 
     def __init__(self) -> None:
         self._earlier: Any = None
@@ -29,7 +35,10 @@ class OnTerminate:
             self._earlier = signal.signal(signal.SIGTERM, self._raise)
 
     def shield(self) -> None:
-        """What is being written now is worth more than a prompt end."""
+        """Ignore SIGTERM from now on.
+
+        The files being written now are worth more than a prompt exit.
+        """
         if self._active:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
 

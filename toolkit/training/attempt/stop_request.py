@@ -1,8 +1,8 @@
-"""Noticing a stop request: two files, looked at no more than a few times a second.
+"""Notice a stop request: two files, polled a few times a second at most.
 
 No signal reaches torchrun or its workers. The node agent (spot notice) or the batch script's trap
-(time limit) puts a small JSON file in place; workers see it at the end of a step. Whether *all*
-ranks stop, and at which step, is agreed in `run` by the all-reduce that ends every step.
+(time limit) puts a small JSON file in place. Workers see it at the end of a step. The all-reduce
+that ends every step makes *all* ranks agree whether they stop, and after which step (see `run`).
 """
 
 import sys
@@ -22,8 +22,9 @@ _EARLIER = 300.0
 
 
 class Stopped(SystemExit):
-    """The run leaves here, to come back later. Exit code 0 where all ranks leave together: the
-    verdict file speaks.
+    """The exception by which a run stops, to come back later.
+
+    The exit code is 0 when all ranks leave together: the verdict file tells the rest.
     """
 
     def __init__(self, word: Verdict, *, code: int = 0) -> None:
@@ -33,22 +34,23 @@ class Stopped(SystemExit):
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """Why the job is asked to stop, and by when (epoch seconds) its machine is gone."""
+    """A request that the job stop."""
 
-    cause: str
-    deadline: float | None
+    cause: str  # why
+    deadline: float | None  # epoch seconds when its instance is gone
     node: str
 
     @property
     def due(self) -> float:
-        """The deadline; infinity where there is none."""
+        """Return the deadline in epoch seconds, infinity without one."""
         return float("inf") if self.deadline is None else self.deadline
 
 
 class StopFiles:
-    """Polls the stop files of the attempt that began at a moment, by the clock of the requests.
+    """A poller of one attempt's stop files.
 
-    Once one is seen the answer stays yes.
+    Once it has seen a request, its answer stays yes. `began` is the attempt's beginning by the
+    clock of the requests, epoch seconds.
     """
 
     def __init__(
@@ -67,9 +69,10 @@ class StopFiles:
         self.request: StopRequest | None = None
 
     def poll(self) -> bool:
-        """Whether a stop was asked for; costs two stat calls, at most once in `every_seconds`.
+        """Return whether a stop was requested.
 
-        What can't be looked at asks for nothing, and is looked at again.
+        It costs two stat calls, at most once in `every_seconds`. A file that can't be looked at
+        counts as absent, and is looked at again.
         """
         if self.request is not None:
             return True
@@ -87,7 +90,7 @@ class StopFiles:
         try:
             return read(path, self._began)
         except OSError:
-            return {}  # a file that is there asks for a stop
+            return {}  # a file that exists asks for a stop, readable or not
 
     def _there(self, path: Path) -> bool:
         try:
@@ -102,16 +105,21 @@ class StopFiles:
         return found
 
     def word(self, step: int, detail: str) -> Verdict:
-        """The verdict of an attempt that ends because of the request, with so many steps saved."""
+        """Return the verdict of an attempt that the request ends.
+
+        `step` is the number of steps saved.
+        """
         return verdict.resume(step, self.request.cause if self.request else "stopped", detail)
 
 
 def read(path: Path, began: float | None) -> Mapping[str, Any] | None:
-    """What a request says to the attempt that began then, nothing where there is none; None where
-    it was for another. OSError where it can't be read.
+    """Return the request in `path` to the attempt that began at `began`.
 
-    A cluster that is built anew counts its jobs from 1, and the shared folder may have outlived the
-    one before: its requests are named as this one's are.
+    An empty mapping means that there is no request. None means that the request was for an earlier
+    job of the same id. Raises OSError when the file can't be read.
+
+    A rebuilt cluster counts its jobs from 1 again, and the shared folder may outlive the old
+    cluster. Then requests to the old jobs have the same file names.
     """
     found = find_json(path, limit=65536) or {}
     at = found.get("at")
@@ -127,7 +135,10 @@ def _say(text: str) -> None:
 
 
 def _parse(found: Mapping[str, Any]) -> StopRequest:
-    """A file that is there asks for a stop, even when what it says can't be read."""
+    """Return the request that a stop file holds.
+
+    A file that exists asks for a stop, even when its content can't be read.
+    """
     deadline = found.get("deadline")
     return StopRequest(
         cause=str(found.get("cause") or "unreadable-request")[:80],

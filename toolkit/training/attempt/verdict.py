@@ -1,4 +1,7 @@
-"""What became of an attempt, in a file: torchrun's own exit code is 1 whatever its workers say."""
+"""Write and read the verdict of an attempt.
+
+A file is needed: torchrun's own exit code is 1, whatever code its workers exit with.
+"""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,54 +12,68 @@ from toolkit.training.io.durable_files import encode, find_json, write_atomic, w
 
 Outcome = Literal["done", "resume", "hold", "failed"]
 
-# slurm.conf has RequeueExit=85; 93 is also what NVIDIA's resiliency extension means by it.
+# slurm.conf has RequeueExit=85. NVIDIA's resiliency extension uses 93 with the same meaning.
 RESUME_ME = 85
 DO_NOT_REQUEUE = 93
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The last word of an attempt. The batch script exits with `exit_code`."""
+    """The result of an attempt, as the attempt states it itself.
+
+    The batch script exits with `exit_code`.
+    """
 
     verdict: Outcome
     exit_code: int
     cause: str
-    step: int  # steps done, that is the step the next attempt starts with
+    step: int  # number of steps done; the next attempt starts with this step
     detail: str = ""
 
     def write(self, path: Path) -> None:
-        """Put the verdict in place of any earlier one."""
+        """Write the verdict, in place of any earlier one."""
         write_atomic(path, encode(asdict(self)))
 
     def write_first(self, path: Path) -> bool:
-        """Put the verdict in place unless one is there: the first rank to fail is heard."""
+        """Write the verdict unless another rank has written one.
+
+        Returns whether this one was written: the first rank to fail is heard.
+        """
         return write_first(path, encode(asdict(self)))
 
 
 def done(step: int) -> Verdict:
-    """The training is finished."""
+    """Return the verdict of a finished training."""
     return Verdict("done", 0, "finished", step)
 
 
 def resume(step: int, cause: str, detail: str = "") -> Verdict:
-    """Bring the job back: Slurm requeues it on this exit code."""
+    """Return the verdict on whose exit code Slurm requeues the job."""
     return Verdict("resume", RESUME_ME, cause, step, detail)
 
 
 def hold(step: int, cause: str, detail: str) -> Verdict:
-    """Do not bring it back: another attempt would end the same way."""
+    """Return the verdict that holds the job.
+
+    Another attempt would end in the same way.
+    """
     return Verdict("hold", DO_NOT_REQUEUE, cause, step, detail)
 
 
 def failed(step: int, detail: str, exit_code: int = 1) -> Verdict:
-    """The script itself failed; the code is its own, kept clear of the two that Slurm acts on."""
+    """Return the verdict of a script that failed.
+
+    The exit code is the script's own, unless it is 0 or one of the two codes that Slurm acts on:
+    then 1.
+    """
     code = exit_code if exit_code not in (0, RESUME_ME, DO_NOT_REQUEUE) else 1
     return Verdict("failed", code, "error", step, detail)
 
 
 def read(path: Path) -> Verdict | None:
-    """The verdict in `path`; None when the attempt ended without a word. OSError where that can't
-    be found out.
+    """Return the verdict in `path`, or None when the attempt left none.
+
+    Raises OSError when the file can't be read now.
     """
     found = find_json(path)
     try:
@@ -66,7 +83,10 @@ def read(path: Path) -> Verdict | None:
 
 
 def read_verdict(attempt: Attempt) -> Verdict | None:
-    """What another rank has already said about this attempt, as far as it can be read."""
+    """Return the verdict that another rank has written about this attempt.
+
+    None when there is none, or when it can't be read.
+    """
     try:
         return read(attempt.verdict_file)
     except OSError:

@@ -1,4 +1,4 @@
-"""Work in a thread of its own, and its outcome where it is waited for."""
+"""Run a save in a thread of its own, and return its result to the waiting caller."""
 
 import threading
 from collections.abc import Callable
@@ -10,22 +10,25 @@ T = TypeVar("T")
 
 
 class LeftBehind(Exception):  # noqa: N818  # says what happened
-    """A stop came before the work was done, and does not wait for it."""
+    """The error of work that a stop does not wait for."""
 
 
 class Flight(Generic[T]):
-    """Begun when it is made; `land` gives the result, or raises what the work raised."""
+    """Work that runs in a thread from now on.
+
+    `land` waits for it, and returns its result or raises its error.
+    """
 
     def __init__(self, work: Callable[[], T], ended: Callable[[], object] = lambda: None) -> None:
         self._work, self._ended = work, ended
         self._result: T | None = None
         self._error: BaseException | None = None
-        # Daemon: a process that has to go does not wait for a rank that is gone already.
+        # Daemon: a process that must exit does not wait for a rank that is gone already.
         self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
         self._thread.start()
 
     def is_over(self) -> bool:
-        """Whether `land` waits for nothing."""
+        """Return whether `land` would return at once."""
         return not self._thread.is_alive()
 
     def land(self) -> T:
@@ -37,18 +40,19 @@ class Flight(Generic[T]):
     def _run(self) -> None:
         try:
             self._result = self._work()
-        except BaseException as error:  # noqa: BLE001  # raised where it is waited for
+        except BaseException as error:  # noqa: BLE001  # raised by `land`
             self._error = error
         finally:
             self._ended()
 
 
 class Hurry:
-    """Whether the machine goes, as one rank knows it: from the beginning, or once `come` tells it,
-    which another thread looks at.
+    """A rank's knowledge that its instance goes.
 
-    What may take long and nobody waits for goes through `unless`, one at a time. It must be this
-    rank's work alone: left behind in a collective, it would leave the other ranks waiting.
+    It has come from the beginning, or once another thread calls `come`.
+
+    Long work that no other rank waits for goes through `unless`, one piece at a time. It must be
+    this rank's work alone: a collective that is left behind would leave the other ranks waiting.
     """
 
     def __init__(self, *, has_come: bool = False) -> None:
@@ -65,13 +69,17 @@ class Hurry:
         return self._come.is_set()
 
     def agreed(self, world: World) -> bool:
-        """Whether any rank knows it. Collective."""
+        """Return whether any rank knows of a hurry. Collective."""
         return any(world.gather(self.has_come()))
 
     def unless(self, work: Callable[[], T]) -> T:
-        """Do it; or raise LeftBehind as soon as there is a hurry, whatever the work waits for."""
+        """Do the work, unless there is a hurry.
+
+        Raises LeftBehind as soon as the hurry comes, whatever the work waits for.
+        """
         wake = self._wake = threading.Event()
-        if self.has_come():  # asked after `_wake` is ours: `come` sets them in the other order
+        # Tested after `_wake` is replaced, for `come` sets the two in the other order.
+        if self.has_come():
             raise LeftBehind("a stop came first")
         flight = Flight(work, ended=wake.set)
         wake.wait()

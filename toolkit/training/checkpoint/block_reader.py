@@ -1,4 +1,4 @@
-"""Threads and memory for work on blocks: hashing and reading ahead, outside the GIL."""
+"""Read blocks ahead and hash them in threads, outside the GIL."""
 
 import functools
 import mmap
@@ -6,16 +6,17 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-_KEPT = 4  # blocks that are kept beside those read ahead
+_KEPT = 4  # number of blocks that are kept beside those read ahead
 
 Read = Callable[[int, memoryview], None]
 
 
 class Window:
-    """Blocks of one file, read by other threads; a few are kept.
+    """A window on the blocks of one file, which other threads read. A few blocks are kept.
 
-    torch reads a tensor's end first, then its beginning and from there on: what lies lowest is what
-    it comes back to last. `read` puts a block into memory, and raises where it can't be trusted.
+    torch reads a tensor's end first, then its beginning and from there on. It comes back to the
+    lowest block last. `read` puts a block into memory, and raises an error for a block that can't
+    be trusted.
     """
 
     def __init__(self, read: Read, count: int, size: int) -> None:
@@ -24,12 +25,15 @@ class Window:
         self._spare: list[memoryview] = []
 
     def get(self, number: int, *, ahead: bool) -> memoryview:
-        """A block, good until the next call. `ahead`: those behind it are wanted next."""
+        """Return a block, valid until the next call.
+
+        `ahead` means that the next blocks are wanted soon.
+        """
         last = min(number + lanes(), self._count - 1) if ahead else number
         missing = [other for other in range(number, last + 1) if other not in self._kept]
         self._make_room(len(missing), number, last)
         for other in missing:
-            # Used again: to have the kernel zero new memory costs a third of a hash.
+            # Memory is used again: to have the kernel zero new memory costs a third of a hash.
             buffer = self._spare.pop() if self._spare else memoryview(mmap.mmap(-1, self._size))
             self._kept[other] = threads().submit(self._read, other, buffer), buffer
         work, buffer = self._kept[number]
@@ -37,7 +41,10 @@ class Window:
         return buffer
 
     def fill(self, first: int, target: memoryview) -> int:
-        """Read whole blocks to where they are wanted, with no copy between; how many."""
+        """Read whole blocks straight into `target`.
+
+        Returns their number.
+        """
         count = len(target) // self._size
         work = []
         try:
@@ -48,13 +55,13 @@ class Window:
                 else:
                     work.append(threads().submit(self._read, first + at, place))
         finally:
-            wait(work)  # the memory is the caller's, who may give it up when this raises
+            wait(work)  # `target` is the caller's, which may free it when this raises
         for done in work:
             done.result()
         return count
 
     def close(self) -> None:
-        """Nothing is being read any more."""
+        """Wait until no thread reads any more."""
         wait([work for work, _ in self._kept.values()])
 
     def _make_room(self, wanted: int, first: int, last: int) -> None:
@@ -72,5 +79,8 @@ def threads() -> ThreadPoolExecutor:
 
 @functools.cache
 def lanes() -> int:
-    """Blocks worked on at a time: a rank shares its machine with others, and with the training."""
+    """Return how many blocks are worked on at a time.
+
+    It is small: a rank shares its instance with other ranks, and with the training.
+    """
     return max(2, min(4, len(os.sched_getaffinity(0))))

@@ -1,11 +1,14 @@
-"""Checkpoints that can't lie: a new folder each, committed last, believed only when verified.
+"""Save and load checkpoints that are committed last and believed only when verified.
 
     checkpoints/step-00000120.000007/{shared.pt, rank-00000.pt, …, manifest.json, COMMITTED}
 
-The second number counts the saves of the run. A step that is trained again after a hard kill gets a
-folder of its own and never mixes its files with those of the first time, and "newest" means saved
-last, not furthest: after a fall-back the run goes on from an earlier step. Every method is
-collective, and a failure on one rank is raised on all of them: no rank is left waiting.
+Every save has a new folder. The second number counts the saves of the run. After a hard kill, a
+step that is trained again gets a folder of its own. Its files never mix with those of the first
+time. "Newest" means saved last, not furthest: after a fall-back the run goes on from an earlier
+step.
+
+Every method is collective. A failure on one rank is raised on all of them, so no rank is left
+waiting.
 """
 
 import time
@@ -39,33 +42,33 @@ __all__ = ["CheckpointFailed", "Checkpointer", "Loaded", "Saved"]
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A checkpoint that is now in the parts, and the newer ones that could not be believed."""
+    """A checkpoint that was loaded into the parts."""
 
     name: str
     facts: Mapping[str, Any]
-    rejected: tuple[str, ...]
+    rejected: tuple[str, ...]  # the newer checkpoints that failed, one message each
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A committed checkpoint, and what it took."""
+    """A committed checkpoint, and the time that it took."""
 
     name: str
     step: int
-    stall_seconds: float  # that training stood still
+    stall_seconds: float  # how long training stood still
     seconds: float  # from the beginning to the commit
-    stop_seconds: float  # to the end of what a stop waits for
-    whole_seconds: float  # to the end of reading back, copying to tiers and pruning
+    stop_seconds: float  # `seconds`, and the copies to tiers that a stop waits for
+    whole_seconds: float  # from the beginning to the end of reading back, copying and pruning
     bytes: int
     problems: tuple[str, ...] = ()  # copies to further tiers that failed; the checkpoint is good
 
 
 class Checkpointer:
-    """Saves and loads the state of a run under `root`, keeping the newest `keep` good ones.
+    """A store of a run's state under `root`, which keeps the newest `keep` good checkpoints.
 
-    `root` must be one folder for all ranks. `tiers` are filled from it after the commit. Who
-    is not the `owner` of the run any more commits and deletes nothing: Superseded, on all ranks. By
-    default that is this attempt, where `root` is in its run folder.
+    `root` must be one folder for all ranks. `tiers` are filled from it after the commit. Only the
+    run's `owner` commits and deletes: for others, Superseded is raised on all ranks. By default the
+    owner is this attempt, if `root` is in its run folder.
     """
 
     def __init__(
@@ -80,7 +83,7 @@ class Checkpointer:
         owner: Owner | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if keep < 2:  # noqa: PLR2004  # the one that turns out bad, and the one to fall back to
+        if keep < 2:  # noqa: PLR2004  # a bad one, and one to fall back to
             raise ValueError(f"keep at least 2 checkpoints, not {keep}")
         self._root, self._world, self._owner = root, world, owner or owner_of(root)
         self._folders = Folders(root, keep, self._owner)
@@ -93,11 +96,13 @@ class Checkpointer:
     def save(
         self, parts: Parts, *, step: int, facts: Mapping[str, Any], urgent: bool = False
     ) -> Saved:
-        """Write the parts and every rank's RNG; on return the checkpoint is durable and committed.
+        """Write the parts and every rank's random state, and commit them.
 
-        Raises CheckpointFailed on every rank when it is not; the older ones are then untouched.
-        `urgent`: the machine goes. Nothing is read back and nothing pruned, which can be done by
-        the next attempt, and of the tiers only those are waited for that outlive the notice.
+        On return the checkpoint is durable. Raises CheckpointFailed on every rank when it is not;
+        the older ones are then untouched.
+
+        `urgent` means that the instance goes. Nothing is read back and nothing pruned: the next
+        attempt can do both. The save waits only for tiers that outlive the notice.
         """
         self._none_in_flight()
         begun = self._clock()
@@ -107,7 +112,10 @@ class Checkpointer:
         return self._write(self._world, staged, stated, begun, None, hurry=hurry)
 
     def begin(self, parts: Parts, *, step: int, facts: Mapping[str, Any]) -> None:
-        """Copy the state to memory and return; `settle` tells how writing and committing ended."""
+        """Copy the state to memory, and write it in the background.
+
+        Returns as soon as it is copied. `settle` returns or raises the outcome.
+        """
         if self._behind is None:
             raise RuntimeError("Checkpointer(background=True) saves in the background")
         self._none_in_flight()
@@ -121,15 +129,17 @@ class Checkpointer:
         )
 
     def in_flight(self) -> bool:
-        """Whether `settle` would wait for a save, as far as this rank knows."""
+        """Return whether `settle` would wait, as far as this rank knows."""
         return self._flight is not None and not self._flight.is_over()
 
     def settle(self, *, urgent: bool = False) -> Saved | None:
-        """Wait for the save that `begin` began, if there is one. Raises what `save` would.
+        """Wait for the save that `begin` began, if there is one.
 
-        `urgent`: as for `save`. Once it is committed, nothing more is read back or pruned, and what
-        is under way to a tier that does not outlive the notice is left behind. No rank is left
-        waiting: each one's save comes to its end, because each of them is told here.
+        Returns it, or raises the same errors as `save`.
+
+        `urgent` is as for `save`. After the commit nothing more is read back or pruned, and copies
+        to tiers that do not outlive the notice are abandoned. No rank is left waiting: each rank's
+        save comes to its end, because each of them is told here.
         """
         flight, self._flight = self._flight, None
         if flight and urgent:
@@ -137,11 +147,13 @@ class Checkpointer:
         return flight.land() if flight else None
 
     def load(self, parts: Parts) -> Loaded | None:
-        """Put the newest checkpoint that every rank can verify into the parts; None: there is none.
+        """Load the newest checkpoint that every rank can verify.
 
-        Raises CheckpointFailed when there are committed checkpoints and not one is good: starting
-        from nothing must be a person's decision. So must be going on from an older one when the
-        newest can't be told to be good here, or can't be read: CheckpointUnreadable.
+        Returns None when there is no checkpoint. Raises CheckpointFailed when there are committed
+        checkpoints and not one is good: a person must decide to start from nothing.
+
+        Raises CheckpointUnreadable when the newest can't be read here, or can't be told to be good.
+        A person must decide to go on from an older one.
         """
         names: list[str] = on_rank_0(self._world, self._known)
         rejected: list[str] = []
@@ -160,15 +172,15 @@ class Checkpointer:
         return None
 
     def check_owner(self) -> None:
-        """Raise Superseded on every rank when another attempt has taken over the run."""
+        """Raise Superseded on all ranks when another attempt has the run."""
         on_rank_0(self._world, self._owner.check)
 
     def committed(self) -> list[Path]:
-        """The committed folders under `root`, the last one saved first."""
+        """Return the committed folders under `root`, the last one saved first."""
         return self._folders.committed()
 
     def last_step(self) -> int | None:
-        """The step of the first of those."""
+        """Return the step of the checkpoint that was saved last."""
         return last_step(self._root)
 
     # -- saving -----------------------------------------------------------------------------------
@@ -219,9 +231,10 @@ class Checkpointer:
         return self._folders.new(step, self._copies.last_number(hurry))
 
     def _confirm(self, world: World, folder: Path, hurry: Hurry) -> None:
-        """Read back what was written, before anything older may go for it; in a hurry nothing goes.
+        """Read back the files just written, before an older checkpoint is deleted.
 
-        What this attempt can't believe must not take up the disk either.
+        In a hurry nothing is read, and nothing deleted. A checkpoint that can't be confirmed must
+        not take up the disk either, so it is pruned like the others.
         """
         part = {"part": world.rank, "of": world.size}
 
@@ -250,9 +263,10 @@ class Checkpointer:
         return self._copies.known([folder.name for folder in self.committed()])
 
     def _load(self, name: str, parts: Parts) -> Mapping[str, Any]:
-        """From `root`, or else from the first tier that has a good copy.
+        """Load a checkpoint from `root`, or else from a tier.
 
-        What can't be read in `root` is left alone: no copy takes its place.
+        The first tier with a good copy is taken. A folder in `root` that can't be read is left
+        alone: no copy takes its place.
         """
         problems: list[CheckpointFailed] = []
         for tier in (None, *self._copies.tiers):
@@ -280,9 +294,10 @@ class Checkpointer:
         return found, self._codec.read(folder, found, parts, world)
 
     def _look_at_rest(self, name: str, found: manifest.Manifest) -> None:
-        """Also at what no rank had a use for, such as files of ranks that are no longer there.
+        """Verify the blocks that no rank has read.
 
-        What they read was checked as they read it, so no byte is hashed twice.
+        Such as files of ranks that are no longer there. The other blocks were verified as they were
+        read, so no byte is hashed twice.
         """
         folder, world = self._root / name, self._world
         good = set().union(*world.gather(found.good))

@@ -1,6 +1,7 @@
-"""Work that one rank or every rank does, and whose failure is everyone's: no rank is left waiting.
+"""Run work on one rank or on all, and raise its failure on all of them.
 
-Every function is collective. Superseded goes before every other failure: the run is another's.
+Every function is collective, and no rank is left waiting. Superseded goes before every other
+failure: the run then belongs to another attempt.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +18,17 @@ T = TypeVar("T")
 
 
 class CheckpointFailed(Exception):  # noqa: N818  # says what happened
-    """A save or load failed on at least one rank; raised on all, with every rank's reason."""
+    """The error of a save or load that failed on at least one rank.
+
+    It is raised on all of them, with every rank's reason.
+    """
 
 
 class CheckpointUnreadable(CheckpointFailed):
-    """A checkpoint may be good, and can't be told to be here: no older one may take its place."""
+    """The error of a checkpoint that may be good, and can't be told to be so here.
+
+    No older one may take its place.
+    """
 
 
 _GRAVEST: Sequence[type[Exception]] = (Superseded, CheckpointUnreadable, CheckpointFailed)
@@ -29,14 +36,17 @@ _GRAVEST: Sequence[type[Exception]] = (Superseded, CheckpointUnreadable, Checkpo
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """Why a rank failed, as the others are told."""
+    """A rank's failure, as it travels to the other ranks."""
 
     text: str
     kind: type[Exception]
 
 
 def on_rank_0(world: World, work: Callable[[], T]) -> T:
-    """Do it on rank 0; its result, or its failure, is everyone's."""
+    """Run `work` on rank 0.
+
+    Returns its result, or raises its failure, on every rank.
+    """
     outcome: tuple[Any, _Problem | None] = (None, None)
     if world.rank == 0:
         outcome = _attempt(work)
@@ -46,21 +56,30 @@ def on_rank_0(world: World, work: Callable[[], T]) -> T:
 
 
 def everywhere(world: World, work: Callable[[], T]) -> list[T]:
-    """Do it on every rank; all the results, or one failure for all."""
+    """Run `work` on every rank.
+
+    Returns all the results on every rank, or raises one failure on all.
+    """
     outcomes = world.gather(_attempt(work))
     _raise_any([problem for _, problem in outcomes])
     return [result for result, _ in outcomes]
 
 
 def everywhere_own(world: World, work: Callable[[], T]) -> T:
-    """As `everywhere`, for results that don't travel: each rank keeps its own."""
+    """Run `work` on every rank, and return this rank's own result.
+
+    Like `everywhere`, for results that can't be sent.
+    """
     result, problem = _attempt(work)
     _raise_any(world.gather(problem))
-    return result  # type: ignore[return-value]  # there is one when there is no problem
+    return result  # type: ignore[return-value]  # without a problem there is a result
 
 
 def reading(work: Callable[[], T], *, unproven: type[Exception] = OSError) -> Callable[[], T]:
-    """Work for the others, none of whose `unproven` errors tells of damage, but what is absent."""
+    """Wrap reading work: an error that proves no damage becomes Unreadable.
+
+    `unproven` is the class of such errors. The errors for a missing file stay: absence is a proof.
+    """
 
     def call() -> T:
         try:
@@ -77,7 +96,7 @@ def _attempt(work: Callable[[], T]) -> tuple[T | None, _Problem | None]:
     # Everything is caught: a rank that raised alone would leave the others waiting for it.
     try:
         return work(), None
-    except Exception as error:  # noqa: BLE001  # told to every rank and raised there
+    except Exception as error:  # noqa: BLE001  # sent to every rank and raised there
         said = isinstance(error, Corrupt | Unreadable | Superseded)
         text = str(error) if said else f"{type(error).__name__}: {error}"
         return None, _Problem(text, _kind(error))

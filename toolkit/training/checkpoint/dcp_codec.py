@@ -1,7 +1,8 @@
-"""State that is spread over the ranks, as torch.distributed.checkpoint keeps it: FSDP2, DDP, plain.
+"""Save state that is spread over the ranks by torch.distributed.checkpoint (DCP): FSDP2, DDP,
+plain.
 
-Every rank writes its own shards, and a checkpoint loads on any number of ranks. What is on disk is
-an ordinary DCP checkpoint with a manifest beside it: `dcp.load` and torch's converters read it.
+Every rank writes its own shards, and a checkpoint loads on any number of ranks. On disk it is an
+ordinary DCP checkpoint with a manifest beside it: `dcp.load` and torch's converters read it.
 """
 
 import io
@@ -43,13 +44,16 @@ from toolkit.training.checkpoint.torch_codec import (
 from toolkit.training.distributed.process_group import World
 from toolkit.training.io.durable_files import fsync_directory
 
-# All of an optimizer's state under its parameters' names: ranks may then have different parameters,
-# as the stages of a pipeline do.
+# Keys all of an optimizer's state by its parameters' names. Ranks may then have different
+# parameters, as the stages of a pipeline do.
 _BY_NAME = StateDictOptions(flatten_optimizer_state_dict=True)
 
 
 class DcpCodec:
-    """Models and optimizers by their shards; other parts, which all ranks have alike, by rank 0."""
+    """A codec that saves models and optimizers by their shards.
+
+    The other parts are equal on all ranks, and rank 0 saves them.
+    """
 
     def __init__(self) -> None:
         self._staging = Staging()
@@ -96,9 +100,9 @@ class DcpCodec:
 
 
 def _capture(parts: Parts) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The models' and optimizers' state; apart from it, that of optimizers that have none yet.
+    """Return the state of models and optimizers, and fresh optimizers' apart.
 
-    To ask torch for the state of an optimizer that has made no step would make it one.
+    A fresh optimizer has made no step. torch would make it one step if it were asked for the state.
     """
     plain = {name: part.state_dict() for name, part in parts.items() if _is_optimizer(part)}
     fresh = {name: state for name, state in plain.items() if not state["state"]}
@@ -119,7 +123,7 @@ def _load_tensors(
         for name, part in parts.items()
         if _is_model(part) or (_is_optimizer(part) and name not in fresh)
     }
-    # An optimizer without state gets one of the right shape here, to load into.
+    # An optimizer without state gets a state of the right shape here, to load into.
     state = {
         name: get_model_state_dict(part)
         if _is_model(part)
@@ -146,7 +150,7 @@ def _load_tensors(
 
 
 class _HashingDisk(FileSystem):  # type: ignore[misc]  # torch is not analysed
-    """Where DCP writes: every file hashed on its way, and durable when it is closed."""
+    """A filesystem for DCP's writes: every file is hashed on its way, and durable when closed."""
 
     def __init__(self) -> None:
         self._written: dict[str, FileEntry] = {}
@@ -171,11 +175,11 @@ class _HashingDisk(FileSystem):  # type: ignore[misc]  # torch is not analysed
 
 
 class _VerifiedDisk(FileSystem):  # type: ignore[misc]  # torch is not analysed
-    """Where DCP reads: no byte that the manifest does not vouch for."""
+    """A filesystem for DCP's reads: it returns only bytes that match the manifest."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self._folder, self._manifest = folder, manifest
-        self.met: list[Exception] = []  # that are no proof of damage
+        self.met: list[Exception] = []  # errors that are no proof of damage
 
     @contextmanager
     def create_stream(self, path: Any, mode: str) -> Generator[Any, None, None]:
@@ -190,7 +194,7 @@ class _VerifiedDisk(FileSystem):  # type: ignore[misc]  # torch is not analysed
 
 
 class _InOrder(dcp.FileSystemReader):  # type: ignore[misc]  # torch is not analysed
-    """Reads what the plan wants in the order of the files' bytes: each block once."""
+    """A reader that reads each block once: it sorts the plan by the files' bytes."""
 
     def prepare_local_plan(self, plan: Any) -> Any:
         def place(item: Any) -> tuple[str, int]:
@@ -201,7 +205,10 @@ class _InOrder(dcp.FileSystemReader):  # type: ignore[misc]  # torch is not anal
 
 
 class _DataOnly(DefaultLoadPlanner):  # type: ignore[misc]  # torch is not analysed
-    """torch's own planner loads what is no tensor by pickle; a checkpoint is data."""
+    """A load planner that unpickles nothing but data.
+
+    torch's own planner loads values that are no tensors by pickle; a checkpoint is data.
+    """
 
     def load_bytes(self, read_item: Any, value: io.BytesIO) -> None:
         plain = torch.load(value, weights_only=True)
@@ -212,7 +219,7 @@ class _DataOnly(DefaultLoadPlanner):  # type: ignore[misc]  # torch is not analy
 
 
 def _model_of(optimizer: Any, parts: Parts) -> Any:
-    """The model whose parameters the optimizer steps."""
+    """Return the model whose parameters the optimizer steps."""
     stepped = {id(value) for group in optimizer.param_groups for value in group["params"]}
     for part in parts.values():
         if _is_model(part) and stepped <= {id(value) for value in part.parameters()}:
@@ -234,11 +241,12 @@ def _is_other(part: Any) -> bool:
 
 @contextmanager
 def _plain_errors(met: Sequence[Exception] = ()) -> Generator[None, None, None]:
-    """DCP's own exception is no Exception, and hides those that must end the process.
+    """Replace DCP's own exception by the errors that caused it.
 
-    `met`: what went wrong on this rank that DCP may have put into words of its own.
+    DCP's exception is no Exception, and hides errors that must end the process. `met` holds this
+    rank's errors that DCP may have put into words of its own.
     """
-    # A world of one is no mistake.
+    # A world of one rank is no mistake.
     warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
     try:
         yield

@@ -1,10 +1,11 @@
-"""DeepSpeed's state: ZeRO 1, 2 and 3, through `engine.save_checkpoint` and `load_checkpoint`.
+"""Save DeepSpeed's state (ZeRO 1, 2 and 3) by `engine.save_checkpoint` and `load_checkpoint`.
 
-Every rank's files go through the manifest as all others do. On another number of ranks than it
-was saved on, a checkpoint is first rewritten as DeepSpeed's universal one, in a folder of the
-attempt's own beside it and for the time of the load: that takes its size again on the shared
-filesystem. DeepSpeed's files are pickles; they are read only after every byte was found to be as it
-was written.
+Every rank's files go through the manifest, as in the other codecs. For a load on another number of
+ranks, the checkpoint is first rewritten as DeepSpeed's universal one. The copy lies beside it, in a
+folder of the attempt's own, while the load lasts. It takes the checkpoint's size again on the
+shared filesystem.
+
+DeepSpeed's files are pickles. They are read only after every byte was verified.
 """
 
 import os
@@ -38,9 +39,10 @@ from toolkit.training.distributed.process_group import World
 
 
 class DeepSpeedCodec:
-    """For one DeepSpeed engine, which holds model and optimizer, and parts that all ranks share.
+    """A codec for one DeepSpeed engine, which holds model and optimizer.
 
-    `owner`: of the run; the attempt of this process unless named.
+    The other parts are shared by all ranks. `owner` owns the run; by default it is this process's
+    attempt.
     """
 
     def __init__(self, owner: Owner | None = None) -> None:
@@ -94,10 +96,13 @@ def _engine(parts: Parts) -> tuple[str, Any]:
 
 
 def _files(engine: Any) -> dict[str, Any]:
-    """What the engine would write on this rank, by file name."""
+    """Return the files that the engine would write on this rank.
+
+    They are named, and not yet written.
+    """
     capture = _Capture()
     with tempfile.TemporaryDirectory(prefix="toolkit-") as folder, _as(engine, capture):
-        # It leaves its conversion scripts in the folder; they come with DeepSpeed anyway.
+        # It writes its conversion scripts to the folder; they come with DeepSpeed anyway.
         engine.save_checkpoint(folder, tag="step", save_latest=False)
     return capture.files
 
@@ -110,7 +115,7 @@ def _load(engine: Any, folder: Path) -> None:
 
 @contextmanager
 def _as(engine: Any, files: CheckpointEngine) -> Iterator[None]:
-    """Have the engine write to, or read from, something else than plain files."""
+    """Have the engine write to, or read from, `files`."""
     plain, engine.checkpoint_engine = engine.checkpoint_engine, files
     try:
         yield
@@ -119,7 +124,7 @@ def _as(engine: Any, files: CheckpointEngine) -> Iterator[None]:
 
 
 class _Files(CheckpointEngine):  # type: ignore[misc]  # DeepSpeed is not analysed
-    """What DeepSpeed asks of its storage, doing nothing."""
+    """A storage that does nothing, with the methods that DeepSpeed calls."""
 
     def create(self, info: Any) -> None:  # noqa: ARG002  # DeepSpeed's shape, as below
         return
@@ -160,26 +165,30 @@ _ROOM = ".universal."
 
 
 def _clear(root: Path, owner: Owner) -> None:
-    """Delete what an attempt left that was killed as it loaded, and what a superseded one reads.
+    """Delete the universal copies of earlier attempts.
 
-    Raises Superseded, with nothing deleted, for who is not the owner any more.
+    An attempt leaves one when it is killed as it loads. A superseded attempt may still read one.
+    Raises Superseded, with nothing deleted, when this attempt has lost the run.
     """
     for left in root.glob(f"{_ROOM}*"):
-        with suppress(OSError):  # it costs space
+        with suppress(OSError):  # a copy that stays costs space
             shutil.rmtree(owner.take(left), ignore_errors=True)
 
 
 @contextmanager
 def _universal(folder: Path, manifest: Manifest, world: World, owner: Owner) -> Iterator[Path]:
-    """The checkpoint in the form that loads on any number of ranks."""
-    # Not in the owner's place: DeepSpeed makes folders that are gone again, that one with them.
+    """Yield the checkpoint in DeepSpeed's universal form.
+
+    It loads on any number of ranks. It is deleted at the end of the context.
+    """
+    # Not in the fence: DeepSpeed makes missing folders, and would make a deleted fence again.
     name = owner.place.name if owner.place else "local"
     room = folder.with_name(f"{_ROOM}{name}")
     try:
         on_rank_0(world, lambda: _convert(folder, manifest, room / folder.name))
         yield room / folder.name
     except Exception:
-        owner.check()  # the next attempt has cleared it away: no damage
+        owner.check()  # if the next attempt has deleted the copy, it is no damage
         raise
     finally:
         world.gather(None)  # all have read it
@@ -188,13 +197,13 @@ def _universal(folder: Path, manifest: Manifest, world: World, owner: Owner) -> 
 
 
 def _convert(folder: Path, manifest: Manifest, made: Path) -> None:
-    for entry in manifest.files:  # DeepSpeed reads the files by itself: as checked as can be
+    for entry in manifest.files:  # DeepSpeed reads the files itself, so all are checked before
         verify_file(folder, entry)
         manifest.good.update((entry.name, number) for number in range(len(entry.blocks)))
     options = Namespace(
         input_folder=str(folder),
         output_folder=str(made),
-        num_extract_workers=1,  # more would be processes, forked from one that has threads
+        num_extract_workers=1,  # more workers would be processes, forked from one that has threads
         num_merge_workers=1,
         keep_temp_folder=False,
         strict=True,
@@ -206,7 +215,7 @@ def _convert(folder: Path, manifest: Manifest, made: Path) -> None:
 
 @contextmanager
 def _loading_universal(engine: Any) -> Iterator[None]:
-    before = engine._config.load_universal_checkpoint  # noqa: SLF001  # set by the user's file otherwise
+    before = engine._config.load_universal_checkpoint  # noqa: SLF001  # only the user's file sets it
     engine._config.load_universal_checkpoint = True  # noqa: SLF001  # as above
     try:
         yield

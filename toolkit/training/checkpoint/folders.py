@@ -1,4 +1,4 @@
-"""The folders of a run's checkpoints: which there are, which can be trusted, and which go."""
+"""List the folders of a run's checkpoints, tell which can be trusted, and delete old ones."""
 
 import shutil
 from contextlib import suppress
@@ -13,27 +13,32 @@ from toolkit.training.run_folder.checkpoint_names import NAME, number
 
 
 class Folders:
-    """Those under `root`, as one rank sees them. Only the run's `owner` makes and deletes any.
+    """The checkpoint folders under `root`, as one rank sees them.
 
-    `distrusted` are those that are not what was written, or may not be and are of no use any more.
+    Only the run's `owner` makes and deletes any.
     """
 
     def __init__(self, root: Path, keep: int, owner: Owner) -> None:
         self.root, self._keep, self._owner = root, keep, owner
+        # Folders that are damaged, or may be and are of no use any more.
         self.distrusted: set[str] = set()
+        # Folders that could not be read back, and may be good.
         self._doubted: set[str] = set()
 
     def every(self) -> list[Path]:
-        """Every folder a save has begun, newest first."""
+        """Return every folder that a save has begun, newest first."""
         found = [path for path in inside(self.root) if NAME.fullmatch(path.name)]
         return sorted(found, key=lambda path: (number(path.name), path.name), reverse=True)
 
     def committed(self) -> list[Path]:
-        """Those that are checkpoints, the last one saved first."""
+        """Return the folders that are checkpoints, the last one saved first."""
         return [folder for folder in self.every() if checkpoint_names.is_committed(folder)]
 
     def new(self, step: int, last: int) -> str:
-        """The name of a new one; `last` is the highest number that another place has."""
+        """Make a new folder, and return its name.
+
+        `last` is the highest number that another place has.
+        """
         self._owner.check()
         last = max((last, *(number(folder.name) for folder in self.every())))
         folder = self.root / f"step-{step:08d}.{last + 1:06d}"
@@ -41,18 +46,18 @@ class Folders:
         return folder.name
 
     def confirmed(self) -> None:
-        """The newest was read back whole."""
-        self.distrusted |= self._doubted  # with a newer one that is good, it does not matter
+        """Note that the newest folder was read back whole."""
+        self.distrusted |= self._doubted  # a newer one is good, so these are of no use
         self._doubted.clear()
 
     def doubt(self, name: str) -> None:
-        """This one could not be read back, and may be good."""
+        """Note that this folder could not be read, and may be good."""
         self._doubted.add(name)
 
     def prune(self) -> None:
-        """Delete all but the newest that were confirmed, and as many that are doubted.
+        """Delete all but the newest confirmed folders, and as many doubted ones.
 
-        What can't be deleted costs space; it must not cost the run.
+        A folder that can't be deleted costs space; it must not cost the run.
         """
         with suppress(OSError):
             trusted = [folder for folder in self.committed() if folder.name not in self.distrusted]
@@ -63,7 +68,10 @@ class Folders:
                     self._remove(folder)
 
     def abandon(self, folder: Path) -> None:
-        """Delete what will not be committed any more: a full disk needs the space back."""
+        """Delete a folder that will not be committed any more.
+
+        A full disk needs the space back.
+        """
         with suppress(OSError, Superseded):
             if not checkpoint_names.is_committed(folder):
                 self._remove(folder)

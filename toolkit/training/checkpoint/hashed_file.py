@@ -1,8 +1,8 @@
-"""A file of a checkpoint: every block hashed as it is written, and checked as it is read.
+"""Hash every block of a checkpoint's file as it is written, and verify it as it is read.
 
-Hashing by blocks lets a rank check just the part of a file that it needs, and several cores hash
-one file. The hash made while training wrote the bytes is the one that every later copy of them is
-held to. A file's `digest` is the hash over its blocks' hashes.
+With hashes by blocks, a rank can verify just the part of a file that it needs, and several cores
+hash one file. The hash is made while training writes the bytes, and every later copy is compared
+with it. A file's `digest` is the hash over its blocks' hashes.
 """
 
 import io
@@ -18,23 +18,26 @@ from toolkit.training.checkpoint import hashes
 from toolkit.training.checkpoint.block_reader import Window, threads
 from toolkit.training.io.durable_files import ABSENT, read_twice
 
-BLOCK = 16 << 20  # S3 takes parts of 5 MiB and more, and 10,000 of them: 156 GiB a file
-_LARGE = 1 << 20
+BLOCK = 16 << 20  # bytes. S3 takes 10,000 parts of 5 MiB or more: 156 GiB a file
+_LARGE = 1 << 20  # bytes; smaller pieces are gathered before they are written
 
 
 class Corrupt(Exception):  # noqa: N818  # reads as what it is at every raise and except
-    """What is there, or absent, is not what was committed; the message says in what."""
+    """The error of a file that differs from the committed one, or is absent.
+
+    The message says in what it differs.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One file as it was written; `hash` is the name of the hash that it is known by."""
+    """A file as it was written."""
 
     name: str
     size: int
     digest: str
-    blocks: tuple[str, ...]  # of each BLOCK bytes, the last one shorter
-    hash: str
+    blocks: tuple[str, ...]  # the hash of each block; the last block may be shorter than BLOCK
+    hash: str  # name of the hash
 
     @classmethod
     def of(cls, name: str, size: int, blocks: Sequence[bytes], hash_: str) -> Self:
@@ -46,18 +49,18 @@ class FileEntry:
 
 
 class HashingWriter:
-    """A binary file for writing that knows the hashes of its content; on disk when closed.
+    """A binary file for writing that hashes its content. It is on disk when closed.
 
-    Other threads hash a large piece while it is written; on return it is the caller's again.
-    Small ones are gathered first.
+    Other threads hash a large piece while it is written. On return the piece is the caller's again.
+    Small pieces are gathered first.
     """
 
     def __init__(self, path: Path, hash_: str = "") -> None:
         self._path, self._size = path, 0
         self._hash = hash_ or hashes.fastest()
         self._small = bytearray()
-        self._blocks: list[hashes.Digest] = []  # the last one may still grow
-        # Exclusive: a checkpoint's folder is new, nothing in it is ever written twice.
+        self._blocks: list[hashes.Digest] = []  # one hash a block; the last block may still grow
+        # Exclusive: a checkpoint's folder is new, and no file in it is ever written twice.
         self._stream: IO[bytes] = path.open("xb", buffering=0)
 
     def write(self, data: Any) -> int:
@@ -74,16 +77,19 @@ class HashingWriter:
         return self._size + len(self._small)
 
     def flush(self) -> None:
-        """The context's end flushes."""
+        """Do nothing: the context's end flushes."""
 
     def fileno(self) -> int:
         return self._stream.fileno()
 
     def close(self) -> None:
-        """The context's end closes; writers that close by themselves close nothing."""
+        """Do nothing: the context's end closes.
+
+        Some writers close the file by themselves.
+        """
 
     def entry(self) -> FileEntry:
-        """What was written, once the context has ended."""
+        """Return the entry of the written file, after the context's end."""
         blocks = [block.digest() for block in self._blocks]
         return FileEntry.of(self._path.name, self._size, blocks, self._hash)
 
@@ -108,14 +114,17 @@ class HashingWriter:
         try:
             while done < len(view):
                 done += os.pwrite(descriptor, view[done:], offset + done)
-            # Linux begins to write it back and waits for nothing: the disk works while we go on.
+            # Linux begins to write the bytes back and returns at once: the disk works meanwhile.
             os.posix_fadvise(descriptor, offset, len(view), os.POSIX_FADV_DONTNEED)
         finally:
-            for work in hashing:  # the bytes are the caller's again on return
+            for work in hashing:  # on return the caller may change the bytes
                 work.result()
 
     def _take_up(self, view: memoryview) -> list[Future[object]]:
-        """Take `view` up into the hashes; what is still to be waited for."""
+        """Add `view` to the hashes.
+
+        Returns the hashing that other threads still do.
+        """
         work: list[Future[object]] = []
         while view:
             if self._size % BLOCK == 0:
@@ -123,7 +132,7 @@ class HashingWriter:
             room = BLOCK - self._size % BLOCK
             piece, view = view[:room], view[room:]
             self._size += len(piece)
-            if len(piece) < _LARGE:  # hashed sooner than handed to another thread
+            if len(piece) < _LARGE:  # hashing it takes less time than handing it to a thread
                 self._blocks[-1].update(piece)
             else:
                 work.append(threads().submit(self._blocks[-1].update, piece))
@@ -131,10 +140,11 @@ class HashingWriter:
 
 
 class VerifiedReader(io.RawIOBase):
-    """A committed file for reading. No byte is given out whose block is not what was written.
+    """A committed file for reading. It returns no byte of a block that differs from the written
+    one.
 
-    Read in order, the next blocks are read and hashed by other threads meanwhile. `good` is called
-    with the number of each block that was found to be as it was written.
+    When it is read in order, other threads read and hash the next blocks meanwhile. `good` is
+    called with the number of each block that was verified.
     """
 
     def __init__(
@@ -161,7 +171,10 @@ class VerifiedReader(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer but for what is behind the end: torch takes a short read for damage."""
+        """Fill the buffer, up to the end of the file.
+
+        torch takes a short read for damage.
+        """
         target = memoryview(buffer).cast("B")
         wanted = min(len(target), max(0, self._entry.size - self._position))
         done = 0
@@ -197,7 +210,10 @@ class VerifiedReader(io.RawIOBase):
         return self._block
 
     def _fill(self, number: int, target: memoryview) -> int:
-        """Whole blocks, checked where the caller wants them; how many bytes."""
+        """Read whole verified blocks straight into `target`.
+
+        Returns the number of bytes.
+        """
         self._held = -1
         count = self._blocks.fill(number, target)
         for good in range(number, number + count):
@@ -206,7 +222,9 @@ class VerifiedReader(io.RawIOBase):
 
 
 class _Blocks:
-    """The checked blocks of one file; raises Corrupt for one that is not as it was written."""
+    """The verified blocks of one file. Raises Corrupt for a block that differs from the written
+    one.
+    """
 
     def __init__(self, folder: Path, entry: FileEntry) -> None:
         self._folder, self._entry = folder, entry
@@ -215,18 +233,21 @@ class _Blocks:
         self.fill = self._window.fill
 
     def get(self, number: int, *, ahead: bool) -> memoryview:
-        """A block, good until the next call. `ahead`: those behind it are wanted next."""
+        """Return a block, valid until the next call.
+
+        `ahead` means that the next blocks are wanted soon.
+        """
         return self._window.get(number, ahead=ahead)[: self._entry.block_size(number)]
 
     def close(self) -> None:
-        self._window.close()  # the descriptor is its threads' until then
+        self._window.close()  # its threads use the descriptor until then
         self._stream.close()
 
     def _read(self, number: int, buffer: memoryview) -> None:
         block = buffer[: self._entry.block_size(number)]
         try:
             done = _fill(block, self._stream, number * BLOCK)
-        except OSError:  # by another handle: those of a client that was evicted stay bad
+        except OSError:  # tried with a new handle: those of an evicted client stay bad
             with _open(self._folder, self._entry) as stream:
                 done = _fill(block, stream, number * BLOCK)
         if hashes.new(self._entry.hash, block[:done]).hexdigest() != self._entry.blocks[number]:
@@ -235,7 +256,10 @@ class _Blocks:
 
 
 def _fill(block: memoryview, stream: IO[bytes], offset: int) -> int:
-    """How many bytes there are: a network filesystem may give less at a time."""
+    """Fill a block from the file, and return the number of bytes.
+
+    A network filesystem may return less at a time.
+    """
     done, descriptor = 0, stream.fileno()
     try:
         while done < len(block) and (got := os.preadv(descriptor, [block[done:]], offset + done)):
@@ -247,13 +271,16 @@ def _fill(block: memoryview, stream: IO[bytes], offset: int) -> int:
 
 
 def read_file(folder: Path, entry: FileEntry) -> bytes:
-    """The content of a file, checked; what was checked is what is returned. Raises Corrupt."""
+    """Return the content of a file, verified.
+
+    The very bytes that were verified are returned. Raises Corrupt.
+    """
     with VerifiedReader(folder, entry) as stream:
         return stream.read()
 
 
 def read_block(folder: Path, entry: FileEntry, number: int) -> bytes:
-    """One block of a file, checked. Raises Corrupt."""
+    """Return one block of a file, verified. Raises Corrupt."""
     blocks = _Blocks(folder, entry)
     try:
         return bytes(blocks.get(number, ahead=False))
@@ -262,20 +289,23 @@ def read_block(folder: Path, entry: FileEntry, number: int) -> bytes:
 
 
 def verify_file(folder: Path, entry: FileEntry, numbers: Sequence[int] | None = None) -> None:
-    """Read a file, or some of its blocks, and compare with what was written. Raises Corrupt."""
+    """Verify a file, or some of its blocks. Raises Corrupt."""
     for _ in blocks(folder, entry, numbers):
         pass
 
 
 def check_size(folder: Path, entry: FileEntry) -> None:
-    """That the file is there and as large as it was written. Raises Corrupt."""
+    """Check that the file exists and has its size. Raises Corrupt."""
     _open(folder, entry).close()
 
 
 def blocks(
     folder: Path, entry: FileEntry, numbers: Sequence[int] | None = None
 ) -> Iterator[memoryview]:
-    """The checked blocks of a file, each overwritten by the next. Raises Corrupt."""
+    """Yield the verified blocks of a file.
+
+    Each is overwritten by the next. Raises Corrupt.
+    """
     every = range(len(entry.blocks)) if numbers is None else numbers
     found = _Blocks(folder, entry)
     try:

@@ -1,8 +1,10 @@
-"""The hashes a file is known by, under the names that manifests have for them.
+"""Make the hashes that identify a file's content, by the names that manifests have for them.
 
-XXH3 of 128 bits tells damage at the speed of memory. It is no seal against somebody who may write
-to the folder, and who could write a manifest as well. Where its package is not installed, as in a
-container of somebody else's making, SHA-256 is what every Python has.
+XXH3 of 128 bits finds damage at the speed of memory. It is no seal against an attacker who can
+write to the folder, and who could write a manifest too.
+
+Without the package xxhash, as in a container that others made, SHA-256 is used: every Python has
+it.
 """
 
 import hashlib
@@ -13,7 +15,7 @@ XXH3, SHA256 = "xxh3-128", "sha256"
 
 
 class Digest(Protocol):
-    """What hashlib's objects and xxhash's have in common."""
+    """A protocol for the objects of hashlib and of xxhash."""
 
     def update(self, data: memoryview, /) -> object: ...
     def digest(self) -> bytes: ...
@@ -21,16 +23,19 @@ class Digest(Protocol):
 
 
 class Unreadable(Exception):  # noqa: N818  # reads as what it is at every raise and except
-    """What is there may be good, and can't be told to be by this Python."""
+    """The error of data that may be good, and can't be verified by this Python."""
 
 
 def fastest() -> str:
-    """The name of the hash for what is written now."""
+    """Return the name of the hash for files that are written now."""
     return XXH3 if _xxh3() else SHA256
 
 
 def new(name: str, data: bytes | memoryview = b"") -> Digest:
-    """A hash by its name. Raises Unreadable for one that can't be made here."""
+    """Return a hash by its name.
+
+    Raises Unreadable for one that can't be made here.
+    """
     if name == SHA256:
         return hashlib.sha256(data)
     if name != XXH3:

@@ -1,10 +1,10 @@
-"""A node's own disk before the shared filesystem: training goes on once its bytes are there.
+"""Save to a node's own disk first: training goes on once the bytes are there.
 
-    <root>/rank-00000/…     what this rank has written and not yet copied
+    <root>/rank-00000/…     this rank's files that are not yet copied
 
-It takes the place of memory where the state does not fit beside itself. What is only here is no
-checkpoint, for the disk goes with its machine: it is one once the folder that all ranks share has
-it. A save that must be over before the machine goes is written there at once.
+The disk takes the place of memory when the state does not fit there twice. A copy on it is no
+checkpoint, for the disk goes with its instance. The checkpoint exists once the folder that all
+ranks share has it. A save that must end before the instance goes is written to that folder at once.
 """
 
 import shutil
@@ -29,9 +29,10 @@ class _Written:
 
 
 class ViaLocalDisk:
-    """Another codec, whose copies are files under `root`, a folder of this run's alone.
+    """A codec around another one, whose copies are files under `root`.
 
-    Whatever a kill left in `root` is deleted here by the node's first rank.
+    `root` is a folder of this run alone. The node's first rank deletes files there that a killed
+    attempt has left.
     """
 
     def __init__(self, codec: Codec, root: Path, world: World) -> None:
@@ -40,15 +41,18 @@ class ViaLocalDisk:
             shutil.rmtree(root, ignore_errors=True)
 
     def stage(self, parts: Parts, world: World, *, copy: bool) -> Any:
-        """As the codec does; with `copy` the bytes are on the disk and the state is free."""
-        # Apart, as in a save: a rank that can't tell its state must not leave others in a write.
+        """Return this rank's share of the state, as the inner codec does.
+
+        With `copy` the bytes are on the disk, and training may change the state.
+        """
+        # Two steps, as in a save: a rank that fails to stage must not leave others in a write.
         staged = everywhere_own(world, lambda: self._codec.stage(parts, world, copy=False))
         if not copy:
             return staged
         return everywhere_own(world, lambda: self._put(staged, world))
 
     def write(self, folder: Path, staged: Any, world: World) -> list[FileEntry]:
-        """Copy what this rank put on its disk, checked against its hashes on the way."""
+        """Copy this rank's files from its disk, verified on the way."""
         if not isinstance(staged, _Written):
             return self._codec.write(folder, staged, world)
         try:
@@ -61,7 +65,7 @@ class ViaLocalDisk:
     def read(
         self, folder: Path, manifest: Manifest, parts: Parts, world: World
     ) -> Callable[[], None]:
-        """As the codec does, from the shared folder."""
+        """Read from the shared folder, as the inner codec does."""
         return self._codec.read(folder, manifest, parts, world)
 
     def _put(self, staged: Any, world: World) -> _Written:
@@ -75,7 +79,10 @@ class ViaLocalDisk:
             raise
 
     def _free(self, folder: Path) -> None:
-        """Delete what can be deleted: the rest costs space, and must not cost the run."""
+        """Delete the folder as far as possible.
+
+        The rest costs space, and must not cost the run.
+        """
         shutil.rmtree(folder, ignore_errors=True)
-        with suppress(OSError):  # another rank's is in it
+        with suppress(OSError):  # another rank's folder is in it
             self._root.rmdir()

@@ -1,7 +1,7 @@
-"""A folder that can be trusted: every file hashed, and one rename that says all of it is there.
+"""Make a folder a checkpoint: hash every file, then commit all of them by one rename.
 
-`commit` is the only way a folder becomes a checkpoint, `verify` the only way one is believed.
-No torch here: what the files hold is not this module's business.
+`commit` is the only way a folder becomes a checkpoint, `verify` the only way to believe one. No
+torch here: this module does not know what the files hold.
 """
 
 import hashlib
@@ -35,27 +35,30 @@ from toolkit.training.run_folder.checkpoint_names import COMMITTED
 
 MANIFEST = "manifest.json"
 _VERSION = 3
-_OLDER = 2  # every hash SHA-256
+_OLDER = 2  # all its hashes are SHA-256
 Put = Callable[[Path, bytes], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a committed folder holds and what it says about itself.
-
-    `good`: the blocks, by file and number, that this process has read through `open` and found as
-    they were written. None need be read a second time to know that they are.
-    """
+    """The content of a committed folder."""
 
     files: tuple[FileEntry, ...]
     facts: Mapping[str, Any]
     good: set[tuple[str, int]] = field(default_factory=set, compare=False, repr=False)
+    """The blocks, by file and number, that this process has read through `open` and verified.
+
+    No block need be read a second time to be verified.
+    """
 
     def entry(self, name: str) -> FileEntry | None:
         return next((entry for entry in self.files if entry.name == name), None)
 
     def open(self, folder: Path, name: str) -> VerifiedReader:
-        """A file for reading, every byte checked on its way. Raises Corrupt."""
+        """Return a file for reading, every byte verified on its way.
+
+        Raises Corrupt.
+        """
         entry = self.entry(name)
         if entry is None:
             raise Corrupt(f"{folder.name}: has no {name}")
@@ -65,10 +68,11 @@ class Manifest:
 def commit(
     folder: Path, files: Sequence[FileEntry], facts: Mapping[str, Any], *, put: Put = write_atomic
 ) -> None:
-    """Make `folder` a checkpoint. Until the last rename, which is `put`'s, it is none, whatever
-    happens on the way.
+    """Make `folder` a checkpoint.
+
+    It is none until the last rename, which is `put`'s, whatever happens on the way.
     """
-    fsync_directory(folder)  # the names of the files, which their writers left to us
+    fsync_directory(folder)  # makes the files' names durable, which their writers do not
     manifest = encode(
         {
             "version": _VERSION,
@@ -83,17 +87,23 @@ def commit(
 
 
 def seal(folder: Path, manifest: bytes, *, put: Put = write_atomic) -> None:
-    """Say that all which `manifest` names is there: the one step that makes a checkpoint."""
+    """Write COMMITTED: the one step that makes a checkpoint.
+
+    All files that `manifest` names must be there.
+    """
     put(folder / COMMITTED, proof(manifest))
 
 
 def proof(manifest: bytes) -> bytes:
-    """What a commit of it says."""
+    """Return the content of COMMITTED for a manifest."""
     return encode({"manifest_sha256": hashlib.sha256(manifest).hexdigest()})
 
 
 def read(folder: Path) -> Manifest:
-    """The manifest of a committed folder, itself checked against the commit. Raises Corrupt."""
+    """Return the manifest of a committed folder, compared with the commit.
+
+    Raises Corrupt.
+    """
     try:
         paths = (folder / COMMITTED, folder / MANIFEST)
         said, content = (read_twice(path, Path.read_bytes) for path in paths)
@@ -105,14 +115,17 @@ def read(folder: Path) -> Manifest:
 
 
 def parse(name: str, content: bytes) -> Manifest:
-    """The manifest in `content`. Raises Unreadable when this version can't tell what it says."""
+    """Return the manifest in `content`.
+
+    Raises Unreadable when this version does not understand it.
+    """
     fields = json.loads(content)
     version = fields["version"]
     if version not in (_OLDER, _VERSION) or fields.get("block") != BLOCK:
         raise Unreadable(f"{name}: {MANIFEST} is of version {version}, not {_VERSION}")
     files = tuple(map(_entry_of_old if version == _OLDER else _entry, fields["files"]))
     for hash_ in {file.hash for file in files}:
-        hashes.new(hash_)  # before any of it is loaded
+        hashes.new(hash_)  # raises Unreadable before any file is loaded
     return Manifest(files, fields["facts"])
 
 
@@ -127,7 +140,10 @@ def _entry_of_old(file: dict[str, Any]) -> FileEntry:
 
 
 def check_sizes(folder: Path, manifest: Manifest, *, part: int, of: int) -> None:
-    """The damage that costs nothing to see: a file missing, or of another size. Raises Corrupt."""
+    """Check that this rank's part of the files has its sizes.
+
+    It finds missing files and wrong sizes at no cost. Raises Corrupt.
+    """
     for entry in manifest.files[part::of]:
         check_size(folder, entry)
 
@@ -135,7 +151,10 @@ def check_sizes(folder: Path, manifest: Manifest, *, part: int, of: int) -> None
 def verify_rest(
     folder: Path, manifest: Manifest, good: Collection[tuple[str, int]], *, part: int, of: int
 ) -> None:
-    """Read the blocks that are not among the `good`, this rank its part. Raises Corrupt."""
+    """Verify this rank's part of the blocks that are not `good` yet.
+
+    Raises Corrupt.
+    """
     left = [
         (entry, number)
         for entry in manifest.files
@@ -149,10 +168,10 @@ def verify_rest(
 def verify(
     folder: Path, *, part: int = 0, of: int = 1, leave: Callable[[], bool] = lambda: False
 ) -> Manifest:
-    """Read the files of a committed folder and compare their hashes. Raises Corrupt.
+    """Read the files of a committed folder and compare their hashes.
 
-    Each of `of` ranks takes its part: together they have read every file. Asked after each block,
-    `leave` ends it with the rest unread.
+    Each of `of` ranks takes its part; together they have read every file. `leave` is called after
+    each block: when it returns True, the rest stays unread. Raises Corrupt.
     """
     manifest = read(folder)
     for entry in manifest.files[part::of]:
@@ -163,7 +182,10 @@ def verify(
 
 
 def remove(folder: Path, *, rmtree: Callable[[Path], object] = shutil.rmtree) -> None:
-    """Delete a folder so that, stopped at any point, it is no checkpoint any more."""
+    """Delete a folder; COMMITTED goes first.
+
+    Stopped at any point, the folder is no checkpoint any more.
+    """
     (folder / COMMITTED).unlink(missing_ok=True)
     fsync_directory(folder)
     rmtree(folder)

@@ -1,4 +1,4 @@
-"""Copies of checkpoints in further places: filled after a commit, fetched when one is needed."""
+"""Copy checkpoints to tiers after their commit, and fetch them back when they are needed."""
 
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -28,14 +28,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What went wrong, and the seconds that were for tiers which a stop waits for."""
+    """The result of filling the tiers."""
 
-    problems: tuple[str, ...]
-    waited_for: float
+    problems: tuple[str, ...]  # one message for each tier that failed
+    waited_for: float  # seconds for the tiers that a stop waits for
 
 
 class Copies:
-    """The tiers of one checkpointer, each keeping as many checkpoints as the first place does."""
+    """The tiers of one checkpointer. Each keeps as many checkpoints as the first place does."""
 
     def __init__(
         self,
@@ -49,24 +49,25 @@ class Copies:
         self._last = 0
 
     def last_number(self, hurry: Hurry) -> int:
-        """The highest number of a save in the tiers, as far as they can be reached: to save, none
-        must be.
+        """Return the highest number of a save in the tiers.
 
-        What was only begun counts: under its name a tier may have other bytes. A tier is asked
-        once: from then on what it has is what this run put there.
+        Unreachable tiers are skipped: a save needs none. Copies that were only begun count, for
+        under their name a tier may have other bytes. A tier is asked once. After that it holds only
+        what this run put there.
         """
         for tier in tuple(self._unasked):
             try:
                 self._note(_in_time(tier, hurry, partial(_begun, tier))())
-            except Exception:  # noqa: BLE001, S112  # one that is away keeps nothing from being saved
+            except Exception:  # noqa: BLE001, S112  # an unreachable tier must not prevent a save
                 continue
             self._unasked.remove(tier)
         return self._last
 
     def known(self, here: Collection[str]) -> list[str]:
-        """Every checkpoint, `here` or in a tier, the last one saved first.
+        """Return every checkpoint in `here` or in a tier.
 
-        A tier that is away raises only where nothing is known without it.
+        The last one saved comes first. A tier that is away raises an error only when nothing is
+        known without it.
         """
         names = set(here)
         for tier in self.tiers:
@@ -84,10 +85,10 @@ class Copies:
         distrusted: Collection[str],
         hurry: Hurry,
     ) -> Pushed:
-        """Fill the tiers. One that fails costs its copy, not the checkpoint.
+        """Fill the tiers. A tier that fails costs only its copy.
 
-        In a hurry, only those that outlive the notice; one that comes on the way ends what is done
-        for the others.
+        In a hurry, only the tiers that outlive the notice are filled. A hurry that comes on the way
+        ends the work for the others.
         """
         self._note([folder.name])
         problems, waited_for = [], 0.0
@@ -102,9 +103,10 @@ class Copies:
         return Pushed(tuple(problems), waited_for)
 
     def fetch(self, world: World, folder: Path, tier: Tier) -> bool:
-        """Have `folder`, which is the owner's, be the copy that `tier` has; False: it has none.
+        """Replace `folder`, which is the owner's, by the copy in `tier`.
 
-        Raises CheckpointUnreadable where that can't be found out.
+        Returns False when the tier has none. Raises CheckpointUnreadable when that can't be found
+        out.
         """
         if not on_rank_0(world, _asking(lambda: folder.name in tier.names())):
             return False
@@ -136,7 +138,10 @@ class Copies:
         distrusted: Collection[str],
         hurry: Hurry,
     ) -> None:
-        """Where older ones will go for it, what arrived is looked at before it counts."""
+        """Copy a checkpoint to a tier, and commit it there.
+
+        If older copies will be deleted for it, the copy is verified before it counts.
+        """
         in_time = partial(_in_time, tier, hurry)
 
         def part() -> None:
@@ -153,14 +158,14 @@ class Copies:
     def _prune(self, tier: Tier, distrusted: Collection[str]) -> None:
         names = sorted(tier.names(), key=number)
         trusted = [name for name in names if name not in distrusted][-self._keep :]
-        # What a kill left half done is of no use once a newer one is there, and is paid for.
+        # A copy that a kill cut short costs money, and is of no use once a newer one is there.
         left = [name for name in tier.unfinished() if names and number(name) < number(names[-1])]
         for name in (*left, *names):
             if name not in trusted:
                 tier.remove(name)
 
     def _note(self, names: Collection[str]) -> Collection[str]:
-        """No save gets a number that one of these has, or a lower one."""
+        """Give the next saves higher numbers than these."""
         self._last = max((self._last, *map(number, names)))
         return names
 
@@ -169,13 +174,13 @@ def _begun(tier: Tier) -> list[str]:
     return [*tier.names(), *tier.unfinished()]
 
 
-# Whatever else goes wrong with a tier than damage says nothing about what it has.
+# Any error of a tier, except damage, says nothing about the copies that it has.
 _asking = partial(reading, unproven=Exception)
 
 
 def _in_time(tier: Tier, hurry: Hurry, work: Callable[[], T]) -> Callable[[], T]:
-    """What one rank does with a tier, and does not see through when there is a hurry.
+    """Wrap one rank's work on a tier, so a hurry ends it.
 
-    That is a failure as any other, so all ranks go on from the same place.
+    Such an end is a failure like any other, so all ranks go on from the same place.
     """
     return work if tier.outlives_notice else lambda: hurry.unless(work)

@@ -1,11 +1,13 @@
-"""Checkpoints in S3: uploads that go on after a kill, every part held to the hash of its block.
+"""Keep checkpoints in S3: uploads go on after a kill, and every part is verified.
 
     s3://bucket/prefix/step-00000120.000007/{…, manifest.json, COMMITTED}
 
-A file's parts are its blocks. Each is read back and held to the hash that was made while training
-wrote it, and S3 holds what arrives to the SHA-256 of the bytes so checked. No name is used twice
-(`replication.last_number`), so what is there of an upload cut short counts; it is compared all
-the same: an object by the digest in its metadata, a part by its SHA-256 where S3 tells it.
+A file's parts are its blocks. Each block is read back and compared with the hash that was made
+while training wrote it. S3 compares the bytes that arrive with the SHA-256 of the verified block.
+
+No name is used twice (`replication.last_number`), so parts of an upload that was cut short count.
+They are compared all the same: an object by the digest in its metadata, a part by its SHA-256 if S3
+reports it.
 """
 
 import base64
@@ -29,14 +31,15 @@ from toolkit.training.io.cluster_info import site_facts
 from toolkit.training.io.s3_client import s3_client
 from toolkit.training.run_folder.checkpoint_names import COMMITTED, NAME
 
-_DIGEST = "toolkit-digest"  # of an object's metadata
+_DIGEST = "toolkit-digest"  # a key of an object's metadata
 _CONNECTIONS = 10
-_AT_ONCE = 4  # parts under way: 64 MiB of memory, and enough to fill most machines' network
+_AT_ONCE = 4  # parts under way: 64 MiB of memory, and enough to fill most instances' network
 
 
 class S3Tier:
-    """A prefix in a bucket, for one run. A stop does not wait for it: the next attempt's save fills
-    it again.
+    """A tier that is a prefix in a bucket, for one run.
+
+    A stop does not wait for it: the next attempt's save fills it again.
     """
 
     outlives_notice = False
@@ -47,7 +50,10 @@ class S3Tier:
 
     @classmethod
     def of_cluster(cls, prefix: str) -> Self:
-        """Under this prefix of where cluster.yaml's `training.checkpoints` says."""
+        """Return the tier under `prefix` of the cluster's place.
+
+        It is `training.checkpoints` in cluster.yaml. Raises LookupError without one.
+        """
         place = str(site_facts().get("checkpoints") or "")
         if not place:
             raise LookupError("cluster.yaml gives checkpoints no place in S3: training.checkpoints")
@@ -121,7 +127,7 @@ class S3Tier:
             except BaseException as error:  # noqa: BLE001  # raised below: the pool would lose it
                 return error
 
-        # Its threads are daemons: a process that stops does not see an upload through.
+        # The pool's threads are daemons: a process that stops does not wait for an upload.
         with ThreadPool(_AT_ONCE) as senders:
             parts = senders.map(sent, range(len(entry.blocks)), chunksize=1)
         for part in parts:
@@ -133,7 +139,10 @@ class S3Tier:
         )
 
     def _begun(self, key: str, digest: str) -> tuple[str, dict[int, dict[str, Any]]]:
-        """The upload of this key that was cut short, with its parts; or a new one."""
+        """Return the key's upload that was cut short, or a new one.
+
+        With it, its parts by the numbers of their blocks.
+        """
         for upload in self._uploads(key):
             if upload["Key"] != key:
                 continue
@@ -174,7 +183,7 @@ class S3Tier:
         return found["Body"]
 
     def _of_object(self, ask: Callable[..., Any], name: str, file: str) -> Any:
-        """The answer about an object; None where there is none."""
+        """Return S3's answer about an object, None when there is none."""
         from botocore.exceptions import ClientError
 
         try:
@@ -185,7 +194,7 @@ class S3Tier:
             raise
 
     def _digest(self, name: str, file: str) -> str | None:
-        """By which the object there was known when it was sent; None where there is none."""
+        """Return the digest in the object's metadata, None without an object."""
         found = self._of_object(self._s3.head_object, name, file)
         return None if found is None else str(found["Metadata"].get(_DIGEST, ""))
 

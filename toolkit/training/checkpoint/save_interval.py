@@ -1,19 +1,20 @@
-"""How often to save. Only arithmetic.
+"""Compute how often to save. Only arithmetic.
 
-Young (CACM 17, 1974): with `cost` seconds lost by a save and `mtti` seconds between interruptions,
-saving after every sqrt(2 · cost · mtti) seconds of work loses least, to saves and to work done
-again together. Daly (Future Generation Computer Systems 22, 2006) has the next terms.
+`cost` is the seconds lost by a save, `mtti` the seconds between interruptions. Young (CACM 17,
+1974): saving after every sqrt(2 · cost · mtti) seconds of work loses least, to saves and to
+repeated work together. Daly (Future Generation Computer Systems 22, 2006) has the next terms.
 """
 
 import math
 
 
 def interval(cost: float, mtti: float, *, floor: float, ceiling: float) -> float:
-    """Seconds of work from the end of a save to the next one, by Daly's higher-order estimate.
+    """Return the seconds of work from one save's end to the next.
 
-    Within the bounds. A save in the background costs what it makes training wait.
+    They follow Daly's higher-order estimate, within the bounds. A save in the background costs only
+    the time that training waits for it.
     """
-    if cost >= 2 * mtti:  # interrupted before it has paid off, whatever the interval
+    if cost >= 2 * mtti:  # an interruption comes before a save pays off, at any interval
         best = mtti
     else:
         share = math.sqrt(cost / (2 * mtti))

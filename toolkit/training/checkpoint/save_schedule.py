@@ -1,4 +1,4 @@
-"""When a run saves, and what came of it."""
+"""Decide when a run saves, save, and report the outcome."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,15 +14,19 @@ from toolkit.training.run_folder.stop_forecast import StopForecast
 
 Every = int | Literal["auto"]
 
-_LONGEST_PAUSE = 8.0  # between tries of a save that must be now
+_LONGEST_PAUSE = 8.0  # seconds between tries of a save that can't be later
 
 
 class Saver:
-    """Saves every so many steps, or as often as pays off; a save that fails costs a warning.
+    """A schedule of saves: every so many steps, or as often as pays off.
 
-    `sync` is called first on all ranks, and raises CheckpointFailed on all when there is something
-    that no checkpoint may be ahead of and that can't be put on disk. `done` is told of each
-    checkpoint once it is settled, `stalled` of the time that training stood still, as it goes on.
+    A save that fails costs a warning. Three functions are called with the outcome.
+
+    `sync` is called first, on all ranks. It puts on disk the records that no checkpoint may be
+    ahead of. If it can't, it raises CheckpointFailed on all ranks.
+
+    `done` gets each checkpoint once it is settled. `stalled` gets the step and the seconds that
+    training stood still, each time training goes on.
     """
 
     def __init__(
@@ -46,41 +50,53 @@ class Saver:
         self._clock, self._say, self._sync, self._done = clock, say, sync, done
         self._stalled, self._sleep = stalled, sleep
         self._mtti = float("inf")
-        self._wait = self._floor  # until a save was measured
+        self._wait = self._floor  # seconds to the next save; the floor until a save is measured
         self._begun_at = clock()
         self._timed_from: tuple[int, float] | None = None  # the attempt's first step, and its end
-        self._stood = 0.0  # how long saves have kept training since then
+        self._stood = 0.0  # seconds that training stood still for saves since then
         self._in_flight: int | None = None
-        self._flown = 0.0  # how long the last save has been seen in flight
+        self._flown = 0.0  # seconds that the last save has been seen in flight
         self._forecast_made = False
         self.step: int | None = None  # the step of the last checkpoint, saved or loaded
 
     def resumed(self, step: int | None, *, mtti: float) -> None:
-        """The run begins at a checkpoint of `step`, or at no checkpoint."""
+        """Begin at a checkpoint of `step`, or at none.
+
+        `mtti` is the seconds between interruptions.
+        """
         self.step, self._mtti = step, mtti
         self._begun_at = self._clock()
 
     def stepped(self, step: int) -> None:
-        """`step` steps are done. Called at the end of every step, before it is saved."""
+        """Note that `step` steps are done.
+
+        Called at the end of every step, before a save of it.
+        """
         if self._timed_from is None:
             self._timed_from = step, self._clock()
 
     def reached(self) -> int:
-        """The step that the next attempt begins with; before `resumed`, what the folder says."""
+        """Return the step that the next attempt begins with.
+
+        Before `resumed` it is the last checkpoint's in the folder.
+        """
         if self.step is None:
-            with suppress(OSError):  # of no more use than to be looked at
+            with suppress(OSError):  # the number only informs people
                 return self._checkpoints.last_step() or 0
         return self.step or 0
 
     def due(self, step: int) -> bool:
-        """Whether a save was ordered for this step: the same on all ranks."""
+        """Return whether a save was ordered for this step.
+
+        The answer is the same on all ranks.
+        """
         return self._every != "auto" and step % self._every == 0
 
     def overdue(self) -> bool:
-        """Whether by this rank's clock it is time: for the ranks to agree on.
+        """Return whether it is time to save by this rank's clock.
 
-        Never while a save is in flight, nor before it has been over for as long as it took:
-        training does not wait for it.
+        The ranks must still agree on it. False while a save is in flight, and until it has been
+        over for as long as it took: training does not wait for it.
         """
         if self._every != "auto":
             return False
@@ -99,11 +115,13 @@ class Saver:
         last: bool,
         urgent: bool = False,
     ) -> str:
-        """Save, in the background unless this is the `last` of the attempt; what went wrong.
+        """Save, in the background unless it is the attempt's `last` save.
 
-        Of the `last`, "" says that a checkpoint of `step` is committed, or that there are no
-        `parts` yet: the checkpoints before stay the newest. Raises Superseded, also when there is
-        nothing to save: the attempt has nothing more to say.
+        Returns the problem, or "". For the `last` save, "" means that a checkpoint of `step` is
+        committed. It also means that there are no `parts` yet: then the earlier checkpoints stay
+        the newest.
+
+        Raises Superseded when the run is another attempt's, also when there is nothing to save.
         """
         self._begun_at, self._flown = self._clock(), 0.0
         problem = self._save(parts, step, facts, last=last, urgent=urgent)
@@ -119,7 +137,7 @@ class Saver:
         try:
             self._sync()
             self._checkpoints.check_owner()
-            if parts is None or self.step == step:  # it is what was saved or loaded last
+            if parts is None or self.step == step:  # this step was saved or loaded last
                 return ""
             if self._background and not last:
                 self._checkpoints.begin(parts, step=step, facts=facts)
@@ -136,9 +154,10 @@ class Saver:
     def save_while(
         self, more: Callable[[], bool], parts: Parts | None, step: int, facts: Mapping[str, Any]
     ) -> str:
-        """The `last` save, `urgent`, which no later one makes good: again, while it fails.
+        """Make the `last`, `urgent` save, and repeat it while it fails.
 
-        `more` says to all ranks alike whether there is time for another.
+        No later save can make up for it. `more` returns, the same on all ranks, whether there is
+        time for another try.
         """
         pause = 1.0
         while problem := self.save(parts, step, facts, last=True, urgent=True):
@@ -149,7 +168,7 @@ class Saver:
         return problem
 
     def settle(self, step: int, *, urgent: bool = False) -> None:
-        """See the save in the background through. What goes wrong with it costs a warning."""
+        """Wait for the save in the background. Its failure costs a warning."""
         begun, self._in_flight = self._in_flight, None
         if begun is None:
             return
@@ -168,7 +187,7 @@ class Saver:
         for problem in saved.problems:
             self._say(problem)
         self._done(saved, self._forecast(saved, step))
-        # The next one must not begin before this one would be done.
+        # The next save must not begin before a save as long as this one would be done.
         floor = max(self._floor, 2 * saved.whole_seconds)
         work = save_interval.interval(
             saved.stall_seconds, self._mtti, floor=floor, ceiling=max(floor, self._ceiling)
@@ -176,9 +195,10 @@ class Saver:
         self._wait = saved.stall_seconds + work
 
     def _forecast(self, saved: Saved, step: int) -> StopForecast | None:
-        """What a stop would take, told once, in the log and for the submission of the next run.
+        """Return the forecast of a stop, once; write it to the log.
 
-        None before a second step: the first compiles, and waits for what the others find there.
+        None before a second step: the first step compiles, and it waits for the other ranks'
+        compilation. The forecast also serves the next run's submission.
         """
         first, ended = self._timed_from or (step, 0.0)
         if self._forecast_made or step <= first:

@@ -1,7 +1,7 @@
-"""A copy of a rank's state in its own memory, so that training can go on while the copy is written.
+"""Copy a rank's state to its memory, so that training goes on while the copy is written.
 
-The copies of the last save are used again: new memory would cost more time than the copying. With a
-GPU they are pinned, which the copy from it is several times faster for.
+The memory of the last save is used again: new memory would cost more time than the copying. With a
+GPU the memory is pinned, which makes the copy several times faster.
 """
 
 import copy
@@ -9,18 +9,24 @@ from typing import Any
 
 
 class Staging:
-    """Copies trees of dicts, lists and tensors (DTensors by their local shard) to the CPU."""
+    """A copier of trees of dicts, lists and tensors to the CPU.
+
+    It copies the local shard of a DTensor.
+    """
 
     def __init__(self) -> None:
         self._last: Any = None
 
     def copy(self, tree: Any) -> Any:
-        """The tree as it is now. The copy before this one is overwritten: its save must be over."""
+        """Return a copy of the tree as it is now.
+
+        It overwrites the copy before, whose save must be over.
+        """
         import torch
 
         self._last = _copied(tree, self._last)
         if torch.cuda.is_available():
-            torch.cuda.synchronize()  # the copies above were only begun
+            torch.cuda.synchronize()  # waits for the copies that were begun above
         return self._last
 
 

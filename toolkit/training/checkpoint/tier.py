@@ -1,10 +1,11 @@
-"""Further places where checkpoints are kept: a copy each, as trustworthy as the first.
+"""Keep a copy of each checkpoint in further places, as trustworthy as the first.
 
-A checkpoint is saved in one folder that all ranks share (`Checkpointer`'s root), and copied from
-there to every tier in turn, such as S3; a machine's own disk is before it, not behind
-(`local_disk`). The blocks are checked against the manifest as they are copied, so a tier never
-holds more than was written; one last step commits the copy; what a kill left half done is gone on
-with.
+A checkpoint is saved in one folder that all ranks share (`Checkpointer`'s root). From there it is
+copied to every tier in turn, such as S3. An instance's own disk comes before that folder, not
+behind it (`local_disk`).
+
+The blocks are compared with the manifest as they are copied, so a tier never holds other bytes than
+were written. One last step commits the copy. A copy that a kill cut short is continued.
 """
 
 import shutil
@@ -27,33 +28,40 @@ from toolkit.training.run_folder.checkpoint_names import NAME
 
 
 class Tier(Protocol):
-    """Another place for checkpoints. `push` and `fetch` are for every rank's part of the files."""
+    """Another place for checkpoints. Each rank pushes and fetches its part of the files."""
 
     @property
     def outlives_notice(self) -> bool:
-        """Whether a job that has to stop waits for its copy here."""
+        """Return whether a job that stops waits for its copy here."""
         ...
 
     def names(self) -> list[str]:
-        """The checkpoints committed here, in no order."""
+        """Return the checkpoints committed here, in no order."""
         ...
 
     def unfinished(self) -> list[str]:
-        """Those begun here and not committed, such as an upload that a kill cut short."""
+        """Return the checkpoints begun here and not committed.
+
+        Such as an upload that a kill cut short.
+        """
         ...
 
     def push(self, folder: Path, entries: Iterable[FileEntry]) -> None:
-        """Copy files of a committed folder. Done again it looks at what is there, and copies what
-        is missing or is not as it was written.
+        """Copy files of a committed folder.
+
+        May be repeated: it then copies only files that are missing or differ from what was written.
         """
         ...
 
     def commit(self, folder: Path) -> None:
-        """All files are here: make the copy a checkpoint."""
+        """Make the copy a checkpoint. All its files must be here."""
         ...
 
     def manifest(self, name: str) -> tuple[Manifest, bytes]:
-        """What a checkpoint here consists of, and the bytes that say so. Raises Corrupt."""
+        """Return a checkpoint's manifest, parsed and as bytes.
+
+        Raises Corrupt.
+        """
         ...
 
     def fetch(self, name: str, entries: Iterable[FileEntry], folder: Path) -> None:
@@ -61,12 +69,15 @@ class Tier(Protocol):
         ...
 
     def remove(self, name: str) -> None:
-        """Delete a checkpoint so that, stopped at any point, it is none any more."""
+        """Delete a checkpoint.
+
+        Stopped at any point, it is no checkpoint any more.
+        """
         ...
 
 
 class FolderTier:
-    """A folder on another filesystem."""
+    """A tier that is a folder on another filesystem."""
 
     def __init__(self, root: Path, *, outlives_notice: bool = True) -> None:
         self._root, self.outlives_notice = root, outlives_notice
@@ -108,7 +119,10 @@ class FolderTier:
 
 
 def copy_file(source: Path, entry: FileEntry, target: Path) -> None:
-    """Copy one file, checked on the way; on disk on return. Raises Corrupt."""
+    """Copy one file, verified on the way and durable on return.
+
+    Raises Corrupt.
+    """
     (target / entry.name).unlink(missing_ok=True)
     with HashingWriter(target / entry.name, entry.hash) as writer:
         for block in blocks(source, entry):

@@ -1,7 +1,8 @@
-"""What a checkpoint holds, in torch's terms: parts that have a state_dict, and every rank's RNG.
+"""Turn the parts of a checkpoint and every rank's random state into files.
 
-`TorchCodec` has rank 0 write one file of shared state and every rank a file of its own. Sharded
-state is other codecs' behind the same three methods: `dcp_codec` (FSDP2), `deepspeed_codec`.
+A part is an object that has a state_dict. With `TorchCodec`, rank 0 writes one file of shared state
+and every rank a file of its own. Sharded state has other codecs, behind the same three methods:
+`dcp_codec` (FSDP2), `deepspeed_codec`.
 """
 
 import random
@@ -15,16 +16,17 @@ from toolkit.training.checkpoint.manifest import Manifest
 from toolkit.training.checkpoint.staging import Staging
 from toolkit.training.distributed.process_group import World
 
-Parts = Mapping[str, Any]  # name → something with state_dict() and load_state_dict()
+Parts = Mapping[str, Any]  # name → an object with state_dict() and load_state_dict()
 
 
 class Codec(Protocol):
-    """How the parts of one rank become files and come back. Every rank makes the same calls."""
+    """A codec between the parts of one rank and files. Every rank makes the same calls."""
 
     def stage(self, parts: Parts, world: World, *, copy: bool) -> Any:
-        """This rank's share of the state; a copy, if training will go on before it is written.
+        """Return this rank's share of the state.
 
-        With `copy` what the call before this one returned is used again, and must be written.
+        With `copy` it is a copy, so that training can go on before it is written. The copy reuses
+        the memory of the call before, whose state must be written by then.
         """
         ...
 
@@ -35,23 +37,23 @@ class Codec(Protocol):
     def read(
         self, folder: Path, manifest: Manifest, parts: Parts, world: World
     ) -> Callable[[], None]:
-        """Read this rank's share as far as is possible without changing a part.
+        """Read this rank's share, without changing a part.
 
-        The returned call changes them; where it raises, they are good for nothing but another
-        `read`. No byte goes into a part that differs from what was written.
+        Returns a function that changes the parts. After an error in it they are good for nothing
+        but another `read`. No byte goes into a part that differs from the saved one.
         """
         ...
 
 
 class TorchCodec:
-    """For parts that are whole on every rank, as with DDP."""
+    """A codec for parts that are whole on every rank, as with DDP."""
 
     def __init__(self) -> None:
         self._staging = Staging()
 
     def stage(self, parts: Parts, world: World, *, copy: bool) -> Any:
         state: dict[str, Any] = {"rng": capture_rng()}
-        # On every rank: to tell its state, a trainer's part meets those of the other ranks.
+        # On every rank: the state_dict() of a trainer's part may be collective.
         whole = {name: _whole(part).state_dict() for name, part in parts.items()}
         if world.rank == 0:
             state["parts"] = whole
@@ -82,7 +84,7 @@ class TorchCodec:
 
 
 def capture_rng() -> dict[str, Any]:
-    """The state of every generator a training step may draw from."""
+    """Return the state of every generator that a training step may use."""
     import numpy as np
     import torch
 
@@ -99,7 +101,7 @@ def capture_rng() -> dict[str, Any]:
 
 
 def restore_rng(state: Mapping[str, Any]) -> None:
-    """Put every generator back to where `capture_rng` found it."""
+    """Set every generator to the state that `capture_rng` returned."""
     import numpy as np
     import torch
 
@@ -113,7 +115,7 @@ def restore_rng(state: Mapping[str, Any]) -> None:
 
 
 def save_file(path: Path, value: Any) -> FileEntry:
-    """torch.save, hashed and durable."""
+    """Save a value with torch.save, hashed and durable."""
     import torch
 
     with HashingWriter(path) as writer, one_checksum():
@@ -123,10 +125,10 @@ def save_file(path: Path, value: Any) -> FileEntry:
 
 @contextmanager
 def one_checksum() -> Iterator[None]:
-    """Have torch.save, in this thread, leave out its CRC-32: the manifest says more.
+    """Have torch.save, in this thread, leave out its CRC-32.
 
-    It would take two thirds of the time that the hash takes. torch.load never looks at it;
-    `unzip` does, and complains.
+    The manifest's hash says more, and the CRC would take two thirds of the hash's time. torch.load
+    never reads it; `unzip` does, and complains.
     """
     from torch.serialization import get_crc32_options, set_crc32_options
 
@@ -139,7 +141,10 @@ def one_checksum() -> Iterator[None]:
 
 
 def load_file(folder: Path, manifest: Manifest, name: str) -> Any:
-    """What `save_file` saved; no byte of it that is not as it was written. Raises Corrupt."""
+    """Load a file of `save_file`, with every byte verified.
+
+    Raises Corrupt.
+    """
     import torch
 
     with manifest.open(folder, name) as stream:
@@ -148,7 +153,10 @@ def load_file(folder: Path, manifest: Manifest, name: str) -> Any:
 
 
 def load_own(folder: Path, manifest: Manifest, rank: int) -> Any:
-    """What this rank saved for itself; None for a rank that is new in the run."""
+    """Load this rank's own file, or return None.
+
+    None for a rank that is new in the run.
+    """
     name = rank_file(rank)
     return load_file(folder, manifest, name) if manifest.entry(name) else None
 
@@ -158,7 +166,10 @@ def rank_file(rank: int) -> str:
 
 
 def _whole(part: Any) -> Any:
-    """The model inside DDP, so that a checkpoint loads with and without the wrapper."""
+    """Return the model inside DDP.
+
+    So a checkpoint loads with and without the wrapper.
+    """
     from torch.nn.parallel import DistributedDataParallel
 
     return part.module if isinstance(part, DistributedDataParallel) else part

@@ -1,4 +1,5 @@
-"""What ranks do together: form the process group, agree at each step, report stragglers.
+"""Work that the ranks of a run do together.
 
-Collectives that belong to saving are in `checkpoint.collective`.
+Process groups, the agreement at each step and the report of stragglers belong here. Collectives
+that belong to saving are in `checkpoint.collective`.
 """

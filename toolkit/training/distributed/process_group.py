@@ -1,7 +1,7 @@
-"""The ranks of a run and the few things they must agree on.
+"""Join the ranks of a run, and give them the few collectives that they need.
 
-`Solo` is one process without a process group. `TorchWorld` talks over gloo, on a group of its own:
-what is agreed here never waits for a GPU and never mixes with the gradients.
+`Solo` is one process without a process group. `TorchWorld` uses gloo, on a group of its own. Its
+collectives never wait for a GPU and never mix with the gradients.
 """
 
 import os
@@ -17,7 +17,7 @@ Numbers = tuple[int, ...]
 
 
 class World(Protocol):
-    """Every method is collective: all ranks call it, in the same order."""
+    """A set of ranks. Every method is collective: all ranks call it, in the same order."""
 
     @property
     def rank(self) -> int: ...
@@ -27,30 +27,36 @@ class World(Protocol):
     def local_rank(self) -> int: ...
     @property
     def group(self) -> Any:
-        """The torch.distributed group these ranks agree on; None for a world without one."""
+        """Return the torch.distributed group of these ranks, None without one."""
         ...
 
     def fork(self) -> "World":
-        """The same ranks on a channel of their own, for another thread to agree on."""
+        """Return the same ranks with a group of their own.
+
+        For another thread, whose collectives must not mix with this one's.
+        """
         ...
 
     def broadcast(self, value: Any) -> Any:
-        """Rank 0's value, on every rank."""
+        """Return rank 0's value, on every rank."""
         ...
 
     def gather(self, value: Any) -> list[Any]:
-        """Every rank's value in order of rank, on every rank."""
+        """Return every rank's value in order of rank, on every rank."""
         ...
 
     def start_sum(self, values: Sequence[int]) -> Callable[[], Numbers]:
-        """Start adding up integers over the ranks; call what this returns for the result."""
+        """Start adding up integers over the ranks.
+
+        Returns a function: call it to wait for the sums.
+        """
         ...
 
     def close(self) -> None: ...
 
 
 class Solo:
-    """A world of one."""
+    """A world of one rank."""
 
     rank = 0
     size = 1
@@ -97,7 +103,7 @@ class TorchWorld:
     def fork(self) -> World:
         other = copy(self)
         other.group = self._dist.new_group(backend="gloo", timeout=self._timeout)
-        other._watch = self._watch_over(None)  # noqa: SLF001  # a watch is of the script's thread
+        other._watch = self._watch_over(None)  # noqa: SLF001  # a watch is for the script's thread
         return other
 
     def broadcast(self, value: Any) -> Any:
@@ -137,7 +143,10 @@ class TorchWorld:
 
 
 def _store(group: Any) -> Any:
-    """What the ranks of a group may leave for each other, over a connection of its own; or None."""
+    """Return a store through which the ranks of a group exchange texts.
+
+    It has a connection of its own. None when torch has no such store.
+    """
     from torch.distributed import PrefixStore, distributed_c10d
 
     try:
@@ -149,7 +158,7 @@ def _store(group: Any) -> Any:
 
 
 def device(local_rank: int) -> Any:
-    """The GPU of this rank, or the CPU."""
+    """Return the GPU of this rank, or the CPU."""
     import torch
 
     gpu = torch.cuda.is_available() and local_rank < torch.cuda.device_count()
@@ -159,7 +168,11 @@ def device(local_rank: int) -> Any:
 def join(
     environment: Mapping[str, str] = os.environ, *, timeout: timedelta = timedelta(minutes=10)
 ) -> World:
-    """The world this process was started into: torchrun's ranks, or a world of one."""
+    """Return the ranks that this process was started with.
+
+    They are torchrun's ranks, or a world of one without torchrun. `timeout` is the longest wait of
+    a collective.
+    """
     if "RANK" not in environment:
         return Solo()
     return TorchWorld(

@@ -1,7 +1,7 @@
-"""What the ranks agree on at the boundaries of their loops: one sum each, alike for all calls.
+"""Make the ranks agree at the boundaries of their loops, by one sum each.
 
-Each call has 15 bits of the sum's last number to count its ranks in: ranks that make different
-calls see that they do, instead of waiting for a sum that the others never start.
+Every call has 15 bits of the sum's last number, in which its ranks are counted. Ranks that make
+different calls see it there, instead of waiting for a sum that the others never start.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,11 +18,11 @@ _BITS = 15
 
 
 class _Call(IntEnum):
-    """What a rank has called."""
+    """A call that a rank has made."""
 
     STEP = 0
     CHECK = 1
-    CHECKED = 2  # it has nothing left to check, and waits for those that have
+    CHECKED = 2  # the rank has nothing left to check, and waits for the other ranks
     FINISH = 3
 
 
@@ -42,30 +42,37 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """What all ranks know of a boundary."""
+    """The result of a boundary, the same on all ranks."""
 
-    stop: bool  # one was asked to
-    save: bool  # it is time to
-    checking: bool  # one has more to check
-    samples: int = 0
-    prints: int = 0
+    stop: bool  # a rank has a stop request
+    save: bool  # a save is due
+    checking: bool  # a rank has more to check
+    samples: int = 0  # number of samples of the step, over all ranks
+    prints: int = 0  # sum of the ranks' fingerprints of them (sample_order.fingerprint)
 
 
 _NOTHING = Agreed(stop=False, save=False, checking=False)
 
 
 class Boundaries:
-    """The sums of one run. All ranks make the same calls; ValueError where they don't."""
+    """The boundaries of one run's loops.
+
+    All ranks make the same calls; otherwise ValueError is raised. `asked` returns whether this rank
+    has a stop request, `leave` ends the run.
+    """
 
     def __init__(
         self, world: World, *, asked: Callable[[], bool], leave: Callable[[], None]
     ) -> None:
         self._world, self._asked, self._leave = world, asked, leave
         self._pending: Callable[[], Agreed] | None = None
-        self._checking = False  # a loop that does not train is not known to be over on all ranks
+        self._checking = False  # True while a loop that does not train may go on on another rank
 
     def start_step(self, mine: Any, *, late: bool, then: Callable[[Agreed], None]) -> None:
-        """Start the sum of a step that took the samples `mine`; `settle` reads it."""
+        """Start the sum of a step that took the samples `mine`.
+
+        `settle` reads the sum, and then calls `then` with it. `late` means that a save is due.
+        """
         asked = self._world.local_rank == 0 and self._asked()
         total = self._start(_Call.STEP, mine, asked=asked, late=late)
 
@@ -77,16 +84,22 @@ class Boundaries:
         self._pending = settle
 
     def settle(self) -> Agreed:
-        """Read the last step's sum, if it has not been."""
+        """Read the last step's sum, unless it has been read."""
         pending, self._pending = self._pending, None
         return pending() if pending else _NOTHING
 
     def check(self) -> None:
-        """Leave a loop that does not train if any rank was asked to."""
+        """Call `leave` if any rank has a stop request.
+
+        For loops that do not train.
+        """
         self._check(_Call.CHECK)
 
     def checked(self, items: Iterable[T]) -> Iterator[T]:
-        """`check` after each item, and the others' checks after the last."""
+        """Yield the items, with a `check` after each.
+
+        After the last one it joins the checks of the other ranks.
+        """
         self._checking = True
         for item in items:
             yield item
@@ -94,14 +107,16 @@ class Boundaries:
         self.end_checks()
 
     def end_checks(self, *, over: bool = False) -> None:
-        """Wait for ranks that have more to check than this one, if they check at all. `over`: this
-        one has nothing more to do that a stop could save.
+        """Wait for the ranks that have more to check than this one.
+
+        It returns at once when no rank checks. `over` means that this rank has nothing more to do
+        that a stop could save.
         """
         while self._checking:
             self._check(_Call.CHECKED, asks=not over)
 
     def finish(self) -> None:
-        """Every rank is at the end of its script's loops."""
+        """Agree that every rank is at the end of its script's loops."""
         self.end_checks(over=True)
         self.settle()
         self._start(_Call.FINISH)()

@@ -1,8 +1,8 @@
-"""Where every rank is, for those that wait for it: which one is missing, and at which line.
+"""Report which rank keeps the others waiting, and the line of the script that it is at.
 
-Ranks that wait for one that never comes know only that time went by, and end ten minutes later with
-an error that could be any network's. So each leaves in the process group's store how often it has
-met the others and where in the script it is; rank 0 puts together who keeps whom waiting.
+Ranks that wait for a missing one know only that time went by. They end ten minutes later with an
+error that any network could cause. So each rank writes two things to the process group's store: how
+many collectives it has entered, and where in the script it is. Rank 0 reports the missing ranks.
 """
 
 import json
@@ -17,36 +17,39 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-_PATIENCE, _LOOKS = 60.0, 4  # seconds until it is said, and how often in these is looked
-_NAMED = 4
+_PATIENCE, _LOOKS = 60.0, 4  # seconds until the report, and the number of looks in that time
+_NAMED = 4  # ranks in one message
 _OWN = Path(__file__).parents[2]  # toolkit/, with the datasets
 _LIBRARY = re.escape(str(Path(re.__file__).parents[1]))
 _INSTALLED = re.compile(rf"/(?:site|dist)-packages/|^<frozen|^{_LIBRARY}/")
-_TRAINERS = _OWN / "training" / "adapters"  # whose callers are other people's loops
+_TRAINERS = _OWN / "training" / "adapters"  # called by other people's loops
 
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """One rank, as it says itself."""
+    """The place of one rank, as the rank reports it."""
 
     rank: int
-    met: int  # how many meetings of the ranks it has come to
-    waits: float  # seconds so far in the last of them; 0: it does not wait
-    place: str
-    own: bool  # it is inside the toolkit, at work for all (a save): it will come
+    met: int  # number of collectives that the rank has entered
+    waits: float  # seconds so far in the last of them; 0 when the rank does not wait
+    place: str  # lines of code, as `place_of` formats them
+    own: bool  # the rank is inside the toolkit, at work for all (a save), and will come
 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Some ranks wait for others. `expected`: for their work, as far as can be told."""
+    """A report that some ranks wait for others."""
 
-    met: int
+    met: int  # number of the collective that the missing ranks have not entered
     text: str
-    expected: bool
+    expected: bool  # as far as can be told, the missing ranks work for all
 
 
 def absence(ranks: Sequence[Whereabouts], patience: float) -> Absence | None:
-    """Who keeps others waiting for longer than `patience`; None where nobody does. Pure."""
+    """Return which ranks keep others waiting longer than `patience` seconds.
+
+    None when there are none. Pure.
+    """
     waiting = [one for one in ranks if one.waits >= patience]
     if not waiting:
         return None
@@ -66,7 +69,11 @@ def absence(ranks: Sequence[Whereabouts], patience: float) -> Absence | None:
 
 
 class Watch:
-    """One rank's part. `store`: torch's, or None for none; `start` has it looked at on and on."""
+    """The part of one rank in the report.
+
+    `store` is torch's store, or None without one. `start` makes a thread that looks at it again and
+    again.
+    """
 
     def __init__(
         self,
@@ -94,12 +101,15 @@ class Watch:
         self._over.set()
 
     def come(self) -> None:
-        """This rank has come to a meeting."""
+        """Count a collective that this rank enters."""
         self._met += 1
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """While it waits there for the others. An error of that says who was missing."""
+        """Mark this rank as waiting inside the block.
+
+        A RuntimeError in the block gets the names of the missing ranks.
+        """
         self._since, self._waits = self._clock(), True
         try:
             yield
@@ -112,7 +122,10 @@ class Watch:
             self._waits = False
 
     def look(self) -> None:
-        """Say where this rank is; rank 0 says who is missing, the others hear it."""
+        """Write where this rank is, and find the missing ranks.
+
+        Rank 0 finds them and writes a report, which the other ranks read.
+        """
         waits = self._clock() - self._since if self._waits else 0.0
         place, own = place_of(sys._current_frames().get(threading.main_thread().ident or 0))  # noqa: SLF001  # the only way
         mine = Whereabouts(self._rank, self._met, waits, place, own)
@@ -135,14 +148,16 @@ class Watch:
 
     def _run(self) -> None:
         while not self._over.wait(self._patience / _LOOKS):
-            with suppress(Exception):  # nobody is worse off than without it
+            with suppress(Exception):  # a failed look costs a report, and no more
                 self.look()
 
 
 def place_of(frame: FrameType | None) -> tuple[str, bool]:
-    """The user's own line that a thread is at, and the innermost; whether it is in the toolkit.
+    """Return the lines of code where a thread is.
 
-    Of somebody who is inside the toolkit, the lines that called it.
+    They are the user's own line and the innermost one, joined in a text. Also returns whether the
+    thread is in the toolkit. For a thread inside the toolkit they are the lines that called the
+    toolkit.
     """
     stack: list[tuple[str, int, str]] = []
     while frame:

@@ -1,4 +1,5 @@
-"""Files and S3 clients that survive a bad moment: atomic writes, second reads, timeouts.
+"""Durable files, S3 clients, and the facts that the cluster tells a job.
 
-Nothing here knows of runs, attempts or checkpoints.
+Atomic writes, second reads and timeouts belong here: code that survives a short failure of a
+server. Nothing here knows of runs, attempts or checkpoints.
 """

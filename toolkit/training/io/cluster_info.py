@@ -1,4 +1,7 @@
-"""Read what the cluster and its instances tell a job: the site's file and the instance's file."""
+"""Read two files about the cluster and the instance.
+
+The head's playbook writes one for the whole site, node boot writes the other.
+"""
 
 import os
 from collections.abc import Mapping
@@ -12,10 +15,16 @@ INSTANCE_FILE = "/run/slurm-toolkit/instance.json"
 
 
 def instance_facts(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """What this machine is (type, price, image …), as node boot wrote it; empty off the cluster."""
+    """Return the facts about this instance (type, price, image …).
+
+    Node boot wrote them. Empty off the cluster.
+    """
     return read_json(Path(environment.get("TOOLKIT_INSTANCE_FILE", INSTANCE_FILE))) or {}
 
 
 def site_facts(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """What the cluster tells every job (where MLflow is); empty off the cluster."""
+    """Return the facts that the cluster tells every job (where MLflow is).
+
+    Empty off the cluster.
+    """
     return read_json(Path(environment.get("TOOLKIT_SITE_FILE", SITE_FILE))) or {}

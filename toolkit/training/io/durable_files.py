@@ -1,4 +1,7 @@
-"""Durable file writes: what is renamed into place is on disk first, names included."""
+"""Write files durably, and read them in spite of a short server failure.
+
+Content and names are on disk before a write returns. A file is complete before its rename.
+"""
 
 import json
 import os
@@ -11,9 +14,10 @@ ABSENT = (FileNotFoundError, NotADirectoryError)
 
 
 def there(path: Path) -> bool:
-    """Whether `path` is there. OSError where that can't be found out: only `ABSENT` is a no.
+    """Return whether `path` exists.
 
-    From Python 3.14 `Path.exists`, `is_file` and `is_dir` take every error for one.
+    Raises OSError when that can't be found out: only the errors in `ABSENT` mean no. From Python
+    3.14, `Path.exists`, `is_file` and `is_dir` take every error for a no.
     """
     try:
         path.stat()
@@ -23,7 +27,10 @@ def there(path: Path) -> bool:
 
 
 def inside(folder: Path) -> list[Path]:
-    """What is in `folder`, and nothing where that is not there. OSError as of `there`."""
+    """Return the paths in `folder`, none when it does not exist.
+
+    Raises OSError when the folder can't be read.
+    """
     try:
         return list(folder.iterdir())
     except ABSENT:
@@ -31,7 +38,7 @@ def inside(folder: Path) -> list[Path]:
 
 
 def fsync_directory(directory: Path) -> None:
-    """Make the names in `directory` durable (a rename is not, until this is done)."""
+    """Make the names in `directory` durable. A rename is not durable before."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -40,9 +47,10 @@ def fsync_directory(directory: Path) -> None:
 
 
 def write_atomic(path: Path, content: bytes, *, by_way_of: Path | None = None) -> None:
-    """Replace `path` by `content`: a reader, or a crash, sees the old bytes or the new ones.
+    """Replace `path` by `content` in one step.
 
-    It is written in the folder `by_way_of` and renamed from there; by default beside `path`.
+    A reader sees the old bytes or the new ones, also after a crash. The file is written in the
+    folder `by_way_of` (default: beside `path`) and renamed from there.
     """
     temporary = _write_beside(by_way_of / path.name if by_way_of else path, content)
     temporary.replace(path)
@@ -50,7 +58,10 @@ def write_atomic(path: Path, content: bytes, *, by_way_of: Path | None = None) -
 
 
 def write_first(path: Path, content: bytes) -> bool:
-    """Write `path` unless it is there already; True for the writer who was first."""
+    """Write `path` unless it exists.
+
+    Returns True for the writer that was first. Safe when several processes try at once.
+    """
     temporary = _write_beside(path, content)
     try:
         os.link(temporary, path)
@@ -63,9 +74,10 @@ def write_first(path: Path, content: bytes) -> bool:
 
 
 def read_twice(path: Path, read: Callable[[Path], T]) -> T:
-    """What `read` gives; after an error once more, which may be over, as when a server fails over.
+    """Return the result of `read(path)`, trying once more after an OSError.
 
-    Where that fails too, nothing is known of the file but by one of the errors `ABSENT`.
+    The second try may succeed, as after a file server's failover. If it fails with an error of
+    `ABSENT`, the file does not exist. After any other error nothing is known of the file.
     """
     try:
         return read(path)
@@ -74,17 +86,23 @@ def read_twice(path: Path, read: Callable[[Path], T]) -> T:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """`write_atomic` of one line of JSON."""
+    """Write one line of JSON atomically."""
     write_atomic(path, encode(value))
 
 
 def encode(value: Mapping[str, Any]) -> bytes:
-    """One line of JSON, the form of every record here (bash reads some of them)."""
+    """Return one line of JSON, the form of every record here.
+
+    Bash reads some of these records.
+    """
     return (json.dumps(value, allow_nan=True) + "\n").encode()
 
 
 def read_json(path: Path, *, limit: int = 1 << 20) -> dict[str, Any] | None:
-    """The object in `path`; None when there is none that can be read as one, asked for twice."""
+    """Return the JSON object in `path`, or None.
+
+    None when there is no file, no object in it, or two tries to read it failed.
+    """
     try:
         return find_json(path, limit=limit)
     except OSError:
@@ -92,7 +110,10 @@ def read_json(path: Path, *, limit: int = 1 << 20) -> dict[str, Any] | None:
 
 
 def find_json(path: Path, *, limit: int = 1 << 20) -> dict[str, Any] | None:
-    """As `read_json`, but OSError where it can't be found out what is there."""
+    """Return the JSON object in `path`, or None when there is none.
+
+    Like `read_json`, but raises OSError when the file can't be read now.
+    """
 
     def content(path: Path) -> bytes:
         with path.open("rb") as stream:
@@ -105,7 +126,10 @@ def find_json(path: Path, *, limit: int = 1 << 20) -> dict[str, Any] | None:
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any] | None]:
-    """The objects of a JSON-lines file in order, None for a torn one. No file, no lines."""
+    """Yield the objects of a JSON-lines file in order.
+
+    Yields None for a torn line, and nothing when there is no file.
+    """
     try:
         with path.open("rb") as stream:
             for line in stream:

@@ -1,4 +1,7 @@
-"""Where S3 is, for datasets and checkpoints alike. boto3 is loaded when a client is asked for."""
+"""Make the S3 client that datasets and checkpoints share.
+
+boto3 is imported when the first client is made.
+"""
 
 import os
 from typing import Any
@@ -7,16 +10,17 @@ from toolkit.training.io.cluster_info import site_facts
 
 
 def s3_client(connections: int) -> Any:
-    """Credentials are what boto3 finds; region and endpoint too, else what the cluster says.
+    """Return an S3 client for so many parallel connections.
 
-    Raises ImportError where this Python has no boto3.
+    boto3 finds the credentials. It finds region and endpoint too; without them the cluster's are
+    used. Raises ImportError when this Python has no boto3.
     """
     import boto3
     from botocore.config import Config
 
     session, site = boto3.Session(), site_facts()
     region = session.region_name or site.get("aws_region")
-    # Another endpoint is another cloud: what the environment says of one holds for both.
+    # Another endpoint is another cloud: the environment's holds for datasets and checkpoints both.
     told = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     endpoint = told or site.get("aws_endpoint_url")
     config = Config(

@@ -1,10 +1,14 @@
-"""Did the run train on every sample once, in spite of what happened to it?
+"""Audit whether a run trained on every sample exactly once.
 
     python -m toolkit.training audit RUN_DIR
 
-prints one JSON object and exits 0 if every step 0..N-1 counts exactly once, every epoch's samples
-are covered exactly once, and what the ranks say they took is what those steps should have taken.
-Work that a hard kill made the run do again is `repeated`: money lost, but no fault of the record.
+prints one JSON object, and exits 0 if the record has no fault:
+
+- Every step 0..N-1 counts exactly once.
+- Every epoch's samples are covered exactly once.
+- The ranks say that they took the samples of their steps.
+
+Work that a hard kill made the run repeat is `repeated`: money lost, but no fault of the record.
 """
 
 import argparse
@@ -25,10 +29,10 @@ from toolkit.training.sample_order import SampleOrder, fingerprint
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What the step log proves. `problems` says in words what is wrong; empty means nothing is."""
+    """The findings of an audit."""
 
     ok: bool
-    problems: tuple[str, ...]
+    problems: tuple[str, ...]  # one sentence a fault, 20 at most; empty when `ok`
     steps: int
     missing: tuple[int, ...]
     duplicated: tuple[int, ...]
@@ -41,7 +45,10 @@ class Audit:
 
 
 def audit(run_dir: Path) -> Audit:
-    """Check the step log in `run_dir`. Raises FileNotFoundError where there is no run."""
+    """Check the step log in `run_dir`.
+
+    Raises FileNotFoundError when there is no run.
+    """
     run = RunDir(run_dir)
     if not run.steps.exists():
         raise FileNotFoundError(f"{run.steps}: no such file; is this a run's folder?")
@@ -88,7 +95,10 @@ def audit(run_dir: Path) -> Audit:
 
 
 def _range_problems(steps: Sequence[StepRecord], size: int | None) -> list[str]:
-    """The steps' ranges of positions must follow on each other from 0, none over an epoch's end."""
+    """Return the faults in the steps' ranges of positions.
+
+    The ranges must follow on each other from 0, none over an epoch's end.
+    """
     problems = []
     expected = 0
     for record in steps:
@@ -103,7 +113,10 @@ def _range_problems(steps: Sequence[StepRecord], size: int | None) -> list[str]:
 
 
 def _content_problems(steps: Sequence[StepRecord], order: Mapping[str, int]) -> list[str]:
-    """What all ranks took together must be what the order has at those positions."""
+    """Return the steps whose samples are not those of the order.
+
+    The samples are those that all ranks took together.
+    """
     rebuilt = SampleOrder(order["size"], 1, order["seed"])
     problems = []
     for record in steps:
@@ -124,7 +137,7 @@ def _content_problems(steps: Sequence[StepRecord], order: Mapping[str, int]) -> 
 
 
 def _resume_problems(history: History) -> list[str]:
-    """An attempt can't begin after the end of what was trained."""
+    """Return the attempts that began after the last trained step."""
     reached = 0
     problems = []
     done = sorted((*history.steps, *history.repeated), key=lambda record: record.attempt)
@@ -137,7 +150,10 @@ def _resume_problems(history: History) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; 0 clean, 1 not, 2 nothing to audit."""
+    """Run the command.
+
+    Returns 0 when there is no fault, 1 when there is one, 2 when there is no run.
+    """
     parser = argparse.ArgumentParser(prog="python -m toolkit.training audit")
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--steps", type=int, help="fail unless the run has just this many steps")

@@ -1,4 +1,4 @@
-"""How an attempt ends on one rank: the verdict, the books and what else is open, once."""
+"""End an attempt on one rank, once: write the verdict, close the recorder and the GPU sampler."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,17 +17,17 @@ from toolkit.training.tracking.tracker import Status
 if TYPE_CHECKING:
     from toolkit.training.recording import gpu_sampler
 
-# What may be spent on the tracking server at the end: little of a spot notice's 120 s.
+# Seconds for the tracking server at the end. A stop has little of a spot notice's 120 s for it.
 _PATIENCE_STOP, _PATIENCE_END = 10.0, 30.0
 
-_had: set[tuple[Path, int]] = set()  # what runs this process has had, as which rank
+_had: set[tuple[Path, int]] = set()  # verdict file and rank of each run of this process
 
 
 def refuse_second(attempt: Attempt, rank: int) -> None:
-    """Raise RuntimeError where this process has had a run of this attempt.
+    """Raise RuntimeError for a second run of this attempt in one process.
 
-    Another would load the first one's last checkpoint, train nothing and give its results as its
-    own. What the attempt came to is then no success, whatever the first one said.
+    It would load the first run's last checkpoint, train nothing, and give the first run's results
+    as its own. The attempt then is no success, so a verdict `done` is replaced.
     """
     run = (attempt.verdict_file, rank)
     if run not in _had:
@@ -44,26 +44,32 @@ def refuse_second(attempt: Attempt, rank: int) -> None:
 
 
 class Closing:
-    """Also of the `sampler` of GPUs that one rank a node has."""
+    """The end of an attempt on one rank."""
 
     def __init__(self, attempt: Attempt, world: World, noted: RankBooks) -> None:
         self._attempt, self._world, self._noted = attempt, world, noted
-        self.ended = False  # the verdict is written, or another rank's to write
-        self.sampler: gpu_sampler.Sampler | None = None
+        self.ended = False  # True once the verdict is written, or left to another rank
+        self.sampler: gpu_sampler.Sampler | None = None  # on one rank a node
 
     def finished(self, word: Verdict, result: Path) -> None:
-        """The training is over."""
+        """End an attempt whose training is done."""
         self._close(word, "FINISHED", _PATIENCE_END, [result])
 
     def stopped(self, word: Verdict, status: Status | None = None) -> None:
-        """All ranks leave here together; `status` where the run is over for now."""
+        """End an attempt that all ranks leave together.
+
+        `status` is the run's new state for the tracking server; None when the job may come back.
+        """
         self._close(word, status, _PATIENCE_STOP)
 
     def failed(self, error: BaseException, saved_step: int) -> None:
-        """This rank was ended by an exception, and maybe it alone."""
+        """End an attempt by this rank's exception.
+
+        Maybe no other rank has one.
+        """
         word = exception_verdict.verdict_of(error, saved_step)
         if self._world.rank != 0:
-            with suppress(OSError):  # the error itself says more
+            with suppress(OSError):  # the exception itself says more
                 word.write_first(self._attempt.verdict_file)
             return
         word = read_verdict(self._attempt) or word

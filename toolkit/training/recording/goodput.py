@@ -1,10 +1,11 @@
-"""Where the time and the money of a run went.
+"""Split the time and the money of a run into useful and lost parts.
 
     python -m toolkit.training goodput RUN_DIR
 
-prints one JSON object. Every second of every attempt is in one part, and so is every dollar. The
-parts are those of AI-Hypercomputer's ml-goodput-measurement (BadputType): start-up there is three
-kinds, `lost` is "wasted progress from disruption", `waiting` "infrastructure recovery".
+prints one JSON object. Every second of every attempt is in one part, and so is every dollar.
+
+The parts are those of AI-Hypercomputer's ml-goodput-measurement (BadputType). Start-up there is
+three kinds, `lost` is "wasted progress from disruption", `waiting` "infrastructure recovery".
 """
 
 import argparse
@@ -29,35 +30,35 @@ _MICRO = Decimal("0.000001")
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Seconds of machine time (of the job, not times its machines), and dollars, by part.
+    """The time of a run's instances by part, and the dollars.
 
-    useful   steps that count
-    save     training stood still for a checkpoint
-    restore  loading one
-    lost     steps that a later attempt did again
-    startup  from the batch script's first line to the first step, less `restore`
-    other    after the last step: evaluation, the last records
+    useful   Steps that count.
+    save     Training stood still for a checkpoint.
+    restore  A checkpoint was loaded.
+    lost     Steps that a later attempt did again.
+    startup  From the batch script's first line to the first step, less `restore`.
+    other    After the last step: evaluation, the last records.
     """
 
     attempts: int
-    seconds: Mapping[str, float]
-    waiting: float  # between attempts: no machine, no cost
-    cost_usd: Mapping[str, str]  # empty while no machine's price is known
+    seconds: Mapping[str, float]  # of the job, not times its instances
+    waiting: float  # seconds between attempts: no instance, no cost
+    cost_usd: Mapping[str, str]  # empty while no instance's price is known
 
     @property
     def goodput(self) -> float | None:
-        """Useful time as a part of the machine time."""
+        """Return the useful share of the instances' time."""
         total = sum(self.seconds.values())
         return self.seconds["useful"] / total if total > 0 else None
 
     @property
     def effective(self) -> float | None:
-        """Useful time as a part of all time since the run began: ETTR."""
+        """Return the useful share of all time since the run began (ETTR)."""
         total = sum(self.seconds.values()) + self.waiting
         return self.seconds["useful"] / total if total > 0 else None
 
     def metrics(self) -> dict[str, float]:
-        """As metrics of the tracking server."""
+        """Return the split as metrics of the tracking server."""
         found = {f"toolkit.seconds_{part}": value for part, value in self.seconds.items()}
         found["toolkit.seconds_waiting"] = self.waiting
         found |= {f"toolkit.cost_usd_{part}": float(usd) for part, usd in self.cost_usd.items()}
@@ -65,14 +66,17 @@ class Split:
         return found | {name: ratio for name, ratio in ratios.items() if ratio is not None}
 
     def as_json(self) -> dict[str, Any]:
-        """All of it."""
+        """Return the split and both shares as a JSON object."""
         return asdict(self) | {"goodput": self.goodput, "effective": self.effective}
 
 
 def split(
     attempts: Sequence[AttemptRecord], history: History, pauses: Sequence[Timing], now: float
 ) -> Split:
-    """Share out the time of all attempts; one that still runs is counted up to `now`. Pure."""
+    """Split the time of all attempts. Pure.
+
+    An attempt that still runs is counted up to `now`.
+    """
     seconds = dict.fromkeys(PARTS, 0.0)
     cost = dict.fromkeys(PARTS, Decimal(0))
     priced = False
@@ -97,7 +101,7 @@ def split(
 
 
 def of(run_dir: Path, now: float) -> Split:
-    """The split of the run in `run_dir`."""
+    """Return the split of the run in `run_dir`."""
     run = RunDir(run_dir)
     attempts = Ledger(run.attempts).attempts()
     return split(attempts, steps.read(run.steps), pauses_file.read(run.times), now)
@@ -106,7 +110,7 @@ def of(run_dir: Path, now: float) -> Split:
 def _attempt(
     attempt: AttemptRecord, end: float, history: History, pauses: Sequence[Timing]
 ) -> dict[str, float]:
-    """The parts of one attempt; they add up to its time."""
+    """Return the parts of one attempt, which add up to its time."""
     number = attempt.attempt
     own = [pause for pause in pauses if pause.attempt == number]
     restore = sum(pause.seconds for pause in own if pause.kind == "restore")
@@ -122,7 +126,7 @@ def _attempt(
     ends += [(step.at, "lost") for step in history.repeated if step.attempt == number]
     at, next_save = begun, 0
     for until, part in [*sorted(ends), (end, "other")]:
-        until = min(max(until, at), end)  # noqa: PLW2901  # clocks of two machines may disagree
+        until = min(max(until, at), end)  # noqa: PLW2901  # the clocks of two instances may differ
         saved = 0.0
         while next_save < len(saves) and (saves[next_save][0] <= until or part == "other"):
             saved += saves[next_save][1]
@@ -135,7 +139,7 @@ def _attempt(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; 2 where there is no run."""
+    """Run the command. Returns 2 when there is no run."""
     parser = argparse.ArgumentParser(prog="python -m toolkit.training goodput")
     parser.add_argument("run_dir", type=Path)
     options = parser.parse_args(arguments)

@@ -1,7 +1,7 @@
-"""What a node's GPUs are at: sampled by a thread on its first rank, kept in the run's folder.
+"""Sample a node's GPUs in a thread on its first rank, and keep the usage in the run's folder.
 
-Needs nvidia-ml-py. A node without a GPU is not sampled; one whose GPUs can't be asked says so once.
-Rank 0 puts the nodes together from their files, so no rank waits for another.
+It needs nvidia-ml-py. A node without a GPU is not sampled. If the GPUs can't be read, the log says
+so once. Rank 0 adds the nodes up from their files, so no rank waits for another.
 """
 
 import os
@@ -15,12 +15,12 @@ from toolkit.training.attempt.attempt import Attempt
 from toolkit.training.io.durable_files import read_json, write_json
 from toolkit.training.run_folder.gpu_usage import files
 
-EVERY, WRITTEN_EVERY = 5.0, 60.0
+EVERY, WRITTEN_EVERY = 5.0, 60.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One GPU at one moment."""
+    """The state of one GPU at one moment."""
 
     utilization: float  # percent of the time in which a kernel ran
     memory_used: int  # bytes
@@ -29,15 +29,15 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Many readings."""
+    """A sum of many readings."""
 
     readings: int = 0
     utilization_sum: float = 0.0
-    memory_peak: int = 0  # of one GPU
+    memory_peak: int = 0  # bytes, of one GPU
     memory_total: int = 0
 
     def plus(self, found: Sequence[Reading]) -> "Usage":
-        """With these as well."""
+        """Return the sum with these readings added."""
         return replace(
             self,
             readings=self.readings + len(found),
@@ -52,7 +52,10 @@ Say = Callable[[str], None]
 
 
 class Sampler:
-    """Samples until it is stopped; a probe that fails ends it, and is said."""
+    """A thread that samples until it is stopped.
+
+    A probe that fails ends it, and the log says so.
+    """
 
     def __init__(self, probe: Probe, path: Path, say: Say, *, every: float = EVERY) -> None:
         self._probe, self._path, self._say, self._every = probe, path, say, every
@@ -62,7 +65,7 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> None:
-        """End, and write what is known."""
+        """Stop sampling, and write the usage so far."""
         self._stop.set()
         self._thread.join(5)
 
@@ -70,7 +73,7 @@ class Sampler:
         try:
             self._sample()
         except Exception as error:  # noqa: BLE001
-            # A GPU that fell off the bus, a full disk: not what a training run should end by.
+            # A GPU that fell off the bus or a full disk must not end a training run here.
             self._say(f"GPU use is recorded no longer: {error!r}")
 
     def _sample(self) -> None:
@@ -90,7 +93,10 @@ class Sampler:
 
 
 def start(attempt: Attempt, here: Sequence[str], say: Say) -> Sampler | None:
-    """Sample this node's GPUs; `here` are those that training sees, which are the ones missed."""
+    """Start sampling this node's GPUs, None if that is impossible.
+
+    `here` names the GPUs that training uses. If there are any, a failure is logged.
+    """
     try:
         probe = nvml()
     except Exception as error:  # noqa: BLE001  # no module, no driver, no GPU: training needs none
@@ -101,7 +107,10 @@ def start(attempt: Attempt, here: Sequence[str], say: Say) -> Sampler | None:
 
 
 def metrics(run_dir: Path, attempt_key: str) -> dict[str, float]:
-    """All nodes of an attempt together, as far as they have written; empty without a GPU."""
+    """Return the metrics of all nodes of an attempt together.
+
+    They cover what the nodes have written so far. Empty without a GPU.
+    """
     usages = [_read(path) for path in files(run_dir, attempt_key)]
     readings = sum(usage.readings for usage in usages)
     if not readings:
@@ -115,7 +124,10 @@ def metrics(run_dir: Path, attempt_key: str) -> dict[str, float]:
 
 
 def nvml(environment: Mapping[str, str] = os.environ) -> Probe:
-    """A probe of the GPUs this job may use. Raises what stands in the way, having none too."""
+    """Return a probe of the GPUs that this job may use.
+
+    Raises any error that prevents it, also when there is no GPU.
+    """
     import pynvml
 
     pynvml.nvmlInit()
@@ -133,9 +145,10 @@ def nvml(environment: Mapping[str, str] = os.environ) -> Probe:
 
 
 def _visible(count: int, environment: Mapping[str, str]) -> list[int]:
-    """Of the GPUs that the driver shows, those that CUDA_VISIBLE_DEVICES names by number.
+    """Return the GPUs that CUDA_VISIBLE_DEVICES names by number.
 
-    In a job's cgroup the driver shows only the job's, and the names count from 0 again.
+    In a job's cgroup the driver shows only the job's GPUs, and their numbers start from 0 again.
+    All GPUs if it names none of them.
     """
     named = [part.strip() for part in environment.get("CUDA_VISIBLE_DEVICES", "").split(",")]
     chosen = [int(part) for part in named if part.isdigit() and int(part) < count]

@@ -1,4 +1,4 @@
-"""What the ranks run on, in one line, and how fast that could be at best."""
+"""Describe the hardware of the ranks in one line, and give its peak speed."""
 
 import os
 import re
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 # Dense tensor-core TFLOPS in 16 bits, per GPU: bf16, and fp16 for the T4, which has no bf16.
-# NVIDIA's data sheets (without sparsity); A100, H100, H200, B200, L40S also as torchtitan
-# (torchtitan/tools/utils.py) has them. The first whose words are all among those of the GPU's name
-# counts.
+# Sources: NVIDIA's data sheets (without sparsity); for A100, H100, H200, B200 and L40S torchtitan
+# (torchtitan/tools/utils.py) has the same. An entry fits a GPU whose name has all its words. The
+# first that fits counts.
 PEAK_TFLOPS: tuple[tuple[str, float], ...] = (
     ("B200", 2250.0),
     ("H200 NVL", 835.0),
@@ -29,10 +29,10 @@ PEAK_TFLOPS: tuple[tuple[str, float], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """The machines of an attempt by type, and the GPUs that its ranks use by name."""
+    """The hardware of an attempt."""
 
-    machines: tuple[tuple[str, int], ...]
-    gpus: tuple[tuple[str, int], ...]
+    machines: tuple[tuple[str, int], ...]  # instance types, and how many of each
+    gpus: tuple[tuple[str, int], ...]  # names of the ranks' GPUs, and how many of each
 
     def __str__(self) -> str:
         parts = [f"{count} x {name}" for name, count in (*self.machines, *self.gpus)]
@@ -40,7 +40,10 @@ class Hardware:
 
     @property
     def peak_flops(self) -> float | None:
-        """Of all GPUs together; None when there are none, or one that the table doesn't have."""
+        """Return the peak of all GPUs together, in FLOP/s.
+
+        None when there are no GPUs, or one is not in the table.
+        """
         peaks = [(peak_tflops(name), count) for name, count in self.gpus]
         if not peaks or any(peak is None for peak, _ in peaks):
             return None
@@ -48,13 +51,16 @@ class Hardware:
 
 
 def of(instances: Iterable[Mapping[str, Any]], gpus: Iterable[str]) -> Hardware:
-    """From what node boot says of the machines, and the name of each rank's GPU."""
+    """Return the hardware, from node boot's facts and the ranks' GPU names."""
     types = Counter(str(one.get("instance_type", "?")) for one in instances if one)
     return Hardware(tuple(sorted(types.items())), tuple(sorted(Counter(gpus).items())))
 
 
 def gpus_here(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The GPU of each rank on this machine. Doesn't import torch: who uses a GPU has."""
+    """Return the GPU of each rank on this instance.
+
+    It does not import torch: a process that uses a GPU has imported it.
+    """
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return ()
@@ -63,7 +69,10 @@ def gpus_here(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
 
 
 def peak_tflops(gpu: str) -> float | None:
-    """The table's entry for a GPU's full name; None for a part of one (MIG)."""
+    """Return the table's entry for a GPU's full name.
+
+    None for an unknown GPU, and for a part of one (MIG).
+    """
     words = set(re.findall(r"\w+", gpu))
     if "MIG" in words:
         return None

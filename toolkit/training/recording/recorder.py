@@ -1,4 +1,4 @@
-"""The books of a run, kept by rank 0: attempt ledger, step log, tracking server, verdict."""
+"""Record a run, on rank 0: attempt ledger, step log, tracking server and verdict."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,26 +37,31 @@ from toolkit.training.tracking.tracker import Record, Status, numbers
 
 
 class TrackerLike(Protocol):
+    """A protocol of trackers, which may be `Tracker` or `NoTracker`."""
+
     def add(self, record: Record) -> None: ...
     def close(self, timeout: float) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A machine of the attempt: its Slurm node, and what node boot says it is."""
+    """An instance of the attempt: its Slurm node, and node boot's facts."""
 
     node: str
     instance: Mapping[str, Any]
-    gpus: tuple[str, ...] = ()  # one name for each of its ranks
+    gpus: tuple[str, ...] = ()  # the GPU's name for each of its ranks
 
     @classmethod
     def here(cls, attempt: Attempt) -> Self:
-        """The one this process is on."""
+        """Return the host of this process."""
         return cls(attempt.node, instance_facts(), hardware.gpus_here())
 
 
 class Books:
-    """Opened when an attempt begins, closed by exactly one of `end`'s callers."""
+    """A recorder of one attempt, open from its beginning to `end`.
+
+    Exactly one caller ends it.
+    """
 
     def __init__(
         self,
@@ -77,20 +82,23 @@ class Books:
         if lost := previous_attempts.close(self._ledger, history, attempt):
             say(lost.without_a_word)
         self.record, before = self._begin(hosts, world_size)
-        # It has no owner: only once the ledger knows who writes.
+        # The step log has no fence: it is opened once the ledger names this attempt as the writer.
         self._steps = StepLog(run_dir.steps, say)
         self._first = not any(one.world_size for one in before)
         machines = hardware.of((h.instance for h in hosts), (gpu for h in hosts for gpu in h.gpus))
         self._speed = Throughput(flops_per_sample=flops_per_sample, peak_flops=machines.peak_flops)
         self._tag(_facts(attempt, hosts, world_size) | {"toolkit.hardware": str(machines)})
         self._unlisten = dataset.listen(self.opened)
-        if before:  # those that were asked to stop had no time for it
+        if before:  # attempts that had to stop had no time for it
             self._measure(goodput.split(before, history, pauses.read(run_dir.times), clock()))
 
     def describe(
         self, params: Mapping[str, str], tags: Mapping[str, str], artifacts: Sequence[Path] = ()
     ) -> None:
-        """Parameters (of the first attempt: a tracker's parameters never change), tags, files."""
+        """Record parameters, tags and files.
+
+        Parameters only in the run's first attempt: a tracker's parameters never change.
+        """
         if self._first:
             self._tracker.add(Record(self._clock(), params=params))
         self._tag(tags)
@@ -98,7 +106,10 @@ class Books:
             self._tracker.add(Record(self._clock(), artifact=str(path)))
 
     def opened(self, taken: Mapping[str, str]) -> None:
-        """Note datasets; those that this process opens come here by themselves."""
+        """Record datasets.
+
+        Datasets that this process opens are recorded without a call.
+        """
         if not taken:
             return
         found = datasets_used.add(self._run_dir.path, taken)
@@ -107,9 +118,9 @@ class Books:
             say(f"dataset {asked} is not what it was in an earlier attempt: name a version")
 
     def resumed(self, step: int, seconds: float = 0.0) -> str:
-        """Note where the attempt begins, and how long loading that took.
+        """Record the step where the attempt begins, and the seconds of loading.
 
-        Why it makes no sense to begin, where nothing gets any further.
+        Returns why the run makes no progress and should not begin again, or "".
         """
         before = self._ledger.attempts()[:-1]
         self.record = replace(self.record, step_start=step)
@@ -122,7 +133,7 @@ class Books:
     def step(
         self, batch: Batch, samples: int, prints: int, at: float, metrics: Mapping[str, float]
     ) -> None:
-        """Note a step, and what all ranks say that they took in it."""
+        """Record a step: its samples, as all ranks together say, and metrics."""
         number = self.record.attempt
         span = (batch.step, batch.epoch, batch.start, batch.stop)
         self._steps.step(StepRecord(number, *span, samples, prints, at, metrics))
@@ -130,25 +141,28 @@ class Books:
         self._tracker.add(Record(at, step=batch.step, metrics={**metrics, **speed}))
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Note metrics that are of no step's own making."""
+        """Record metrics that no step returned."""
         self._tracker.add(Record(self._clock(), step=step, metrics=metrics))
 
     def mtti(self, site: Mapping[str, Any]) -> float:
-        """Seconds until something takes one of the machines, as far as this run can know."""
+        """Return the expected seconds until the run loses an instance.
+
+        They follow from this run's attempts and the site's figures.
+        """
         known = site.get("interruptions_per_machine_hour")
         rate = float(known) if isinstance(known, int | float) and known > 0 else None
         machines = len(self.record.nodes)
         return interruption_rate.mtti(self._ledger.attempts(), machines, per_machine_hour=rate)
 
     def saved(self, saved: Saved, forecast: StopForecast | None) -> None:
-        """Note a checkpoint, and what a stop would take where that has just been found out."""
+        """Record a checkpoint, and the stop forecast if there is one."""
         try:
             self._saved(saved, forecast)
-        except OSError as error:  # on rank 0 alone, and of no more use than to be looked at
+        except OSError as error:  # only rank 0 has it, and the record only informs people
             say(f"not recorded what saving step {saved.step} took: {error}")
 
     def stalled(self, step: int, seconds: float) -> None:
-        """Note that training stood still to save the state as of `step`."""
+        """Record for how long training stood still to save step `step`."""
         self._speed.pause(seconds)
         try:
             self._pause("save", step, seconds)
@@ -158,8 +172,9 @@ class Books:
     def finished(
         self, steps: int, given: Mapping[str, Any], opened: Sequence[Mapping[str, str]], fills: int
     ) -> None:
-        """Write result.json, having noted the datasets that each process opened, and how many of
-        them had to be fetched.
+        """Record the datasets of all processes, and write result.json.
+
+        `opened` has the datasets that each process opened, `fills` is how many had to be fetched.
         """
         for taken in opened:
             self.opened(taken)
@@ -185,7 +200,7 @@ class Books:
         self._tracker.add(Record(self._clock(), step=saved.step, metrics=found))
 
     def sync(self) -> None:
-        """The step log is on disk: to be called before a checkpoint is."""
+        """Have the step log on disk, before a checkpoint is committed."""
         self._steps.sync()
 
     def end(
@@ -196,9 +211,10 @@ class Books:
         artifacts: Sequence[Path] = (),
         patience: float,
     ) -> None:
-        """Close everything; the verdict, which the batch script acts on, comes last in any case.
+        """Close everything, and write the verdict last in any case.
 
-        Where another attempt has taken over, or may have, the books are its own and that is all.
+        The batch script acts on the verdict. When another attempt has taken over, or may have,
+        nothing else is written: the records are then its own.
         """
         self._unlisten()
         self._steps.close()
@@ -218,7 +234,7 @@ class Books:
         except OSError as error:
             say(f"tracking: what is left could not be kept: {error}")
         if word.verdict in ("failed", "resume"):
-            # Another rank may have said already what went wrong; it was nearer to it.
+            # Another rank may have written the verdict already; it was nearer to the failure.
             word.write_first(self._attempt.verdict_file)
         else:
             word.write(self._attempt.verdict_file)
@@ -229,7 +245,7 @@ class Books:
         )
         self._ledger.update(self.record)
         self._tag(self._totals())
-        if word.verdict in ("done", "hold", "failed"):  # else the next attempt does it
+        if word.verdict in ("done", "hold", "failed"):  # otherwise the next attempt does it
             split = goodput.of(self._run_dir.path, self._clock())
             write_json(self._run_dir.path / "goodput.json", split.as_json())
             self._measure(split)
@@ -237,7 +253,10 @@ class Books:
     def _begin(
         self, hosts: Sequence[Host], world_size: int
     ) -> tuple[AttemptRecord, Sequence[AttemptRecord]]:
-        """Begin the attempt, or take up the one its batch script began; it and those before it."""
+        """Begin the attempt, or continue the one its batch script began.
+
+        Returns it and the attempts before it.
+        """
         every = self._ledger.attempts()
         ours = bool(every) and every[-1].awaits(self._attempt.key)
         before = every[:-1] if ours else every
@@ -292,24 +311,24 @@ def _facts(attempt: Attempt, hosts: Sequence[Host], world_size: int) -> dict[str
 
 
 class RankBooks:
-    """`books` are rank 0's, once they are open."""
+    """A rank's recorder: it records on rank 0, and does nothing on the others."""
 
     def __init__(self, world: World, *, print_every: int) -> None:
         self._world, self._print_every = world, print_every
-        self.books: Books | None = None
+        self.books: Books | None = None  # on rank 0, once it is open
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Note metrics that are of no step's own making."""
+        """Record metrics that no step returned."""
         if self.books:
             self.books.log(step, numbers(metrics))
 
     def describe(self, tags: Mapping[str, str]) -> None:
-        """Note more about the run."""
+        """Record more tags of the run."""
         if self.books:
             self.books.describe({}, {f"toolkit.{name}": value for name, value in tags.items()})
 
     def step(self, batch: Batch, metrics: Mapping[str, Any], at: float, told: Agreed) -> None:
-        """Note a step, and say of some of them how it went."""
+        """Record a step, and print its metrics every `print_every` steps."""
         if not self.books:
             return
         found = numbers(metrics)
@@ -319,15 +338,15 @@ class RankBooks:
             say(f"step {batch.step} epoch {batch.epoch} {values}")
 
     def sync(self) -> None:
-        """The step log is on disk: on all ranks, or CheckpointFailed on all."""
+        """Have the step log on disk, or raise CheckpointFailed on all ranks."""
         on_rank_0(self._world, lambda: self.books.sync() if self.books else None)
 
     def saved(self, saved: Saved, forecast: StopForecast | None) -> None:
-        """Note a checkpoint, and what a stop would take where that has just been found out."""
+        """Record a checkpoint, and the stop forecast if there is one."""
         if self.books:
             self.books.saved(saved, forecast)
 
     def stalled(self, step: int, seconds: float) -> None:
-        """Note that training stood still to save the state as of `step`."""
+        """Record for how long training stood still to save step `step`."""
         if self.books:
             self.books.stalled(step, seconds)

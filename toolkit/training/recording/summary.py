@@ -1,8 +1,8 @@
-"""A run's folder as one JSON object: what was submitted, what became of it, where its time went.
+"""Summarise a run's folder as one JSON object: submission, attempts, time and result.
 
     python -m toolkit.training summary RUN_DIR
 
-Exits 2 where there is no run. Run as whoever owns the folder.
+Exits 2 when there is no run. Run it as the folder's owner.
 """
 
 import argparse
@@ -22,7 +22,10 @@ from toolkit.training.run_folder.run_folder import RunDir
 
 
 def of(run_dir: Path, now: float) -> dict[str, Any]:
-    """The summary. Raises FileNotFoundError where there is no run."""
+    """Return the summary.
+
+    Raises FileNotFoundError when there is no run.
+    """
     run = RunDir(run_dir)
     if not run.facts():
         raise FileNotFoundError(f"{run_dir}: no run.json; is this a run's folder?")
@@ -40,7 +43,7 @@ def of(run_dir: Path, now: float) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Run the command. Returns 2 when there is no run."""
     parser = argparse.ArgumentParser(prog="python -m toolkit.training summary")
     parser.add_argument("run_dir", type=Path)
     options = parser.parse_args(arguments)

@@ -1,8 +1,11 @@
-"""How fast a run trains: samples a second, and the part of the hardware's peak that this is."""
+"""Measure how fast a run trains: samples a second, and the share of the hardware's peak."""
 
 
 class Throughput:
-    """Fed every step; speaks once a window. Time in which training stood still doesn't count."""
+    """A meter that takes every step, and reports once a window.
+
+    Time in which training stood still does not count. `window` is in seconds.
+    """
 
     def __init__(
         self,
@@ -17,8 +20,8 @@ class Throughput:
         self._paused = 0.0
 
     def step(self, at: float, samples: int) -> dict[str, float]:
-        """Metrics of the window that this step ends, if it ends one."""
-        if self._since is None:  # the first step's time includes what came before training
+        """Return the metrics of the window that this step ends, if any."""
+        if self._since is None:  # the first step's time includes work before training
             self._since = at
             return {}
         self._samples += samples
@@ -33,5 +36,5 @@ class Throughput:
         return found
 
     def pause(self, seconds: float) -> None:
-        """Training stood still for so long."""
+        """Note that training stood still for so many seconds."""
         self._paused += seconds

@@ -1,4 +1,5 @@
-"""What it takes to run the same again: code, packages, submission; and to find a similar run.
+"""Records that make a run repeatable: code, packages, submission; and `replay`, which repeats it.
 
-Everything is gathered at the start of a run (`gather`) and used by `replay`.
+`gather` collects them when an attempt begins. The search for a similar run belongs here too. The
+record of the training itself belongs in `recording`.
 """

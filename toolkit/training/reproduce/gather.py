@@ -1,4 +1,4 @@
-"""What has to be known of a run to judge it and to repeat it, gathered when an attempt begins."""
+"""Gather the facts that judge and repeat a run, when an attempt begins."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from toolkit.training.reproduce import installed_packages, submission
 from toolkit.training.reproduce.git_commit import code_of
 from toolkit.training.run_folder.run_folder import RunDir
 
-# Said by who submitted the job or by the batch script, and recorded as they stand.
+# Set by the submitter of the job or by the batch script, and recorded as they are.
 _STATED = {
     "toolkit.container": "TOOLKIT_CONTAINER_DIGEST",
     "toolkit.dataset": "TOOLKIT_DATASET",
@@ -24,10 +24,10 @@ _SHORT = 12
 
 @dataclass(frozen=True, slots=True)
 class Dossier:
-    """Tags of the run, and files that go with it."""
+    """The facts about a run."""
 
-    tags: Mapping[str, str]
-    artifacts: tuple[Path, ...]
+    tags: Mapping[str, str]  # for the tracking server
+    artifacts: tuple[Path, ...]  # files for the tracking server that are new
 
 
 def gather(
@@ -38,9 +38,10 @@ def gather(
     script: Path | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Dossier:
-    """Look at the code, the packages and the submission; keep in the folder what may change.
+    """Inspect the code, the packages and the submission.
 
-    The script is this program's own unless another is named.
+    Facts that may change are written to the run's folder. `script` is this program's own unless
+    another is named.
     """
     code = code_of(script or Path(sys.argv[0]).resolve(), environment)
     patch = f"code-{code.patch_sha256[:_SHORT]}.patch" if code.patch else ""
@@ -58,7 +59,10 @@ def gather(
 
 
 def _kept(run_dir: RunDir, name: str, content: bytes) -> Path | None:
-    """Write a file that is named by its content; None when there is none or it is there already."""
+    """Write a file named by its content, and return its path.
+
+    None when there is no content, or when the file exists.
+    """
     path = run_dir.path / name
     if not name or path.exists():
         return None

@@ -1,5 +1,6 @@
-"""Which code a run was: the commit and what was changed since, where git knows them, and the hash
-of the script in any case.
+"""Identify the code of a run: the commit, the uncommitted changes, and the script's hash.
+
+The hash is there in any case, the rest only in a git checkout.
 """
 
 import hashlib
@@ -10,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PATCH_LIMIT = 1 << 20
-"""Bytes of a dirty diff that are kept. A larger one is data in the wrong place; its hash stays."""
+"""Bytes of a dirty diff that are kept. A larger one is data in the wrong place; only its hash
+stays.
+"""
 
 _TIMEOUT = 10
 
@@ -29,7 +32,7 @@ class Code:
     patch: bytes | None = None  # None: no change, or too large to keep
 
     def tags(self) -> dict[str, str]:
-        """As MLflow tags."""
+        """Return the code's identity as MLflow tags."""
         tags = {"toolkit.code_sha256": self.script_sha256}
         if self.commit:
             tags["mlflow.source.git.commit"] = self.commit
@@ -42,10 +45,11 @@ class Code:
 
 
 def code_of(script: Path, environment: Mapping[str, str] = os.environ) -> Code:
-    """What is known of the code at `script`.
+    """Return the identity of the code at `script`.
 
-    The commit comes from TOOLKIT_GIT_SHA (what submitted the job knows best), from git, or from a
-    GIT_SHA file beside the script (how the jobscripts reach a cluster, where they are no checkout).
+    The commit comes from TOOLKIT_GIT_SHA (set by the submitter, who knows best), or else from git.
+    The last source is a GIT_SHA file beside the script: on a cluster the jobscripts are no
+    checkout.
     """
     digest = _hash(script)
     stated = environment.get("TOOLKIT_GIT_SHA")
@@ -63,7 +67,7 @@ def _checkout(script: Path, digest: str) -> Code | None:
     if root is None or commit is None:
         return None
     where = root.decode(errors="replace").strip()
-    # Of the whole checkout: a script imports what lies beside and above it.
+    # The diff covers the whole checkout: a script imports modules beside and above it.
     patch = git(Path(where), "diff", "--binary", "--no-color", "--no-ext-diff", "HEAD")
     return Code(
         script=str(script),
@@ -78,8 +82,11 @@ def _checkout(script: Path, digest: str) -> Code | None:
 
 
 def git(folder: Path, *arguments: str, timeout: float = _TIMEOUT) -> bytes | None:
-    """What git says in a checkout that is only looked at; None where it says nothing good."""
-    # Another user's checkout is only read here; git would refuse to look at it.
+    """Return git's output, or None when it fails.
+
+    It is for commands that only read a checkout.
+    """
+    # git would refuse to read another user's checkout. Here it only reads.
     argv = ["git", "-c", "safe.directory=*", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(argv, capture_output=True, timeout=timeout, check=True)

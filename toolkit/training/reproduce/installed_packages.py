@@ -1,7 +1,7 @@
-"""What was installed: one line a package, and its hash.
+"""List the installed packages, one line each, and hash the list.
 
-`replay` runs this file in the environment that it asks about, whose lines it prints.
-Two runs with one hash had the same packages.
+`replay` runs this file with the Python whose packages it needs, and reads the printed lines. Two
+runs with one hash had the same packages.
 """
 
 import hashlib
@@ -13,7 +13,10 @@ from importlib import metadata
 
 @cache
 def lines() -> tuple[str, ...]:
-    """`name==version` of every installed package, sorted, after a line for Python itself."""
+    """Return a line for Python, then `name==version` of every installed package.
+
+    The packages are sorted.
+    """
     found = set()
     for distribution in metadata.distributions():
         name = distribution.metadata["Name"]
@@ -26,12 +29,12 @@ def lines() -> tuple[str, ...]:
 
 
 def text() -> str:
-    """The lines as a file, which pip could install from."""
+    """Return the lines as a file that pip could install from."""
     return "\n".join(lines()) + "\n"
 
 
 def digest(content: str) -> str:
-    """`sha256:…` of such a file."""
+    """Return `sha256:…` of such a file."""
     return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
 
 

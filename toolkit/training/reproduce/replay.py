@@ -1,14 +1,16 @@
-"""Submit again what a run was, from its record.
+"""Submit a run again as it was, from its record.
 
     python -m toolkit.training replay RUN_DIR [--dry-run] [--anyway] [--rebuild FOLDER]
 
-The job script is the copy that was kept, with the arguments, options and environment of then; it
-gets a run folder of its own. What is missing or no longer the same is said, and then nothing is
-submitted. `--rebuild` makes the code of then (the commit, the dirty diff, and what git does not
-know where that is still the same) in a new folder; `--anyway` accepts what differs. What can't be
-known, as the values of variables that are not kept, is `unknown`, and stops nothing.
+The job script is the kept copy, with its recorded arguments, options and environment. The new job
+gets a run folder of its own. If a part is missing or has changed, the command says so and submits
+nothing.
 
-Prints one JSON object; exits 0 submitted (or could be), 1 refused, 2 no run.
+`--rebuild` makes the recorded code in a new folder: the commit, the dirty diff, and unchanged files
+that git does not know. `--anyway` accepts differences. Facts that can't be known, such as the
+values of variables that were not kept, are `unknown` and stop nothing.
+
+Prints one JSON object. Exits 0 if it submitted (or could), 1 if it refused, 2 if there is no run.
 """
 
 import argparse
@@ -31,7 +33,7 @@ from toolkit.training.reproduce import git_commit, installed_packages, submissio
 from toolkit.training.reproduce.submission import Submission
 from toolkit.training.run_folder import datasets_used
 
-TIMEOUT = 120
+TIMEOUT = 120  # seconds for one command
 
 Call = Callable[[Sequence[str], Mapping[str, str], str], str]
 """(argv, environment, folder) → standard output; raises CalledProcessError."""
@@ -39,14 +41,14 @@ Call = Callable[[Sequence[str], Mapping[str, str], str], str]
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """One sbatch call, and why it would not be what it was."""
+    """An sbatch call, and its differences from the recorded run."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     directory: str
-    missing: tuple[str, ...] = ()  # it can't be submitted
-    differs: tuple[str, ...] = ()  # it can, and would be another run
-    unknown: tuple[str, ...] = ()  # it can, and whether it would is not known
+    missing: tuple[str, ...] = ()  # reasons why it can't be submitted
+    differs: tuple[str, ...] = ()  # reasons why it would be another run
+    unknown: tuple[str, ...] = ()  # reasons why it may be another run
     job_id: str = ""
 
 
@@ -56,9 +58,10 @@ def prepare(
     environment: Mapping[str, str],
     folder: Path | None = None,
 ) -> Replay:
-    """The call that would make the run again. `environment` is the caller's own.
+    """Return the call that would make the run again.
 
-    With `folder` the call is for the code of then, which `build` makes there.
+    `environment` is the caller's own. With `folder` the call is for the recorded code, which
+    `build` makes there.
     """
     own = {
         name: environment[name] for name in ("PATH", "HOME", "USER", "LANG") if name in environment
@@ -91,9 +94,10 @@ def prepare(
 
 
 def build(run_dir: Path, recorded: Submission, folder: Path) -> None:
-    """Make the code of then in `folder`, as a worktree of its checkout.
+    """Make the recorded code in `folder`, as a worktree of its checkout.
 
-    What git does not know comes along where it is still what it was. CalledProcessError, OSError.
+    Files that git does not know are copied if they are unchanged. Raises CalledProcessError or
+    OSError.
     """
     root = Path(recorded.git_root)
     _git(root, "worktree", "add", "--detach", str(folder), recorded.git_commit)
@@ -106,7 +110,10 @@ def build(run_dir: Path, recorded: Submission, folder: Path) -> None:
 
 
 def _moved(recorded: Submission, path: str, folder: Path | None) -> str:
-    """Where in the rebuilt checkout a path of the old one is."""
+    """Return the place in the rebuilt checkout of an old path.
+
+    A path outside the checkout stays as it is.
+    """
     absolute, root = Path(recorded.directory, path), recorded.git_root
     if not folder or not root or not absolute.is_relative_to(root):
         return path
@@ -133,12 +140,12 @@ def _untracked_differ(recorded: Submission, folder: Path | None) -> list[str]:
     return untracked_files.said(
         f"{lacks}{place / name}, which is not in git, {what}"
         for name, what in untracked_files.changed(place, recorded.untracked)
-        if folder or place / name != Path(recorded.training_script)  # told of as such
+        if folder or place / name != Path(recorded.training_script)  # reported by itself
     )
 
 
 def _unknown(recorded: Submission) -> Iterator[str]:
-    """What nobody wrote down, so that no comparison can tell."""
+    """Yield facts that were not recorded, so no comparison can tell."""
     if not recorded.untracked_whole:
         modules = "the code is in no git checkout: only modules it had imported at first are known"
         yield "not every file that git does not know was recorded" if recorded.git_root else modules
@@ -190,7 +197,10 @@ def _surroundings_differ(recorded: Submission, typed: Sequence[str] | None) -> l
 
 
 def _data_differs(run_dir: Path) -> list[str]:
-    """Names that stand for another dataset now, and datasets that are gone."""
+    """Return the names of other datasets now, and the lost datasets.
+
+    A name may stand for another version than it did.
+    """
     asked = datasets_used.read(run_dir)
     if not asked:
         return []
@@ -213,8 +223,11 @@ def _renamed(catalog: Catalog, asked: str, versions: Sequence[str]) -> list[str]
 
 
 def _lock(python: str) -> str:
-    """The hash of the packages that a Python has; "" where it isn't, as in a container."""
-    # -P: the modules beside it are no top-level modules.
+    """Return the hash of the packages that a Python has.
+
+    "" when there is no such Python here, as for one in a container.
+    """
+    # -P: the modules beside that file must not become top-level modules.
     argv = [python, "-P", installed_packages.__file__]
     try:
         done = subprocess.run(argv, capture_output=True, timeout=TIMEOUT, check=True)
@@ -242,7 +255,10 @@ def _call(argv: Sequence[str], environment: Mapping[str, str], folder: str) -> s
 
 
 def _of_others(run_dir: Path) -> Path | None:
-    """What in a run's folder another may have put there: its words are run below."""
+    """Return a path in the run's folder that another user owns.
+
+    None when there is none. The commands recorded there are run below.
+    """
     for path in (run_dir, run_dir / submission.FILE):
         if path.exists() and path.lstat().st_uid != os.getuid():
             return path
@@ -250,7 +266,10 @@ def _of_others(run_dir: Path) -> Path | None:
 
 
 def run(options: argparse.Namespace, call: Call = _call) -> tuple[int, Replay | str]:
-    """What the command does: its exit code, and the replay or why there is none."""
+    """Run the command.
+
+    Returns its exit code, and the replay or the reason why there is none.
+    """
     run_dir: Path = options.run_dir.resolve()
     others = _of_others(run_dir)
     recorded = None if others else submission.read(run_dir)
@@ -277,7 +296,7 @@ def run(options: argparse.Namespace, call: Call = _call) -> tuple[int, Replay | 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Parse the arguments, run the command, and print its result."""
     parser = argparse.ArgumentParser(prog="python -m toolkit.training replay")
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--dry-run", action="store_true", help="print the call; submit nothing")

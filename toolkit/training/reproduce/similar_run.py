@@ -1,9 +1,12 @@
-"""What a stop takes, as earlier runs found out at their first save: kept for the next submission.
+"""Find the stop forecast of the run most like a submission.
 
     python -m toolkit.training similar-run --script-sha256 SHA [--runs FOLDER] [-- ARG ...]
 
-prints, as one line of JSON, what the run most like that one measured, or null: of the same batch
-script and arguments, else of the same training script (the first ARG); of several the newest.
+prints one line of JSON: that run's forecast, or null. A run measures its forecast at its first
+save.
+
+The most similar run has the same batch script and arguments, or else the same training script (the
+first ARG). Of several runs the newest counts.
 """
 
 import argparse
@@ -21,7 +24,10 @@ from toolkit.training.run_folder.stop_forecast import FILE, Measured, of
 
 
 def like(runs: Path, script_sha256: str, arguments: Sequence[str]) -> Measured | None:
-    """What the run that is most like this submission measured; of several the newest."""
+    """Return the forecast of the run most like this submission.
+
+    Of several runs the newest counts.
+    """
     ranked = [
         ((likeness, (folder / FILE).stat().st_mtime), measured)
         for folder, measured in _measured(runs)
@@ -37,7 +43,7 @@ def _measured(runs: Path) -> Iterator[tuple[Path, Measured]]:
 
 
 def _likeness(earlier: Submission | None, sha256: str, arguments: tuple[str, ...]) -> int:
-    """0: it says nothing about this one."""
+    """Return how like the submissions are, 0 for not at all."""
     if earlier is None:
         return 0
     same_script = earlier.job_script_sha256 == sha256
@@ -49,13 +55,13 @@ def _likeness(earlier: Submission | None, sha256: str, arguments: tuple[str, ...
 
 
 def default_runs(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where preflight.sh puts this user's runs."""
+    """Return the folder in which preflight.sh makes this user's runs."""
     named = environment.get("TOOLKIT_RUNS")
     return Path(named) if named else Path(pwd.getpwuid(os.getuid()).pw_dir) / "runs"
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Parse the arguments and print the forecast."""
     parser = argparse.ArgumentParser(prog="python -m toolkit.training similar-run")
     parser.add_argument("--script-sha256", required=True)
     parser.add_argument("--runs", type=Path, default=None)

@@ -1,7 +1,7 @@
-"""What was submitted, as far as it takes to submit the same again.
+"""Record a submission, with all that is needed to submit it again.
 
-The batch script (jobscripts/lib/record.sh) leaves the raw parts in RUN_DIR/submission on the first
-attempt; rank 0 adds what only Python knows and writes RUN_DIR/submission.json.
+The batch script (jobscripts/lib/record.sh) writes the raw parts to RUN_DIR/submission on the first
+attempt. Rank 0 adds the facts that only Python knows, and writes RUN_DIR/submission.json.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _OPTIONS = {
     "gpus-per-node": "SLURM_GPUS_PER_NODE",
     "mem": "SLURM_MEM_PER_NODE",
 }
-# What every attempt finds out for itself.
+# Variables that every attempt sets itself.
 _DERIVED = {
     "TOOLKIT_ATTEMPT_STARTED",
     "TOOLKIT_OF_JOB",
@@ -45,7 +45,7 @@ _DERIVED = {
 # A URL's user and password. An image that is pinned (docker://name@sha256:…) has neither.
 _USER_INFO = re.compile(r"(?<=://)[^/\s]*@(?!sha256:)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
-# What every shell and every job has, whatever its user set.
+# Variables of any shell and any job: their presence says nothing about the user's own settings.
 _OF_ANY_SHELL = re.compile(
     r"(_|PATH|HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|TERM|COLORTERM|LANG|LANGUAGE|SHLVL|HOST(NAME)?|MAIL"
     r"|TMPDIR|EDITOR|VISUAL|PAGER|DISPLAY|LS_COLORS|LESS(OPEN|CLOSE)?|PS1|TZ|ENVIRONMENT|TMUX"
@@ -54,22 +54,20 @@ _OF_ANY_SHELL = re.compile(
     r"|(LC|SSH|XDG|DBUS|BASH|SLURM|SLURMD|SUDO|PMI|PMIX)_.*)\Z",
     re.ASCII,
 )
-_UNKEPT = 100
+_UNKEPT = 100  # the largest number of names to record
 _A_YEAR_OF_MINUTES = 366 * 24 * 60
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One sbatch call.
-
-    `options` are what the job got. They win over what was asked for, since a default or a range of
-    nodes may come out otherwise later.
-    """
+    """An sbatch call."""
 
     job_id: str
     directory: str
     job_script_sha256: str
     arguments: tuple[str, ...]
+    # The options that the job got. They win over the typed ones, since a default or a range of
+    # nodes may come out differently later.
     options: Mapping[str, str]
     environment: Mapping[str, str]
     training_script: str
@@ -77,32 +75,35 @@ class Submission:
     git_root: str = ""
     git_commit: str = ""
     git_dirty: bool = False
-    patch: str = ""  # a file in the run's folder; empty although dirty: it was not kept
+    patch: str = ""  # a file in the run's folder; empty for a clean checkout or a too large diff
     patch_sha256: str = ""
-    lock: str = ""  # sha256:… of the packages that `python` found
+    lock: str = ""  # sha256:… of the packages of `python`
     python: str = ""
     array_task: str = ""
     untracked: Mapping[str, str] = field(
         default_factory=dict
     )  # see toolkit.training.reproduce.untracked_files
     untracked_whole: bool = False
-    unkept: tuple[str, ...] = ()  # variables that were set as well: their names
+    unkept: tuple[str, ...] = ()  # names of the user's variables whose values were not kept
     version: int = VERSION
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
 def parts(run_dir: Path) -> Path:
-    """Where the batch script left the raw parts."""
+    """Return the folder in which the batch script left the raw parts."""
     return run_dir / "submission"
 
 
 def job_script(run_dir: Path) -> Path:
-    """The copy of the batch script."""
+    """Return the path of the copy of the batch script."""
     return parts(run_dir) / "job.sbatch"
 
 
 def capture(run_dir: Path, code: Code, *, lock: str, patch: str) -> Submission | None:
-    """Put submission.json together, once; None where no batch script left its parts."""
+    """Write submission.json from its parts, once.
+
+    Returns it, or None when no batch script left parts.
+    """
     folder = parts(run_dir)
     try:
         script = job_script(run_dir).read_bytes()
@@ -138,7 +139,10 @@ def capture(run_dir: Path, code: Code, *, lock: str, patch: str) -> Submission |
 
 
 def read(run_dir: Path) -> Submission | None:
-    """What `capture` wrote; None when there is none that this version can read."""
+    """Return the submission that `capture` wrote.
+
+    None when there is none that this version can read.
+    """
     found = read_json(run_dir / FILE)
     try:
         if not found:
@@ -151,7 +155,7 @@ def read(run_dir: Path) -> Submission | None:
 
 
 def environment(run_dir: Path, recorded: Submission) -> Mapping[str, str]:
-    """The job's own variables as they were, with what submission.json leaves out."""
+    """Return the job's own variables, with values that submission.json omits."""
     try:
         raw = _variables(parts(run_dir))
     except OSError:
@@ -160,10 +164,11 @@ def environment(run_dir: Path, recorded: Submission) -> Mapping[str, str]:
 
 
 def typed(run_dir: Path, recorded: Submission) -> tuple[str, ...] | None:
-    """The options on sbatch's command line that another job may have too, word for word.
+    """Return the typed sbatch options that another job may have too.
 
-    None where they aren't known for certain. They stay in the parts, which only their user can
-    read: `--export` may have a secret in it, and submission.json goes to the tracking server.
+    They are copied word for word. None when they aren't known for certain. They stay in the parts,
+    which only their user can read: `--export` may have a secret in it, and submission.json goes to
+    the tracking server.
     """
     try:
         line = (parts(run_dir) / "submit-line").read_text("utf-8", "surrogateescape")
@@ -183,7 +188,10 @@ def _options(raw: Mapping[str, str]) -> dict[str, str]:
 
 
 def _public(raw: Mapping[str, str]) -> dict[str, str]:
-    """What the tracking server may have: SBATCH_EXPORT has values of any variable in it."""
+    """Return the variables that the tracking server may have.
+
+    Not SBATCH_EXPORT: it may have the value of any variable in it.
+    """
     return {
         name: _USER_INFO.sub("", value)
         for name, value in raw.items()
@@ -192,7 +200,7 @@ def _public(raw: Mapping[str, str]) -> dict[str, str]:
 
 
 def _unkept(folder: Path, raw: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of the variables that the job had of its user's, and that no replay will have."""
+    """Return the names of the user's variables that no replay will have."""
     try:
         names = (folder / "names").read_text(encoding="ascii", errors="replace").split()
     except OSError:
@@ -202,7 +210,10 @@ def _unkept(folder: Path, raw: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _write_private(path: Path, value: Mapping[str, Any], folder: Path) -> None:
-    """Write `path` for its user alone; until then it is in `folder`, which only they can enter."""
+    """Write `path` for its user alone.
+
+    Until it is private it is in `folder`, which only its user can enter.
+    """
     made = folder / path.name
     write_json(made, value)
     made.chmod(0o600)

@@ -1,7 +1,8 @@
-"""Files that a run's code may read and git does not know: by name and hash, so that a change shows.
+"""Record files that a run's code may read and git does not know, by name and hash.
 
-Of a checkout all that are code or settings by their names: its other files, as logs and results,
-are others at every look. Where there is no checkout, the modules that were imported.
+A later look finds the changed ones. In a checkout they are all files that are code or settings by
+their names. Other files, such as logs and results, differ at every look. Without a checkout they
+are the modules that were imported.
 """
 
 import hashlib
@@ -18,31 +19,38 @@ from toolkit.training.reproduce.git_commit import Code
 CODE = (".py", ".pyx", ".so", ".sh")
 SETTINGS = (".json", ".toml", ".yaml", ".yml", ".cfg", ".ini")
 FILES = 200
+# The bytes that are read and hashed, of one file and of all. Of a larger file the size is kept.
 FILE_BYTES, ALL_BYTES = 1 << 20, 16 << 20
-"""What is read to be hashed, of one file and of all. Of what is over it only the size is kept."""
 
 _NAME_BYTES = 512
 _TIMEOUT = 5
-# Of settings: the record goes to the tracking server, and a short secret's hash gives it away.
+# Settings with such names are not hashed. The record goes to the tracking server, and the hash of
+# a short secret gives the secret away.
 _SECRET = re.compile(r"token(?!iz)|secret|passw|credential|key", re.IGNORECASE)
 _SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Untracked:
-    """Marks of files by their paths from `base`. `whole`: none that counts is left out."""
+    """The untracked files at one moment."""
 
-    marks: Mapping[str, str] = field(default_factory=dict)
-    whole: bool = False
+    marks: Mapping[str, str] = field(default_factory=dict)  # of their contents, by path from `base`
+    whole: bool = False  # True if no file that counts is left out
 
 
 def base(root: str, script: str) -> Path:
-    """What their paths are told from: the checkout, or where there is none the script's folder."""
+    """Return the folder from which their paths are relative.
+
+    It is the checkout, or the script's folder without one.
+    """
     return Path(root) if root else Path(script).parent
 
 
 def look(code: Code, run_dir: Path) -> Untracked:
-    """The files now, those nearest to the script first; without what runs have written."""
+    """Return the files as they are now.
+
+    The files nearest to the script come first. Files that runs have written are left out.
+    """
     place = base(code.root, code.script)
     names = _in_git(place) if code.root else _imported(place)
     if names is None:
@@ -63,7 +71,7 @@ def look(code: Code, run_dir: Path) -> Untracked:
 
 
 def changed(place: Path, marks: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Those that are no longer what they were, each with what became of it."""
+    """Yield the files that changed or are gone, with the change."""
     for name, mark in marks.items():
         now = _mark(place / name, ALL_BYTES if mark.startswith("sha256:") else 0)
         if now is None:
@@ -73,14 +81,17 @@ def changed(place: Path, marks: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def said(sentences: Iterable[str]) -> list[str]:
-    """The first of them, and how many more there are."""
+    """Return the first few sentences, and the number of the others."""
     listed = list(sentences)
     more = len(listed) - _SHOWN
     return [*listed[:_SHOWN], *([f"and {more} more files"] if more > 0 else [])]
 
 
 def _mark(path: Path, room: int) -> tuple[str, int] | None:
-    """What stands for its content, and the bytes that were read for it. None: no such file."""
+    """Return a mark of the content, and the number of bytes read.
+
+    None when there is no such file.
+    """
     try:
         if not path.is_file():
             return None
@@ -102,7 +113,10 @@ def _in_git(root: Path) -> list[str] | None:
 
 
 def _imported(folder: Path) -> list[str]:
-    """The folder's modules that this process has by now: what else lies there may be anything."""
+    """Return the folder's modules that this process has imported.
+
+    Other files in the folder may be anything.
+    """
     library = str(Path(os.__file__).parent)
     found = set()
     for module in list(sys.modules.values()):

@@ -1,4 +1,5 @@
-"""Decide, in the batch script, whether a job starts, comes back, is held, or is over.
+"""Decisions of the batch script: whether a job starts, comes back, is held, or is over.
 
-`start_check` runs before the step and `end_of_attempt` after it. Workers do not import this room.
+`start_check` runs before the step, `end_of_attempt` after it. Causes, rules and budgets belong here
+too. Code of the workers does not; only the recorder on rank 0 imports this room.
 """

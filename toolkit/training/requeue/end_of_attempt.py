@@ -1,14 +1,14 @@
-"""The end of an attempt: why it ended, what that is worth, and the job's exit code.
+"""Judge the end of an attempt: find its cause, decide, and give the job's exit code.
 
     python -m toolkit.training end-of-attempt --code CODE
 
-is what the batch script runs last, with the step's exit code. It writes the cause into the attempt
-ledger, appends to the job's comment, requeues the job with a wait, or holds it with a reason, and
-prints the exit code for the batch script; what it has to say goes to standard error.
+is the last command of the batch script, with the step's exit code. It writes the cause into the
+attempt ledger and appends to the job's comment. It requeues the job with a wait, or holds it with a
+reason. It prints the exit code for the batch script; explanations go to standard error.
 
     python -m toolkit.training end-of-attempt --explain LOG
 
-tells the cause that a log alone would give.
+prints the cause that a log alone would give.
 """
 
 import argparse
@@ -40,38 +40,38 @@ from toolkit.training.tracking import mlflow
 from toolkit.training.tracking.tracker import Status
 
 NODES_SECONDS = 10.0
-"""By when EC2's list and reconcile's next pass have mostly told whether another machine ended."""
+"""Seconds after which EC2's list and reconcile's next pass have mostly reported a second lost
+instance.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The exit code for the batch script, and the lines that explain it.
-
-    `status`: for the tracking server, and a sweep; None where the workers told it, or the job may
-    come back.
-    """
+    """The exit code for the batch script, and the lines that explain it."""
 
     code: int
     said: tuple[str, ...]
+    # For the tracking server and a sweep. None when the workers reported it, or the job may come
+    # back.
     status: Status | None = None
 
     def conclude(self, attempt: Attempt) -> None:
-        """Tell everybody: the batch script, the log, the tracking server."""
-        # What the job's end hangs on goes first: its log may be on a disk that is full.
+        """Report the outcome to batch script, log and tracking server."""
+        # The job's end depends on the exit code, so it goes first: the log's disk may be full.
         sys.stdout.write(f"{self.code}\n")
         sys.stdout.flush()
         with suppress(OSError):
             for line in self.said:
                 sys.stderr.write(f"[toolkit] {line}\n")
         if self.status and not attempt.owner.may_be_lost():
-            # Nothing else may come out where the code did: MLflow's client prints a run's address.
+            # Standard output is for the code alone: MLflow's client prints a run's address.
             with redirect_stdout(sys.stderr):
                 mlflow.end_run(attempt, self.status, time.time())
                 trial_file.tell_over(attempt)
 
 
 class Ending:
-    """One attempt's end, put together and acted upon."""
+    """The end of one attempt."""
 
     def __init__(
         self,
@@ -90,10 +90,10 @@ class Ending:
         self._missed: list[str] = []
 
     def settle(self, code: int) -> Outcome:
-        """Find the cause, decide, act, and say what came of it.
+        """Find the cause, decide, act, and return the outcome.
 
-        OSError where what tells the cause can't be read. Nothing was done to the job then, and it
-        may be asked again.
+        Raises OSError when the evidence for the cause can't be read. Then nothing was done to the
+        job, and the call may be repeated.
         """
         return as_owner(self._attempt, lambda: self._settle(code))
 
@@ -129,19 +129,21 @@ class Ending:
         return replace(outcome, said=(*outcome.said, *self._missed, *self._no_cap(known)))
 
     def _keep(self, write: Callable[[], None]) -> None:
-        """Write into the ledger, which must not keep the job from its end: a full disk is one that
-        brings it back. What the ledger lacks then, the next attempt's beginning finds out.
+        """Write to the ledger, without failing.
+
+        A failed write must not keep the job from its end: a full disk is one that brings it back.
+        The next attempt's start check finds out the missing parts.
         """
         try:
             try:
                 write()
-            except OSError:  # which may be over
+            except OSError:  # the error may be over by now
                 write()
         except OSError as error:
             self._missed.append(f"not noted in the attempt ledger: {error}")
 
     def _no_cap(self, known: Sequence[AttemptRecord]) -> list[str]:
-        """A word for who asked for a cap that there is not."""
+        """Return a warning if the cap that was asked for is missing."""
         asked = self._environment.get("TOOLKIT_MAX_USD")
         if not asked:
             return []
@@ -152,7 +154,10 @@ class Ending:
         return []
 
     def _diagnosed(self, code: int, word: Verdict | None) -> tuple[Diagnosis, JobFacts]:
-        """What ended it; of a lost peer Slurm may know more a moment later."""
+        """Return the cause and Slurm's facts.
+
+        After a lost peer Slurm is asked again, for it may know more a moment later.
+        """
         facts = self._job.facts()
         found = classify(self._evidence(code, word, facts))
         if found.rule not in PEER_LOST or len(facts.nodes.splitlines()) <= 1:
@@ -166,12 +171,12 @@ class Ending:
     def _evidence(self, code: int, word: Verdict | None, facts: JobFacts) -> Evidence:
         state = facts.state.replace("RUNNING", "")
         if code == 0 and word is None and not self._run_dir.counts_steps:
-            # No Run was here that would have stopped for anybody: the script is through.
+            # Without a Run the script does not stop early on request: it is done.
             return Evidence(code=code, state=state)
         detail = f"\n{word.detail}\n" if word and word.verdict == "failed" else ""
         log = job_log.read(self._environment, facts.log)
         own = job_log.since(log, self._attempt.job_id, self._attempt.restart_count)
-        if code == 0 and word is None:  # ended well: what it complained of was overcome
+        if code == 0 and word is None:  # the script ended well: errors in its log were overcome
             own = ""
         return Evidence(
             code=code,
@@ -189,11 +194,11 @@ class Ending:
         facts: JobFacts,
         every: Sequence[AttemptRecord],
     ) -> AttemptRecord:
-        """The attempt's line in the ledger, begun here where no worker came so far."""
+        """Return the attempt's ledger line, begun here if no worker came."""
         ours = [one for one in every if one.key == self._attempt.key]
         now = self._clock()
         record = ours[-1] if ours else unattended(self._attempt, len(every), facts, now)
-        # A save in the background may have been committed when its attempt had not heard of it.
+        # A background save may be committed though its attempt ended before it knew.
         reached = max(self._reached(record), word.step if word else 0)
         if record.ended_at is None:
             record = record.ended(at=now, cause=found.cause, step_end=reached)
@@ -210,14 +215,17 @@ class Ending:
             self._ledger.begin(record)
 
     def _reached(self, record: AttemptRecord) -> int:
-        """Where the next attempt begins, by what is committed."""
+        """Return the step where the next attempt begins, by the checkpoints."""
         saved = checkpoint_names.last_step(self._run_dir.checkpoints)
         return record.step_start or 0 if saved is None else saved
 
     def _act(
         self, decision: Decision, facts: JobFacts, code: int, failed: Status, said: str
     ) -> Outcome:
-        """`code`, `failed`: of the job and its run, where this is the end of them."""
+        """Act on the decision, and return the outcome.
+
+        `code` and `failed` are for the job and its run, if this is their end.
+        """
         lines = [said]
         if decision.action == "done":
             return Outcome(0, (*lines,))
@@ -234,10 +242,11 @@ class Ending:
 
 
 def as_owner(attempt: Attempt, judge: Callable[[], Outcome]) -> Outcome:
-    """What `judge` makes of the attempt, while the run is the attempt's.
+    """Return the outcome of `judge`, if the run is the attempt's.
 
-    One whose run another attempt has taken over decides nothing: the job may be its, too. Where
-    slurmctld took this end for the other's, as it may on a node of the same name, 85 is mended.
+    A superseded attempt decides nothing: the job may be the other attempt's too. On a node of the
+    same name, slurmctld may take this end for the other attempt's. Exit code 85 does no lasting
+    harm then: the job comes back.
     """
     try:
         attempt.owner.check()
@@ -247,26 +256,32 @@ def as_owner(attempt: Attempt, judge: Callable[[], Outcome]) -> Outcome:
 
 
 def held(job: SlurmJob, facts: JobFacts, reason: str, said: Sequence[str] = ()) -> Outcome:
-    """Hold the job. Where Slurm does not, it ends here.
+    """Hold the job. If Slurm does not, the job ends here.
 
-    The ledger says `held` after this and not before: it gives new budgets, and whoever is killed
-    in between has held nothing.
+    The ledger gets `held` after this call and not before: the mark gives new budgets. A process
+    that is killed in between has then held nothing.
     """
     done, why = job.hold(facts, reason)
     return Outcome(DO_NOT_REQUEUE, (*said, *why), None if done else "FAILED")
 
 
 def _failed(code: int, word: Verdict | None) -> int:
-    """The script's own code, kept clear of those that Slurm acts on."""
+    """Return the script's own exit code.
+
+    1 instead of 0 and of a code that Slurm acts on.
+    """
     own = word.exit_code if word and word.verdict == "failed" else code
     return own if own not in (0, RESUME_ME, DO_NOT_REQUEUE) else 1
 
 
 def unattended(attempt: Attempt, number: int, facts: JobFacts, now: float) -> AttemptRecord:
-    """An attempt to which no worker has come, as its batch script knows it."""
+    """Return the record of an attempt without workers.
+
+    It holds the facts that the batch script knows.
+    """
     instance = instance_facts()
     nodes = tuple(line.split()[0] for line in facts.nodes.splitlines()) or (attempt.node,)
-    # The machines of one job are of one pool: this one's price stands for each.
+    # The instances of one job are from one pool: this one's price stands for each.
     instances = (instance,) * len(nodes) if instance else ()
     return AttemptRecord.begun(attempt, number, now, world_size=0, nodes=nodes, instances=instances)
 
@@ -278,7 +293,10 @@ def _explain(log: Path) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command. Prints the exit code and returns 0; anything else means it could not tell."""
+    """Run the command: print the exit code and return 0.
+
+    Any other return value means that the cause could not be told.
+    """
     parser = argparse.ArgumentParser(prog="python -m toolkit.training end-of-attempt")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--code", type=int, help="the step's exit code")

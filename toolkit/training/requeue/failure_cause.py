@@ -1,4 +1,4 @@
-"""Why an attempt ended, told from what can be seen of it: the causes, the evidence, the answer."""
+"""Find why an attempt ended: the evidence, the rules' form and the diagnosis."""
 
 import re
 from collections.abc import Sequence
@@ -13,22 +13,17 @@ Source = Literal["verdict", "state", "stop", "node", "log", "exit"]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of an attempt that is over; empty where nothing is.
+    """The facts about an attempt that is over. Empty fields are unknown."""
 
-    `state`: Slurm's word for its end (sacct, scontrol). `stop`: what the stop request said.
-    `nodes`: a line for each of its nodes, state and reason. `verdict`: `outcome cause detail` of
-    the workers' own. `code`: of the step, 128 and the signal's number where it died of one.
-    """
-
-    code: int | None = None
-    state: str = ""
-    stop: str = ""
-    nodes: str = ""
-    verdict: str = ""
+    code: int | None = None  # of the step; 128 and the signal's number if a signal killed it
+    state: str = ""  # Slurm's word for its end (sacct, scontrol)
+    stop: str = ""  # the cause in the stop request
+    nodes: str = ""  # a line for each of its nodes: state and reason
+    verdict: str = ""  # the workers' own: `outcome cause detail`
     log: str = ""
 
     def text(self, source: Source) -> str:
-        """What a rule about this source looks at."""
+        """Return the text that rules about this source search."""
         match source:
             case "exit":
                 return "" if self.code is None else str(self.code)
@@ -40,9 +35,9 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`pattern` is looked for in one source. `slug` is stable; the ledger names it."""
+    """A rule: if `pattern` is found in the source, `cause` is the cause."""
 
-    slug: str
+    slug: str  # stable: the ledger names it
     cause: Cause
     source: Source
     pattern: re.Pattern[str]
@@ -50,16 +45,19 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The cause, the rule that told it, of which edition of the rules, and the line it saw."""
+    """A cause, and how it was found."""
 
     cause: Cause
     rule: str
-    version: int
-    seen: str
+    version: int  # edition of the rules
+    seen: str  # the line that the rule found
 
 
 def diagnose(evidence: Evidence, rules: Sequence[Rule], version: int) -> Diagnosis:
-    """The first rule that fits. An end that nothing explains is the script's own error."""
+    """Return the diagnosis of the first rule that fits.
+
+    An end that no rule explains is the script's own error.
+    """
     for rule in rules:
         text = evidence.text(rule.source)
         if found := rule.pattern.search(text):
@@ -75,7 +73,9 @@ def _line(text: str, at: int) -> str:
 
 
 LINE = r"^(?:[^\S\n]*(?:\[[^\]\n]{1,60}\]|[\w.-]{0,60}\d)[^\S\n]*:)*[^\S\n]*"
-"""Where a line begins, after the rank or node that torchrun --tee, srun --label and logging put."""
+"""A line's beginning, after the rank or node that torchrun --tee, srun --label and logging put
+there.
+"""
 
 _OURS = re.compile(LINE + r"\[toolkit\] (?!cannot start: ).*\n?", re.MULTILINE)
 _IGNORED = re.compile(
@@ -84,7 +84,9 @@ _IGNORED = re.compile(
 
 
 def tail(text: str) -> str:
-    """The part of a log to look at: its end, without what Python says while it is ending, and what
-    the toolkit says: of trouble that was overcome, and of earlier attempts.
+    """Return the part of a log that rules search: its end.
+
+    Errors that Python ignores while it exits are left out. So are the toolkit's lines: they report
+    overcome trouble and earlier attempts.
     """
     return _OURS.sub("", _IGNORED.sub("", text[-LOG_BYTES:]))

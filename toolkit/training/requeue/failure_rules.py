@@ -1,10 +1,10 @@
-"""The rules that tell causes apart, in order: the first that fits decides.
+"""Tell causes apart by rules, in order: the first that fits decides.
 
-What the workers, Slurm and EC2 state goes before what a log suggests. In a log, what can only be a
-root goes before what also follows from others: when a rank dies of its own error or of the memory
-killer, every other rank complains about NCCL.
+Statements of the workers, Slurm and EC2 go before hints in a log. In a log, errors that can only be
+a root go before errors that also follow from others. When a rank dies of its own error or of the
+memory killer, every other rank complains about NCCL.
 
-Raise VERSION with every change that may change an answer; the ledger keeps it beside the cause.
+Raise VERSION with every change that may change an answer. The ledger keeps it beside the cause.
 """
 
 import re
@@ -19,7 +19,7 @@ def _rule(slug: str, cause: Cause, source: Source, pattern: str) -> Rule:
     return Rule(slug, cause, source, re.compile(pattern, re.MULTILINE))
 
 
-_AT = LINE + r"(?:\w+\.)*"  # an exception that ends its process, by its class
+_AT = LINE + r"(?:\w+\.)*"  # before the class of an exception that ends its process
 
 _STATED = (
     _rule("verdict-done", Cause.FINISHED, "verdict", r"^done\b"),
@@ -34,7 +34,7 @@ _STATED = (
     _rule("asked-spot", Cause.SPOT, "stop", r"spot-interruption"),
     _rule("asked-event", Cause.SCHEDULED, "stop", r"scheduled-event"),
     _rule("asked-preempted", Cause.PREEMPTED, "stop", r"preemption"),
-    # Accounting says it of an end by 85 as well; its attempt was judged before, or is told above.
+    # Accounting reports an end by 85 so too. That attempt was judged before, or by a rule above.
     _rule("state-requeued", Cause.REQUEUED, "state", r"REQUEUED"),
     _rule(
         "node-taken", Cause.SPOT, "node", r"toolkit: (?:spot interruption|interrupted)"
@@ -47,9 +47,9 @@ _STATED = (
         r"\b(?:DOWN|NOT_RESPONDING|FAIL)\b|toolkit: (?:machine-ended|no-machine|impaired)",
     ),
     _rule("asked-time-limit", Cause.TIME_LIMIT, "stop", r"time-limit"),
-    # It outlived its end, on a node that Slurm had given up.
+    # The attempt went on after its end, on a node that Slurm had given up.
     _rule("superseded", Cause.NODE, "verdict", r"^resume superseded"),
-    # By a request that says something else, or can't be read: somebody wants the machines.
+    # A request with another cause, or an unreadable one: somebody wants the instances.
     _rule("stopped-otherwise", Cause.PREEMPTED, "verdict", r"^resume (?!peer-lost|terminated)"),
 )  # fmt: skip
 
@@ -65,7 +65,7 @@ _HARDWARE = (
     _rule("gpu-memory-fault", Cause.TRANSIENT, "log",
           r"(?i)uncorrectable (?:ECC|NVLink) error|CUDA_ERROR_ECC|double.bit ECC"
           r"|ECC page retirement|row remapp\w+ (?:failure|pending)"),
-    # Other Xids (13, 31, 43, 45) are what a program's own fault looks like to the driver.
+    # Not other Xids (13, 31, 43, 45): the driver reports a program's own fault by them.
     _rule("gpu-xid", Cause.TRANSIENT, "log",
           r"Xid \(PCI:[^)]*\): (?:48|6[1-4]|74|79|9[245]|119|12[01]|136|14[0359])\b"),
     _rule("gpu-gone", Cause.TRANSIENT, "log",
@@ -138,7 +138,7 @@ _SCRIPT = (
 )  # fmt: skip
 
 _KILLED = (
-    # Nobody says why; most often it is the kernel, out of memory, on a node whose log is elsewhere.
+    # No line says why. Most often the kernel was out of memory, on a node whose log is elsewhere.
     _rule("killed-silently", Cause.MEMORY, "log",
           r"exitcode\s*: -9\b|Signal 9 \(SIGKILL\) received|return code = -9\b"
           r"|\(exitcode: -9\)|died with <Signals\.SIGKILL|^\S*: line \d+: +\d+ Killed\b"),
@@ -166,7 +166,7 @@ _NETWORK = (
           r"Rendezvous(?:Timeout|Connection|Closed|State)\w*Error|EADDRINUSE"
           r"|Address already in use|(?i:store.based barrier)"
           r"|client socket has (?:timed out|failed)"),
-    # Somebody ended it and Slurm knows nothing of it: no error of the script's own.
+    # The process was sent SIGTERM and Slurm knows nothing of it: no error of the script's own.
     _rule("terminated", Cause.TRANSIENT, "log",
           r"Received 15 death signal|SignalException: Process \d+ got signal: 15\b"),
     _rule("launch", Cause.TRANSIENT, "log",
@@ -188,9 +188,12 @@ RULES = (
 )  # fmt: skip
 
 PEER_LOST = frozenset(rule.slug for rule in _NETWORK) | {"peer-lost-said"}
-"""What the other ranks of a machine's end say, too; seconds before EC2, and so Slurm, knows it."""
+"""The rules that also fit on the other ranks when an instance ends.
+
+Those ranks complain seconds before EC2, and so Slurm, knows of it.
+"""
 
 
 def classify(evidence: Evidence) -> Diagnosis:
-    """What ended the attempt, by this edition of the rules."""
+    """Return the cause of an attempt's end, by these rules."""
     return diagnose(evidence, RULES, VERSION)

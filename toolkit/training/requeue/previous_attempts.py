@@ -1,4 +1,4 @@
-"""Attempts that ended before their batch script could say why: closed, told by what they left."""
+"""Close attempts that ended before their batch script could judge them, and find their causes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,16 +15,17 @@ from toolkit.training.run_folder.steps import History
 from toolkit.training.slurm.job import Accounted, SlurmJob
 
 _SKEW = 5.0
-"""Seconds by which the clocks of a cluster's machines may differ; attempts are further apart."""
+"""Seconds by which the clocks of a cluster's instances may differ. Attempts are further apart."""
 
 _KNOWN = 150.0
-"""Seconds after which Slurm knows of a machine's end, as reconcile has it (comeback.BEFORE)."""
+"""Seconds after which Slurm knows of an instance's end: slurmplugins.reconciler.requeue.BEFORE."""
 
 
 def close(books: Ledger, history: History, attempt: Attempt) -> AttemptRecord | None:
-    """Close an attempt that ended without a word, now that `attempt` begins.
+    """Close an attempt without a verdict, now that `attempt` begins.
 
-    It ends in the ledger with its last sign of life; `tell` asks accounting, which knows better.
+    In the ledger it ends with its last sign of life. `tell` asks accounting, which knows better.
+    Returns its record, or None when there is none to close.
     """
     every = books.attempts()
     if not every or every[-1].cause != attempts.RUNNING or every[-1].awaits(attempt.key):
@@ -37,11 +38,12 @@ def close(books: Ledger, history: History, attempt: Attempt) -> AttemptRecord | 
 
 
 def tell(books: Ledger, attempt: Attempt, job: SlurmJob, environment: Mapping[str, str]) -> None:
-    """Find causes for the attempts before `attempt` that nobody has judged.
+    """Find causes for the unjudged attempts before `attempt`.
 
-    What accounting says of their time counts, too: machines cost until Slurm gave them up. While it
-    says nothing, or not yet that an attempt is over, or what the attempt left can't be read, the
-    attempt has no rule, so it is asked again.
+    The times in accounting count too: instances cost money until Slurm gave them up.
+
+    Sometimes accounting does not answer or does not yet report the end, or the attempt's files
+    can't be read. Such an attempt gets no rule, and is judged again by the next call.
     """
     untold = [
         record
@@ -69,9 +71,9 @@ def tell(books: Ledger, attempt: Attempt, job: SlurmJob, environment: Mapping[st
 
 
 def tell_again(books: Ledger, attempt: Attempt, job: SlurmJob) -> None:
-    """Judge by their nodes those before `attempt` that ended as if they had lost a machine.
+    """Judge again the attempts that seem to have lost an instance.
 
-    When such an attempt ends, Slurm need not know yet that they had.
+    They are judged by their nodes. When such an attempt ends, Slurm may not know of the loss yet.
     """
     unsure = [
         record
@@ -94,13 +96,16 @@ def tell_again(books: Ledger, attempt: Attempt, job: SlurmJob) -> None:
 
 
 def asked(attempt: Attempt) -> str:
-    """The causes that its stop requests name. OSError where one can't be read."""
+    """Return the causes in the attempt's stop requests.
+
+    Raises OSError when one can't be read.
+    """
     stops = [stop_request.read(path, attempt.started_at) for path in attempt.stop_files]
     return " ".join(str(found.get("cause") or "") for found in stops if found)
 
 
 def words(word: Verdict | None) -> str:
-    """A verdict as the rules read it."""
+    """Return a verdict as the text that rules search."""
     return f"{word.verdict} {word.cause} {word.detail}" if word else ""
 
 
@@ -112,12 +117,18 @@ def _left_by(record: AttemptRecord, attempt: Attempt, log: str, state: str) -> E
 
 
 def _row(record: AttemptRecord, accounted: Sequence[Accounted]) -> Accounted | None:
-    """What accounting has of an attempt, told by its time: by the node's clock and Slurm's."""
+    """Return accounting's row of an attempt, found by its time.
+
+    The times come from two clocks: the node's and Slurm's.
+    """
     row = min(accounted, key=lambda row: row.off(record.started_at), default=None)
     return row if row and row.off(record.started_at) <= _SKEW else None
 
 
 def _of(record: AttemptRecord, attempt: Attempt) -> Attempt:
-    """The attempt of `record`, in the run of `attempt`: what its files are named by."""
+    """Return the attempt of `record`, in the run of `attempt`.
+
+    It gives the names of the attempt's files.
+    """
     job, restart, began = record.job_id, record.restart_count, record.started_at
     return replace(attempt, job_id=job, restart_count=restart, started_at=began)

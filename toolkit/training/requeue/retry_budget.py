@@ -1,4 +1,4 @@
-"""Whether an attempt's end is worth another attempt, and when. Pure; the policy is the table."""
+"""Decide whether a job gets another attempt, and when. Pure; the policy is the table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,24 +10,25 @@ from toolkit.training.run_folder import attempts as attempts_file
 from toolkit.training.run_folder.attempts import AttemptRecord, Cause
 
 WINDOW = 24 * 3600.0
-"""Failures further back than this no longer count: a month's training may have one a week."""
+"""Seconds for which a failure counts: a month's training may have one a week."""
 
 LONGEST_WAIT = 1800.0
+"""Seconds."""
 
 Action = Literal["done", "requeue", "hold", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """`retries` in a window, None for as many as it takes; `first_wait` doubles with each."""
+    """A budget of retries for one cause."""
 
-    retries: int | None
-    first_wait: float = 0.0
-    beyond: Action = "hold"
+    retries: int | None  # in WINDOW; None for no limit
+    first_wait: float = 0.0  # seconds; doubles with each retry
+    beyond: Action = "hold"  # when the retries are used up
 
 
 POLICY: Mapping[Cause, Budget] = {
-    # Nobody's fault, and over: the job is not kept from coming back, nor made to wait.
+    # Not the job's fault, and over: the job may always come back, without a wait.
     Cause.SPOT: Budget(None),
     Cause.SCHEDULED: Budget(None),
     Cause.PREEMPTED: Budget(None),
@@ -35,7 +36,7 @@ POLICY: Mapping[Cause, Budget] = {
     Cause.REQUEUED: Budget(None),
     Cause.NODE: Budget(20),
     Cause.TRANSIENT: Budget(5, first_wait=30.0),
-    # Once may be a neighbour's doing; twice is the job's own.
+    # The first time may be a neighbour's fault; the second is the job's own.
     Cause.MEMORY: Budget(1, first_wait=30.0, beyond="fail"),
     Cause.ERROR: Budget(0, beyond="fail"),
     Cause.CANCELLED: Budget(0, beyond="fail"),
@@ -44,11 +45,11 @@ POLICY: Mapping[Cause, Budget] = {
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`wait`: seconds before the job may start again. `reason`: for a person, complete."""
+    """A decision about the job."""
 
     action: Action
-    wait: float
-    reason: str
+    wait: float  # seconds before the job may start again
+    reason: str  # for a person, complete
 
 
 def decide(
@@ -61,9 +62,10 @@ def decide(
     now: float,
     chance: float,
 ) -> Decision:
-    """What to do after the last of `attempts`, which `found` is about. `step`: where the next
-    would begin, None where nobody counts. `chance`: from 0 to 1, spreads the starts of jobs that
-    failed together.
+    """Decide after the last of `attempts`, whose diagnosis is `found`.
+
+    `step` is where the next attempt would begin, None when nothing counts steps. `chance`, from 0
+    to 1, spreads the starts of jobs that failed together.
     """
     if found.cause is Cause.FINISHED:
         return Decision("done", 0.0, "finished")
@@ -79,9 +81,10 @@ def decide(
 
 
 def overdrawn(attempts: Sequence[AttemptRecord], *, job_id: str, now: float) -> str:
-    """The cause that ended more of these attempts than a job may go on after; "" without one.
+    """Return why the job must be held, by all causes' budgets.
 
-    All that it needs is in the ledger: asked again, it says the same again.
+    "" when every cause is within its budget. It reads only the ledger: a repeated call returns the
+    same.
     """
     for cause, budget in POLICY.items():
         counted = _counted(cause, attempts, job_id, now)
@@ -96,7 +99,10 @@ def overdrawn(attempts: Sequence[AttemptRecord], *, job_id: str, now: float) -> 
 def exhausted(
     attempts: Sequence[AttemptRecord], *, job_id: str, step: int | None, cap_usd: Decimal | None
 ) -> str:
-    """Why no attempt may follow these, whatever ended the last; "" where one may."""
+    """Return why no attempt may follow these, whatever ended the last.
+
+    "" when one may.
+    """
     spent = attempts_file.total_cost(attempts)
     if cap_usd is not None and spent is not None and spent >= cap_usd:
         return f"${spent:.2f} spent, ${cap_usd:.2f} allowed"
@@ -106,7 +112,10 @@ def exhausted(
 
 
 def dollars(text: str | None) -> Decimal | None:
-    """What a cap says, a dollar sign before it or not. None: no cap, or nothing that is one."""
+    """Return the dollars of a cap, with a dollar sign or without.
+
+    None without a cap, or for a text that is no number.
+    """
     try:
         found = Decimal((text or "").strip().removeprefix("$"))
     except InvalidOperation:
@@ -124,14 +133,17 @@ def _wait(budget: Budget, same: int, chance: float) -> float:
 def _counted(
     cause: Cause, attempts: Sequence[AttemptRecord], job_id: str, now: float
 ) -> Sequence[AttemptRecord]:
-    """Those that count for the budget of a cause."""
+    """Return the attempts that count for the budget of a cause."""
     ours = [one for one in attempts_file.since_release(attempts) if one.job_id == job_id]
     recent = [one for one in ours if now - (one.ended_at or now) <= WINDOW]
     return [one for one in recent if _cause(one) is cause]
 
 
 def _cause(record: AttemptRecord) -> Cause | None:
-    """The ledger's word as a cause; what ended without a word is taken to be its node's end."""
+    """Return the cause of a ledger line.
+
+    An attempt without a verdict is taken for the end of its node.
+    """
     if record.cause == attempts_file.LOST:
         return Cause.NODE
     try:

@@ -1,12 +1,14 @@
-"""The beginning of an attempt that is not its job's first: may it begin?
+"""Check whether an attempt that is not its job's first may begin.
 
     python -m toolkit.training start-check
 
-is what the batch script runs before the workers. An attempt is judged as it ends, by its own script
-(end_of_attempt); one whose first node died, or whose script was killed, is judged here, before the
-next one costs anything. And whoever brought the job back (Slurm, the head, a person): its dollars
-and three attempts without progress are a limit. It prints 93 where the job is held, 85 where a
-later attempt has taken over the run, 0 where training goes on, and says why on standard error.
+is run by the batch script before the workers. Most attempts are judged as they end, by their own
+script (end_of_attempt). An attempt whose first node died, or whose script was killed, is judged
+here, before the next one costs anything.
+
+Its job's dollars and three attempts without progress are a limit, whether Slurm, the head or a
+person brought the job back. It prints 93 when the job is held, 85 when a later attempt has taken
+over the run, and 0 when training goes on. The reason goes to standard error.
 """
 
 import os
@@ -30,7 +32,7 @@ _RULE = f"held-at-beginning@{VERSION}"
 
 
 class Beginning:
-    """One attempt's beginning, looked at and acted upon."""
+    """The beginning of one attempt."""
 
     def __init__(
         self,
@@ -46,7 +48,10 @@ class Beginning:
         self._ledger = Ledger(self._run_dir.attempts, attempt.owner.put)
 
     def look(self) -> Outcome:
-        """Judge what nobody has judged, note that this attempt begins, hold it where it must."""
+        """Judge the unjudged attempts, and note that this one begins.
+
+        Holds the job if the attempt must not begin.
+        """
         return as_owner(self._attempt, self._look)
 
     def _look(self) -> Outcome:
@@ -57,7 +62,7 @@ class Beginning:
         before = self._ledger.attempts()
         facts = self._job.facts()
         record = unattended(self._attempt, len(before), facts, self._clock())
-        # From here on an attempt that dies before its workers come is in the ledger.
+        # From here on, an attempt that dies before its workers come is in the ledger.
         self._ledger.begin(record)
         last = next((one for one in reversed(before) if one.job_id == record.job_id), None)
         reason = self._reason(before, last)
@@ -72,13 +77,13 @@ class Beginning:
         return outcome
 
     def _reason(self, before: Sequence[AttemptRecord], last: AttemptRecord | None) -> str:
-        """Why a person has to decide; "" where the attempt may begin.
+        """Return why a person has to decide, or "".
 
-        Only budgets beyond which jobs are held count. Slurm does not bring back a job that failed,
-        so somebody wanted it to run.
+        "" lets the attempt begin. Only budgets that end in a hold count. Slurm does not requeue a
+        job that failed, so a person wanted it to run.
         """
         if last and (last.held or last.cause == Cause.FINISHED):
-            return ""  # whoever let the job go knew; what is finished costs no more
+            return ""  # a person released the job and knew why; a finished one costs no more
         job_id = self._attempt.job_id
         step = self._step(last) if self._run_dir.counts_steps else None
         cap = dollars(self._environment.get("TOOLKIT_MAX_USD"))
@@ -91,13 +96,16 @@ class Beginning:
         return f"{reason}: {last.without_a_word if lost else f'the last ended by {last.cause}'}"
 
     def _step(self, last: AttemptRecord | None) -> int:
-        """Where the attempt would begin."""
+        """Return the step where the attempt would begin."""
         saved = last_step(self._run_dir.checkpoints)
         return (last and last.step_start) or 0 if saved is None else saved
 
 
 def main(_arguments: Sequence[str] = ()) -> int:
-    """The command. Prints the exit code and returns 0; anything else means it could not tell."""
+    """Run the command: print the exit code and return 0.
+
+    Any other end means that the check could not be made.
+    """
     # Holding a job sends it SIGTERM; scontrol inherits this.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     attempt = current()

@@ -1,4 +1,5 @@
-"""The files of one run folder, a module for each format, and the values that they hold.
+"""The files of one run folder: a module for each format, with its values.
 
-Reading and writing only. What the records mean is for `recording`, `requeue` and `reproduce`.
+Reading and writing belong here. The meaning of the records belongs in `recording`, `requeue` and
+`reproduce`.
 """

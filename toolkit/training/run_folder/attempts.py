@@ -1,8 +1,8 @@
-"""attempts.jsonl: one line an attempt, what it did and what it cost.
+"""Read and write attempts.jsonl: one line an attempt, with its work and its cost.
 
 SLURM_RESTART_COUNT counts restarts of every kind, launches that failed included, so it says nothing
-about why a job came back. This does. Rank 0 is the only writer; a write replaces the whole file,
-and is one that only the run's owner can make (fencing.Owner.put).
+about why a job came back. This file does. Rank 0 is the only writer. A write replaces the whole
+file, and only the run's owner can make it (fencing.Owner.put).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,37 +16,37 @@ from toolkit.training.attempt.attempt import Attempt
 from toolkit.training.io.durable_files import encode, read_lines, write_atomic
 
 RUNNING = "running"
-LOST = "lost"  # ended without a word: its machines went, or it was killed
-HELD = "held"  # its job was held before its workers began
+LOST = "lost"  # ended without a verdict: its instances went, or it was killed
+HELD = "held"  # the job was held before the attempt's workers began
 
 NO_PROGRESS = 3
-"""So many attempts that begin at one step are the last."""
+"""After so many attempts that begin at one step, the job is held."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """An attempt. `step_end` is the step that the next one starts with, as far as was known."""
+    """A line of the file: an attempt."""
 
     attempt: int  # 0, 1, … in this run
     job_id: str
     restart_count: int
-    started_at: float
+    started_at: float  # epoch seconds
     ended_at: float | None
     seconds: float | None
-    cause: str  # running | finished | lost | held | error | what the stop request said
+    cause: str  # running | finished | lost | held | error | the cause in the stop request
     step_start: int | None
-    step_end: int | None
-    world_size: int  # 0 where no worker has come so far
+    step_end: int | None  # the step that the next attempt starts with, as far as was known
+    world_size: int  # 0 as long as no worker has started
     nodes: tuple[str, ...]
     instances: tuple[Mapping[str, Any], ...]
-    cost_usd: str | None  # estimate: price x seconds x machines; None where no price is known
+    cost_usd: str | None  # estimate: price x seconds x instances; None when no price is known
     detail: str = ""
-    rule: str = ""  # what told the cause, and of which edition: `nccl@1`
-    held: bool = False  # the job was held after it; whoever released it knew what came before
+    rule: str = ""  # the rule that told the cause, and its edition: `nccl@1`
+    held: bool = False  # the job was held after it; its releaser knew of the earlier attempts
 
     @property
     def key(self) -> str:
-        """The attempt's name, as `Attempt.key` has it."""
+        """Return the attempt's name, the same as `Attempt.key`."""
         return f"{self.job_id}.{self.restart_count}"
 
     @classmethod
@@ -60,7 +60,10 @@ class AttemptRecord:
         nodes: tuple[str, ...],
         instances: tuple[Mapping[str, Any], ...],
     ) -> Self:
-        """An attempt that runs. It has cost money since its batch script began."""
+        """Return the record of an attempt that runs.
+
+        It has cost money since its batch script began.
+        """
         return cls(
             attempt=number,
             job_id=attempt.job_id,
@@ -79,9 +82,10 @@ class AttemptRecord:
 
     @property
     def price(self) -> Decimal | None:
-        """Dollars an hour of its machines, an estimate; None where no machine's price is known.
+        """Return the estimated dollars an hour of the attempt's instances.
 
-        One that could not be asked costs what the others do: the machines of a job are of one pool.
+        None when no instance's price is known. An unknown price is taken to be the mean of the
+        known ones, for the instances of a job are from one pool.
         """
         known = [price for each in self.instances if (price := _price(each)) is not None]
         machines = max(len(self.nodes), len(self.instances))
@@ -89,15 +93,15 @@ class AttemptRecord:
 
     @property
     def without_a_word(self) -> str:
-        """What is said of it when it is found lost."""
+        """Return the message for an attempt that is found lost."""
         return f"attempt {self.attempt} (job {self.job_id}) ended without a word"
 
     def awaits(self, key: str) -> bool:
-        """Whether it is the attempt of this name, begun by its script and without workers yet."""
+        """Return whether this is the attempt `key`, begun and still without workers."""
         return self.key == key and self.cause == RUNNING and self.world_size == 0
 
     def ended(self, *, at: float, cause: str, step_end: int, detail: str = "") -> Self:
-        """The same attempt, over."""
+        """Return the record of the same attempt, ended."""
         seconds = max(0.0, at - self.started_at)
         return replace(
             self,
@@ -110,7 +114,10 @@ class AttemptRecord:
         )
 
     def until(self, at: float) -> Self:
-        """The same attempt, which had its machines until `at` at the least."""
+        """Return the same record, with an end of `at` or later.
+
+        The attempt had its instances at least until then.
+        """
         if self.ended_at is None or at <= self.ended_at:
             return self
         step = self.step_end or 0
@@ -118,7 +125,10 @@ class AttemptRecord:
 
 
 class Ledger:
-    """The attempts of one run, in order; the last one may be running."""
+    """The attempts of one run, in order. The last one may be running.
+
+    `put` writes the file.
+    """
 
     def __init__(self, path: Path, put: Callable[[Path, bytes], None] = write_atomic) -> None:
         self._path, self._put = path, put
@@ -127,7 +137,10 @@ class Ledger:
         return tuple(_parse(line) for line in read_lines(self._path) if line)
 
     def begin(self, record: AttemptRecord) -> None:
-        """Add an attempt. One that never said how it ended must be closed first."""
+        """Add an attempt.
+
+        An earlier attempt without an end must be closed first.
+        """
         self._write([*self.attempts(), record])
 
     def update(self, record: AttemptRecord) -> None:
@@ -139,7 +152,10 @@ class Ledger:
         self._write([record if one.attempt == record.attempt else one for one in self.attempts()])
 
     def close_lost(self, *, last_seen: float, step_end: int) -> AttemptRecord | None:
-        """Close a last attempt that is still `running` although another one has begun."""
+        """Close a last attempt that is still `running` though another one began.
+
+        Returns its new record, or None when there was none to close.
+        """
         attempts = self.attempts()
         if not attempts or attempts[-1].cause != RUNNING:
             return None
@@ -153,18 +169,23 @@ class Ledger:
 
 
 def since_release(attempts: Sequence[AttemptRecord]) -> Sequence[AttemptRecord]:
-    """The attempts since the job was last held: a person who lets it go gives it a new budget."""
+    """Return the attempts since the job was last held.
+
+    A person who releases a held job gives it a new budget.
+    """
     held = [at for at, attempt in enumerate(attempts) if attempt.held]
     return attempts[held[-1] + 1 :] if held else attempts
 
 
 def stalled(earlier: Sequence[AttemptRecord], job_id: str, step: int | None) -> bool:
-    """Whether the last NO_PROGRESS attempts of this job all began where the next one would begin.
+    """Return whether the last NO_PROGRESS attempts began at one step, `step`.
 
-    Where attempts *begin* is what counts: an attempt that is killed before its first checkpoint
-    trains steps and still gets the run no further. One that a person requeued says nothing of the
-    run. A new job, and one that was held and let go, starts with a new budget.
-    Where nobody counts steps, `step` is None and nothing can be said.
+    An attempt counts by the step where it *begins*. An attempt that is killed before its first
+    checkpoint trains steps and still gets the run no further. An attempt that a person requeued
+    says nothing of the run. A new job starts with a new budget, and so does one that was held and
+    released.
+
+    `step` is None when nothing counts steps. Then the answer is False.
     """
     if step is None:
         return False
@@ -174,7 +195,10 @@ def stalled(earlier: Sequence[AttemptRecord], job_id: str, step: int | None) -> 
 
 
 def total_cost(attempts: Sequence[AttemptRecord]) -> Decimal | None:
-    """The estimate over all attempts; None while no attempt has a price."""
+    """Return the estimated dollars of all attempts.
+
+    None as long as no attempt has a price.
+    """
     costs = [Decimal(attempt.cost_usd) for attempt in attempts if attempt.cost_usd]
     return sum(costs, Decimal(0)) if costs else None
 
@@ -194,14 +218,14 @@ def _cost(price: Decimal | None, seconds: float) -> str | None:
 
 
 def _parse(line: dict[str, Any]) -> AttemptRecord:
-    """A line, without the fields that only a later version knows."""
+    """Return the record of a line, without fields of later versions."""
     found = {field.name: line[field.name] for field in fields(AttemptRecord) if field.name in line}
     sequences = {"nodes": tuple(line["nodes"]), "instances": tuple(line["instances"])}
     return AttemptRecord(**found | sequences)
 
 
 class Cause(StrEnum):
-    """The words of the attempt ledger. Each has a budget of its own (retry_budget.py)."""
+    """The causes in the attempt ledger. Each has a budget of its own (retry_budget.py)."""
 
     FINISHED = "finished"
     SPOT = "spot-interruption"

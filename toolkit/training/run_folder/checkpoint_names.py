@@ -11,17 +11,23 @@ COMMITTED = "COMMITTED"
 
 
 def is_committed(folder: Path) -> bool:
-    """Whether it is a checkpoint. OSError where that can't be found out."""
+    """Return whether the folder is a checkpoint.
+
+    Raises OSError when that can't be found out.
+    """
     return there(folder / COMMITTED)
 
 
 def number(name: str) -> int:
-    """How many saves the run had made with this one."""
+    """Return the number of the save among all saves of the run."""
     return int(_parsed(name)["number"])
 
 
 def last_step(root: Path) -> int | None:
-    """The step of the checkpoint in `root` that was committed last; None where there is none."""
+    """Return the step of the checkpoint in `root` that was committed last.
+
+    None when there is none.
+    """
     every = (folder for folder in inside(root) if NAME.fullmatch(folder.name))
     committed = (folder.name for folder in every if is_committed(folder))
     newest = max(committed, key=number, default=None)

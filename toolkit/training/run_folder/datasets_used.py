@@ -1,4 +1,4 @@
-"""Which datasets a run has opened, over all its attempts: RUN_DIR/datasets.json."""
+"""Read and write RUN_DIR/datasets.json: the datasets that a run's attempts have opened."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 from toolkit.training.io.durable_files import read_json, write_json
 
 Opened = Mapping[str, Sequence[str]]
-"""What was asked for (`digits@3`), and the versions that it was."""
+"""For each dataset by the script's name for it (`digits@3`), the versions that it resolved to."""
 
 _NAME = "datasets.json"
 
 
 def read(run_dir: Path) -> Opened:
-    """What the run has opened so far."""
+    """Return the datasets that the run has opened so far."""
     found = read_json(run_dir / _NAME) or {}
     return {
         str(asked): [str(version) for version in versions]
@@ -22,7 +22,10 @@ def read(run_dir: Path) -> Opened:
 
 
 def add(run_dir: Path, taken: Mapping[str, str]) -> Opened:
-    """Put down what a process has taken; all that the run has opened with it."""
+    """Add the datasets that a process has opened.
+
+    Returns all that the run has opened, with these.
+    """
     known = {asked: list(versions) for asked, versions in read(run_dir).items()}
     before = {asked: list(versions) for asked, versions in known.items()}
     for asked, version in taken.items():
@@ -35,7 +38,7 @@ def add(run_dir: Path, taken: Mapping[str, str]) -> Opened:
 
 
 def tags(opened: Opened) -> dict[str, str]:
-    """As MLflow tags: the versions, and what the script calls them."""
+    """Return the MLflow tags: the versions, and the script's names for them."""
     if not opened:
         return {}
     versions = {version for each in opened.values() for version in each}
@@ -46,5 +49,5 @@ def tags(opened: Opened) -> dict[str, str]:
 
 
 def moved(opened: Opened) -> list[str]:
-    """Names that were not the same dataset in every attempt."""
+    """Return the names that were not the same dataset in every attempt."""
     return sorted(asked for asked, versions in opened.items() if len(versions) > 1)

@@ -4,5 +4,8 @@ from pathlib import Path
 
 
 def files(run_dir: Path, attempt_key: str) -> list[Path]:
-    """What the nodes of an attempt have written, each once a minute while it is sampled."""
+    """Return the usage files of an attempt's nodes.
+
+    Each node writes its file once a minute while it samples.
+    """
     return sorted((run_dir / "gpus").glob(f"{attempt_key}.*.json"))

@@ -1,4 +1,7 @@
-"""times.jsonl: how long training stood still, and for what; appended by rank 0."""
+"""Read and write times.jsonl: the pauses of training, and their reasons.
+
+Rank 0 appends to it.
+"""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -12,25 +15,30 @@ Kind = Literal["save", "restore"]
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """A pause that ended `at`. Of an asynchronous save, what training waited for: its beginning,
-    and, as the next one's, its end.
+    """A pause of training.
+
+    An asynchronous save counts only as far as training waited for it. Training waits for its
+    beginning, and for its end in the pause of the next save.
     """
 
     attempt: int
     kind: Kind
-    at: float
+    at: float  # epoch seconds when it ended
     seconds: float
     step: int
 
 
 def append(path: Path, timing: Timing) -> None:
-    """Add one. Not fsynced: a pause that is forgotten counts as training time, and that is all."""
+    """Append a pause.
+
+    It is not fsynced: a lost pause counts as training time, and does no other harm.
+    """
     with path.open("ab") as stream:
         stream.write(encode(asdict(timing)))
 
 
 def read(path: Path) -> tuple[Timing, ...]:
-    """All of them; a line that a kill cut short is left out."""
+    """Return all pauses, without lines that a kill cut short."""
     return tuple(_parsed(path))
 
 

@@ -1,4 +1,7 @@
-"""The folder of a run: where every attempt finds what the ones before it left."""
+"""Name the files in a run's folder, and keep the few facts of the run.
+
+Every attempt finds there the files of the attempts before it.
+"""
 
 import json
 import uuid
@@ -19,9 +22,9 @@ from toolkit.training.sample_order import SampleOrder
 
 
 class RunDir:
-    """Paths in a run's folder, and the few facts about the run that no attempt may change.
+    """The paths in a run's folder, and the facts that no attempt may change.
 
-    `put`: how they are written; only its owner may.
+    `put` writes the facts: only the run's owner may.
     """
 
     def __init__(self, path: Path, put: Callable[[Path, bytes], None] = write_atomic) -> None:
@@ -34,31 +37,46 @@ class RunDir:
         self._facts = path / "run.json"
 
     def create(self) -> None:
-        """Make the folder and give the run its key, unless an earlier attempt did."""
+        """Make the folder and give the run its key.
+
+        Safe to repeat: the key of an earlier attempt stays.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         if not there(self._facts):
             write_first(self._facts, encode({"key": uuid.uuid4().hex}))
 
     @property
     def key(self) -> str:
-        """What this run is known by outside; unlike any other's, also when job ids start anew."""
+        """Return the name of this run outside its folder.
+
+        No other run has it, also when job ids start anew.
+        """
         return str(self.facts()["key"])
 
     def facts(self) -> Mapping[str, Any]:
-        """What is noted of the run; nothing where none was here. OSError where it can't be read."""
+        """Return the noted facts, none when no `Run` was here.
+
+        Raises OSError when they can't be read now.
+        """
         return find_json(self._facts) or {}
 
     @property
     def counts_steps(self) -> bool:
-        """Whether a `Run` was ever here: else nobody knows how far the training is."""
+        """Return whether a `Run` was ever here.
+
+        Without one, nothing tells how far the training is.
+        """
         return bool(self.facts())
 
     def agree_order(self, order: SampleOrder, epochs: int) -> None:
-        """Note the order of samples, or check that it is the one the run began with.
+        """Note the order of samples, or check that it is the run's.
 
         A position counts samples of one fixed order. With another size or seed it would point at
         other samples, and the run would train on some twice and on some never. With another global
-        batch the steps that are still to do would not be those that the run began with.
+        batch the remaining steps would not be those that the run began with. Raises ValueError
+        then.
+
+        The number of epochs may change. Before the first checkpoint the global batch may too.
         """
         wanted = {"size": order.size, "seed": order.seed, "global_batch": order.global_batch}
         facts = json.loads(read_twice(self._facts, Path.read_bytes))
@@ -72,5 +90,8 @@ class RunDir:
             self._put(self._facts, encode(facts | noted))
 
     def _has_saved(self) -> bool:
-        """Until then the trainers' own batch may follow the number of ranks."""
+        """Return whether the run has a checkpoint.
+
+        Before the first one, a trainer's own batch may follow the number of ranks.
+        """
         return last_step(self.checkpoints) is not None

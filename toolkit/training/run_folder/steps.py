@@ -1,9 +1,9 @@
-"""steps.jsonl: one line a step, appended and never rewritten.
+"""Read and write steps.jsonl: one line a step, appended and never rewritten.
 
 A hard kill throws away the steps after the last checkpoint, and the next attempt does them again.
-Nothing is cut out of the file: a `resume` line says from which step on the lines above it no longer
-count. The record stays right and the lost work stays visible. So does what an attempt still wrote
-after the next one had taken over the run.
+No line is removed from the file. A `resume` line says from which step on the lines above it no
+longer count. So the record stays right and the lost work stays visible. The same holds for lines
+that an attempt writes after the next one has taken over the run.
 """
 
 import os
@@ -15,27 +15,30 @@ from typing import Any
 
 from toolkit.training.io.durable_files import encode, read_lines
 
-_ROOM = 200_000  # lines held while the disk takes none: about 60 MB
+_ROOM = 200_000  # lines held in memory while the disk takes none: about 60 MB
 
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """A step as it was trained: the sum over the ranks of what each really took."""
+    """A step as it was trained."""
 
     attempt: int
     step: int
     epoch: int
     start: int
     stop: int
-    samples: int  # how many samples the ranks took together
-    fingerprint: int  # of those (sample_order.fingerprint), summed over the ranks
+    samples: int  # number of samples that the ranks really took, all together
+    fingerprint: int  # of those samples (sample_order.fingerprint), summed over the ranks
     at: float
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """Attempt `attempt` went on with step `step`; what was logged at or after it is superseded."""
+    """A line that says where an attempt went on.
+
+    The steps logged above it from `step` on no longer count.
+    """
 
     attempt: int
     step: int
@@ -44,16 +47,19 @@ class Resumption:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A read step log: the steps that count, those done in vain, and lines that were cut short."""
+    """A read step log."""
 
-    steps: tuple[StepRecord, ...]
-    repeated: tuple[StepRecord, ...]
+    steps: tuple[StepRecord, ...]  # the steps that count
+    repeated: tuple[StepRecord, ...]  # steps done in vain
     resumptions: tuple[Resumption, ...]
-    torn: int
+    torn: int  # number of lines that were cut short
 
 
 class StepLog:
-    """The writing end, held by rank 0. `warn` is told once when the disk begins to take no step."""
+    """The writer of the step log, on rank 0.
+
+    `warn` is called once when the disk begins to take no step.
+    """
 
     def __init__(self, path: Path, warn: Callable[[str], None] = lambda _: None) -> None:
         self._warn, self._warned = warn, False
@@ -62,13 +68,20 @@ class StepLog:
         self._cut = self._stream.tell() > 0 and not _ends_a_line(path)
 
     def resume(self, mark: Resumption) -> None:
-        """Raises OSError where it can't be on disk: nothing is lost by not beginning."""
+        """Write a `resume` line to disk.
+
+        Raises OSError when the disk does not take it: no work is lost if the attempt does not
+        begin.
+        """
         self._waiting.append(encode({"event": "resume", **asdict(mark)}))
         self.sync()
 
     def step(self, record: StepRecord) -> None:
-        """No error of the disk: what it does not take waits, in order, and `sync` fails."""
-        if len(self._waiting) < _ROOM:  # hours of a full disk; the audit names what is missing
+        """Write a step.
+
+        Raises no error of the disk: lines that it does not take wait, in order, and `sync` fails.
+        """
+        if len(self._waiting) < _ROOM:  # full after hours; the audit names missing steps
             line = asdict(record) | {"metrics": dict(record.metrics)}
             self._waiting.append(encode({"event": "step", **line}))
         try:
@@ -81,12 +94,18 @@ class StepLog:
             self._warned = False
 
     def sync(self) -> None:
-        """Have everything so far on disk: called before a checkpoint says that it happened."""
+        """Have all lines so far on disk.
+
+        Called before a checkpoint is committed. Raises OSError.
+        """
         self._write()
         os.fsync(self._stream.fileno())
 
     def close(self) -> None:
-        """No error of the disk either: what it does not take then is lost, and that is said."""
+        """Close the file.
+
+        Raises no error of the disk. `warn` is told of lines that are lost now.
+        """
         try:
             with self._stream:
                 self.sync()
@@ -95,7 +114,7 @@ class StepLog:
 
     def _write(self) -> None:
         while self._waiting:
-            # A line that a kill or a full disk cut short stays by itself, and is written anew.
+            # A line that a kill or a full disk cut short stays where it is, and is written again.
             line = b"\n" * self._cut + self._waiting[0]
             written = self._stream.write(line)
             if written:
@@ -105,7 +124,7 @@ class StepLog:
 
 
 def read(path: Path) -> History:
-    """The step log with its resume lines applied."""
+    """Return the step log with its `resume` lines applied."""
     steps: list[StepRecord] = []
     repeated: list[StepRecord] = []
     marks: list[Resumption] = []

@@ -12,28 +12,32 @@ from toolkit.training.io.durable_files import read_json, write_json
 
 FILE = "stop-forecast.json"
 
-NOTICE = 120.0  # what EC2 gives before it takes a spot machine
-NOTICED = 5.2  # until the workers know: the node agent looks every 5 s, they look every 0.2
-LEAVING = 12.0  # the record's last words (10 s at most), the exit, the filesystem's last flush
+# Seconds.
+NOTICE = 120.0  # from EC2's notice to the end of a spot instance
+NOTICED = 5.2  # until the workers know: 5 s for the node agent's poll, 0.2 s for the workers'
+LEAVING = 12.0  # the last records (10 s at most), the exit, the filesystem's last flush
 
 
 @dataclass(frozen=True, slots=True)
 class StopForecast:
-    """Where the seconds between a notice and the exit would go, at worst."""
+    """The seconds between a notice and the exit, at worst, by their use."""
 
     noticing: float
-    steps: float  # the step that sees the request, and the one after, in which all agree
-    in_flight: float  # of the save that has just begun, in the background or not
-    saving: float
+    steps: float  # the step that sees the request, and the next, in which all ranks agree
+    in_flight: float  # the rest of a save that has just begun, in the background or not
+    saving: float  # the save that the stop makes
     leaving: float
-    bytes: int
+    bytes: int  # size of that save
 
     @property
     def seconds(self) -> float:
         return self.noticing + self.steps + self.in_flight + self.saving + self.leaving
 
     def problem(self, notice: float = NOTICE) -> str | None:
-        """What does not fit into the notice; None where all of it does."""
+        """Return what does not fit into the notice, or None.
+
+        `notice` is in seconds.
+        """
         if self.seconds <= notice:
             return None
         saves = self.saving + self.in_flight
@@ -44,7 +48,10 @@ class StopForecast:
         )
 
     def advice(self, notice: float = NOTICE) -> str:
-        """What to change where it does not fit, the least first."""
+        """Return what to change when the stop does not fit.
+
+        The smallest change comes first.
+        """
         if self.steps > self.saving + self.in_flight:
             return "take fewer samples a step; or more ranks, each with fewer"
         changes = []
@@ -65,7 +72,7 @@ class StopForecast:
         return "; or ".join(changes)
 
     def warning(self, notice: float = NOTICE) -> str | None:
-        """None where it fits; else what does not, and what to change."""
+        """Return the problem and the advice, or None when the stop fits."""
         problem = self.problem(notice)
         return problem and f"{problem}. To change that: {self.advice(notice)}"
 
@@ -73,9 +80,9 @@ class StopForecast:
 def forecast(
     *, step_seconds: float, in_flight_seconds: float, save_seconds: float, saved_bytes: int
 ) -> StopForecast:
-    """What a stop would take with steps and saves as they were measured.
+    """Return the forecast for steps and saves as they were measured.
 
-    It may come when a save has just begun: that one is waited for, and another one is made.
+    A stop may come when a save has just begun. It waits for that save, and then makes another one.
     """
     return StopForecast(
         noticing=NOTICED,
@@ -97,7 +104,7 @@ class Measured:
 
     @classmethod
     def parse(cls, found: Mapping[str, Any]) -> Self | None:
-        """What `keep` wrote; None for what another version did."""
+        """Return the record that `keep` wrote, None for another version's."""
         try:
             forecast = StopForecast(**found["forecast"])
             return cls(str(found["job_id"]), int(found["world_size"]), forecast)
@@ -106,11 +113,14 @@ class Measured:
 
 
 def keep(run_dir: Path, forecast: StopForecast, job_id: str, world_size: int) -> None:
-    """Leave the forecast in the run's folder, in place of that of an earlier attempt."""
+    """Write the forecast to the run's folder.
+
+    It replaces that of an earlier attempt.
+    """
     write_json(run_dir / FILE, asdict(Measured(job_id, world_size, forecast)))
 
 
 def of(run_dir: Path) -> Measured | None:
-    """What a run measured, if it came so far as to save."""
+    """Return a run's forecast, or None before its first save."""
     found = read_json(run_dir / FILE)
     return Measured.parse(found) if found else None

@@ -1,4 +1,5 @@
-"""A job's own view of Slurm: scontrol and sacct as its user, ids, comments, sbatch options.
+"""A job's own view of Slurm, as its user.
 
-The head's view of Slurm is in `slurmplugins.slurm`, which no job can import.
+scontrol and sacct calls, job ids, job comments and sbatch options belong here. The head's view of
+Slurm is in `slurmplugins.slurm`, which no job can import.
 """

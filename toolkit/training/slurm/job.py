@@ -1,8 +1,8 @@
-"""What a job can ask and say about itself through scontrol and sacct, as its own user.
+"""Ask scontrol and sacct about a job, and act on it, as the job's own user.
 
-Every call may fail (no Slurm here, a busy slurmctld): reading then gives nothing, and acting says
-so, for the caller has an exit code to fall back on. Who is not the owner of the run any more does
-nothing to the job, which may be its successor's: Superseded is raised.
+Every call may fail: there is no Slurm here, or slurmctld is busy. Then a read returns nothing, and
+an action returns False, for the caller has an exit code to fall back on. An attempt that lost the
+run does nothing to the job, which may be its successor's: Superseded is raised.
 """
 
 import json
@@ -21,55 +21,59 @@ from toolkit.training.attempt.fencing import UNCLAIMED, Owner
 from toolkit.training.slurm.job_comment import noted
 from toolkit.training.slurm.job_id import own_record, task_name
 
-CANCELLED_TIMEOUT = 10  # seconds: within the 30 (KillWait) that SIGTERM leaves
+CANCELLED_TIMEOUT = 10  # seconds: within the 30 s (KillWait) that a job has after SIGTERM
 
 TIMEOUT = 5.0
-"""A spot notice gives 120 s for everything: what slurmctld can't say by then is done without."""
+"""Seconds for one call: a spot notice gives 120 s for everything, so no call waits longer."""
 
 Call = Callable[[Sequence[str]], str]
-_ACCOUNTING = ("env", "TZ=UTC", "SLURM_TIME_FORMAT=%s")  # times in seconds
+_ACCOUNTING = ("env", "TZ=UTC", "SLURM_TIME_FORMAT=%s")  # prints times in epoch seconds
 FAILURES = (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError)
 
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """`nodes`: a line a node, `name state,flags reason`. `log`: where the job writes. `comment`:
-    None where it could not be read, and so must not be replaced.
-    """
+    """A job's facts as slurmctld has them."""
 
     log: str = ""
+    """The file that the job writes its log to."""
     comment: str | None = None
+    """None when the comment could not be read, and so must not be replaced."""
     state: str = ""
     nodes: str = ""
+    """One line a node: `name state,flags reason`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accounted:
-    """An attempt as accounting has it; `end` is None while it is not over."""
+    """An attempt as accounting has it."""
 
-    start: float
-    end: float | None
+    start: float  # epoch seconds, as `end`
+    end: float | None  # None while the attempt runs
     state: str
 
     def off(self, moment: float) -> float:
-        """The seconds by which a moment is outside the attempt's time; 0.0 within it."""
+        """Return by how many seconds a moment lies outside the attempt.
+
+        0.0 for a moment within it.
+        """
         return max(0.0, self.start - moment, moment - (self.end or moment))
 
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """That a node was down or drained since a moment. `said`: as a line of JobFacts.nodes."""
+    """A node that was down or drained since a moment."""
 
     node: str
-    at: float
-    said: str
+    at: float  # epoch seconds
+    said: str  # formatted as a line of JobFacts.nodes
 
 
 class SlurmJob:
-    """One job and the calls that tell of it. A scontrol that took too long is not asked again, but
-    to hold the job.
+    """A job, and the calls that read or change it.
 
-    `name`: how scontrol names this job and no other (job_id).
+    After one call of scontrol timed out, no other is made, except to hold the job. `name` is
+    scontrol's name for this job and no other (job_id).
     """
 
     def __init__(
@@ -87,11 +91,11 @@ class SlurmJob:
 
     @classmethod
     def of(cls, attempt: Attempt) -> Self:
-        """The job that this process is in."""
+        """Return the job that this process is in."""
         return cls(attempt.job_id, run, task_name(attempt.job_id), attempt.owner)
 
     def facts(self) -> JobFacts:
-        """What slurmctld knows; empty when it can't be asked."""
+        """Return the facts of slurmctld, empty when it does not answer."""
         try:
             job = own_record(self._read("show", "job", self.name), self._job_id)
         except FAILURES:
@@ -104,8 +108,9 @@ class SlurmJob:
         )
 
     def accounted(self) -> Sequence[Accounted] | None:
-        """Its attempts that accounting saw begin; None where it does not answer. They have no
-        number before Slurm 24.11.
+        """Return the job's attempts that accounting saw begin.
+
+        None when it does not answer. Before Slurm 24.11 the attempts have no number.
         """
         show = [*_ACCOUNTING, "sacct", f"--jobs={self._job_id}"]
         show += ["--duplicates", "--allocations", "--noheader", "--parsable2"]
@@ -121,7 +126,11 @@ class SlurmJob:
             return None
 
     def node_events(self, nodes: Sequence[str], since: float) -> Sequence[NodeEvent]:
-        """What accounting keeps of these nodes: reconcile has them serve again within a minute."""
+        """Return the events that accounting keeps of these nodes.
+
+        They are needed because reconcile returns a lost node to service within a minute. Empty when
+        accounting does not answer.
+        """
         start = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         show = [*_ACCOUNTING, "sacctmgr", "--noheader", "--parsable2", "show", "event"]
         show += [f"nodes={','.join(nodes)}", f"start={start}"]
@@ -137,17 +146,21 @@ class SlurmJob:
             return ()
 
     def note(self, facts: JobFacts, text: str) -> bool:
-        """Append to the job's comment as `facts` have it; what is there stays, known or not."""
+        """Append to the job's comment as `facts` have it.
+
+        Returns whether Slurm did it. An unread comment is left alone, and False returned.
+        """
         if facts.comment is None:
             return False
         comment = noted(facts.comment, text)
         return self._does("update", f"jobid={self.name}", f"comment={comment}")
 
     def requeue_at(self, start: float) -> bool:
-        """Requeue the running job, not to start before `start`.
+        """Requeue the running job, to start at `start` (epoch seconds) or later.
 
-        slurmctld keeps a start time that is ahead when it puts a requeued job back
-        (batch_requeue_fini in its job_mgr.c), and sends this job SIGTERM: the caller ignores it.
+        Returns whether Slurm requeued it. slurmctld keeps a start time that is ahead when it puts a
+        requeued job back (batch_requeue_fini in its job_mgr.c). It sends this job SIGTERM, which
+        the caller ignores.
         """
         if not self._does("requeue", self.name):
             return False
@@ -156,15 +169,18 @@ class SlurmJob:
         return True
 
     def requeue_held(self) -> bool:
-        """Requeue the running job, held by its user: `scontrol release` brings it back."""
-        self._deaf = False  # that a question took too long says nothing of this
+        """Requeue the running job, held by its user.
+
+        `scontrol release` brings it back. Returns whether Slurm did it.
+        """
+        self._deaf = False  # an earlier timeout of a read says nothing about this call
         return self._does("requeuehold", self.name)
 
     def hold(self, facts: JobFacts, reason: str) -> tuple[bool, tuple[str, ...]]:
-        """Requeue the running job held, its comment saying why and how to go on.
+        """Requeue the running job held, with the reason in its comment.
 
-        Whether Slurm did it, and what to say in the job's log. No other end is as good: it is tried
-        for a minute.
+        The comment also says how to go on. Returns whether Slurm did it, and the lines for the
+        job's log. Any other end is worse, so it is tried for a minute.
         """
         release = f"scontrol release {self.name}"
         for pause in (*PATIENCE, 0):
@@ -218,7 +234,10 @@ def _words(state: object) -> str:
 
 
 def run(argv: Sequence[str]) -> str:
-    """The real call. Raises one of FAILURES."""
+    """Run a command and return its output.
+
+    Raises one of FAILURES.
+    """
     if shutil.which(argv[0]) is None:
         raise FileNotFoundError(argv[0])
     done = subprocess.run(list(argv), capture_output=True, text=True, timeout=TIMEOUT, check=True)
@@ -228,10 +247,11 @@ def run(argv: Sequence[str]) -> str:
 def cancelled(
     job_id: str, environment: Mapping[str, str] = os.environ, call: Call | None = None
 ) -> bool:
-    """Whether somebody cancelled this process's job; False also where Slurm can't be asked.
+    """Return whether somebody cancelled this process's job.
 
-    Asked after SIGTERM, within the 30 s (KillWait) that Slurm leaves it: a lost peer or a
-    preemption sends the same signal, and those come back.
+    False also when Slurm does not answer. It is asked after SIGTERM, within the 30 s (KillWait)
+    that Slurm leaves the job. A lost peer or a preemption sends the same signal, and such a job is
+    requeued.
     """
     if environment.get("SLURM_JOB_ID") != job_id or (call is None and not shutil.which("scontrol")):
         return False

@@ -1,8 +1,7 @@
-"""A mark in the job's comment: when the last checkpoint was committed.
+"""Mark in the job's comment when the last checkpoint was committed.
 
-An attempt that dies without a word can't say how much of its work came to nothing; accounting
-reads it off this mark (toolkit/accounting/attempts.py). The rest of the comment is the user's and
-stays.
+An attempt that dies without a verdict can't say how much of its work was lost. Accounting reads it
+from this mark (toolkit/accounting/attempts.py). The rest of the comment is the user's and stays.
 """
 
 import json
@@ -16,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from toolkit.training.slurm.job_id import own_record, task_name
 
 PERIOD = 60.0
-"""Seconds between two marks: each is a write to slurmctld, and accounting needs no more."""
+"""Seconds between two marks. Each is a write to slurmctld, and accounting needs no more."""
 
 TIMEOUT = 30.0
 LONGEST = 1024
@@ -28,7 +27,10 @@ Call = Callable[[Sequence[str]], str]
 
 
 class JobRemark:
-    """Says in the background when a checkpoint was committed; failing costs accuracy, no more."""
+    """A background writer of the mark of the last checkpoint.
+
+    A failed write costs accuracy, and no more.
+    """
 
     def __init__(self, job_id: str, call: Call, name: str = "") -> None:
         self._job_id, self._call, self._name = job_id, call, name or job_id
@@ -36,7 +38,10 @@ class JobRemark:
         self._teller: threading.Thread | None = None
 
     def checkpoint(self, at: float) -> None:
-        """Note a checkpoint committed `at` (seconds since the epoch), unless one just was noted."""
+        """Note a checkpoint committed at `at` (epoch seconds).
+
+        Nothing is written within PERIOD of the last mark, or while a write is under way.
+        """
         busy = self._teller is not None and self._teller.is_alive()
         if busy or (self._told is not None and at - self._told < PERIOD):
             return
@@ -45,7 +50,10 @@ class JobRemark:
         self._teller.start()
 
     def wait(self) -> None:
-        """Let what is being said be said; at most as long as scontrol may take twice."""
+        """Wait for the write that is under way.
+
+        It takes at most twice scontrol's timeout.
+        """
         if self._teller is not None:
             self._teller.join(2 * TIMEOUT)
 
@@ -60,17 +68,17 @@ class JobRemark:
 
 
 def marked(comment: str, at: float) -> str:
-    """The comment with this mark and no older one."""
+    """Return the comment with this mark and without an older one."""
     mark = f"toolkit:checkpoint={int(at)}"
     kept = _MARK.sub("", comment)[: LONGEST - len(mark) - 1]
     return f"{kept} {mark}".strip()
 
 
 def noted(comment: str, text: str) -> str:
-    """The comment with a line of ours at its end.
+    """Return the comment with a line of ours at its end.
 
-    What the user wrote and the checkpoint's mark stay; where it gets too long, our own oldest
-    lines go.
+    The user's words and the checkpoint's mark stay. When the comment gets too long, our own oldest
+    lines are dropped.
     """
     marks = "".join(f" {mark.strip()}" for mark in _MARK.findall(comment))
     parts = [part for part in _MARK.sub("", comment).split(_BETWEEN) if part]
@@ -85,7 +93,10 @@ def noted(comment: str, text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Printable, without what quotes or parts a comment; long texts are cut."""
+    """Return printable text without characters that quote or separate.
+
+    Long texts are cut.
+    """
     kept = "".join(char if " " <= char <= "~" and char not in "\"'`\\|" else " " for char in text)
     return " ".join(kept.split())[: LONGEST // 2]
 
@@ -93,7 +104,7 @@ def _plain(text: str) -> str:
 def for_job(
     job_id: str, environment: Mapping[str, str] = os.environ, call: Call | None = None
 ) -> JobRemark | None:
-    """The remark of the job this process is in; None outside of one."""
+    """Return the remark of this process's job, None outside of one."""
     if environment.get("SLURM_JOB_ID") != job_id or (call is None and not shutil.which("scontrol")):
         return None
     return JobRemark(job_id, call or _run, task_name(job_id, environment))

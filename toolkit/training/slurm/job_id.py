@@ -1,8 +1,9 @@
-"""How scontrol names a job and no other.
+"""Name a job so that scontrol acts on it and on no other.
 
-The last task of a job array has the array's own number, and scontrol takes that number for every
-task: it would requeue, hold and rewrite them all. Any other job's number is its own; what else the
-environment says of an array may be of the job that this one was submitted from.
+The last task of a job array has the array's own id. scontrol takes that id for every task: it would
+requeue, hold and rewrite them all. Any other job's id is its own.
+
+Other array variables in the environment may belong to the job that submitted this one.
 """
 
 import os
@@ -11,16 +12,19 @@ from typing import Any
 
 
 def task_name(job_id: str, environment: Mapping[str, str] = os.environ) -> str:
-    """ARRAY_TASK where this process's job has its array's number, else the job's number."""
+    """Return the name by which scontrol finds this process's job alone.
+
+    It is ARRAY_TASK when the job has its array's id, else the job's id.
+    """
     task = environment.get("SLURM_ARRAY_TASK_ID")
     last = environment.get("SLURM_JOB_ID") == job_id == environment.get("SLURM_ARRAY_JOB_ID")
     return f"{job_id}_{task}" if last and task else job_id
 
 
 def own_record(answer: Mapping[str, Any], job_id: str) -> Mapping[str, Any]:
-    """The job's own in what `scontrol show job --json` says, which is the whole array for a task.
+    """Return the job's own record from `scontrol show job --json`.
 
-    Raises LookupError.
+    For an array task the answer may hold the whole array. Raises LookupError.
     """
     for item in answer["jobs"]:
         if isinstance(item, dict) and str(item.get("job_id")) == job_id:

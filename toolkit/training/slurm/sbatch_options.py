@@ -1,4 +1,4 @@
-"""sbatch's command line, as sbatch(1) defines it."""
+"""Parse sbatch's command line, as sbatch(1) defines it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _SHORT: Final = {
     "S": "core-spec", "s": "oversubscribe", "t": "time", "V": "version", "v": "verbose",
     "W": "wait", "w": "nodelist", "x": "exclude",
 }  # fmt: skip
-# Without a value, or with one after "=" alone.
+# Options that take no value, or one after "=" only.
 _FLAGS: Final = frozenset({
     "contiguous", "exclusive", "get-user-env", "help", "hold", "ignore-pbs", "nice", "no-kill",
     "no-requeue", "oom-kill-step", "overcommit", "oversubscribe", "parsable", "propagate", "quiet",
     "reboot", "requeue", "resv-ports", "spread-job", "stepmgr", "test-only", "usage",
     "use-min-nodes", "verbose", "version", "wait",
 })  # fmt: skip
-# How it was waited for, and what belonged to that moment: another job must not have these.
+# Options of the moment of submission, such as when to start: a copy of the job must not have them.
 _OF_THE_MOMENT: Final = frozenset({
     "array", "begin", "chdir", "deadline", "dependency", "hold", "parsable", "quiet", "test-only",
     "verbose", "wait",
@@ -31,7 +31,10 @@ _OF_THE_MOMENT: Final = frozenset({
 
 
 def options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The options among words by their long names, with their values; "" for none."""
+    """Yield the options among words by their long names, with their values.
+
+    The value is "" for an option without one.
+    """
     at = 0
     while at < len(words):
         name, value, taken = _option(words, at)
@@ -41,10 +44,11 @@ def options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def repeatable(line: str, arguments: Sequence[str]) -> tuple[str, ...] | None:
-    """The options of a submit line, word for word, that would make the same job again.
+    """Return the options of a submit line that make the job again.
 
-    `line`: sacct's SubmitLine, the words joined by one space each without quotes. `arguments`: the
-    script's own. None where that can be read in two ways, as with a value of two words.
+    They are copied word for word. `line` is sacct's SubmitLine: the words joined by one space each,
+    without quotes. `arguments` are the script's own. None when the line can be read in two ways, as
+    with a value of two words.
     """
     given = "".join(f" {argument}" for argument in arguments)
     if not line.endswith(given):
@@ -63,7 +67,10 @@ def repeatable(line: str, arguments: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _option(words: Sequence[str], at: int) -> tuple[str, str, int]:
-    """The option at a place, its value, and how many words they are; no name: none is there."""
+    """Return an option's name, its value, and its number of words.
+
+    The name is "" when there is no option at that place.
+    """
     word = words[at]
     if word.startswith("--"):
         name, given, value = word[2:].partition("=")

@@ -1,12 +1,13 @@
-"""Sweeps over hyperparameters that survive losing their machines.
+"""Sweeps over hyperparameters that survive the loss of their instances.
 
-A trial is one task of a job array. It belongs to its task for good: a task that comes back after an
-eviction goes on with its own trial, from its own checkpoint.
+A trial is a task of a job array, for good. After an interruption the task continues its own trial,
+from its own checkpoint. Code that knows Optuna belongs here; `Run` knows nothing of sweeps.
 
     with SweepTrial(space, direction="maximize") as trial:
         with Run(params=trial.params, seed=0, world=trial.world) as run:
+            # Report once an epoch.
             for batch in run.batches(order, epochs):
-                # True: not worth going on with
+                # `report` returns True if the trial is not worth going on with.
                 if batch.begins_epoch and batch.epoch and trial.report(accuracy(), batch.epoch - 1):
                     break
                 ...

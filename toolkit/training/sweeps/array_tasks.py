@@ -1,4 +1,4 @@
-"""The array tasks that Slurm has: waiting, running, or on their way back."""
+"""List the array tasks that Slurm has: waiting, running, or to be requeued."""
 
 import re
 import shutil
@@ -12,7 +12,10 @@ Call = Callable[[Sequence[str]], str]
 
 
 def tasks(call: Call | None = None) -> frozenset[str] | None:
-    """`<array job>_<task>` of every task in the queue; None where Slurm can't be asked."""
+    """Return `<array job>_<task>` of every task in the queue.
+
+    None when Slurm does not answer.
+    """
     if call is None and shutil.which("squeue") is None:
         return None
     argv = ["squeue", "--all", "--noheader", "--array", "--format=%F_%K"]

@@ -1,9 +1,9 @@
-"""How a sweep goes; everything it prints is one JSON object.
+"""Print the state of a sweep as one JSON object.
 
     python -m toolkit.training sweep-status NAME [--best N] [--settle [--dry-run]]
 
-`--settle` fails the trials whose tasks are gone (every task of the sweep does so when it starts).
-Exits 2 where there is no sweep of that name, 3 where the storage does not answer.
+`--settle` fails the trials whose tasks are gone. Every task of the sweep does so too when it
+starts. Exits 2 when there is no sweep of that name, 3 when the storage does not answer.
 """
 
 import argparse
@@ -22,7 +22,7 @@ NO_SWEEP, NO_STORAGE = 2, 3
 
 
 def best(states: Sequence[TrialState], *, maximize: bool, count: int) -> list[TrialState]:
-    """The best complete trials, the best first."""
+    """Return the best complete trials, the best first."""
     done = [one for one in states if one.state == "complete" and one.value is not None]
     return sorted(done, key=lambda one: one.value or 0.0, reverse=maximize)[:count]
 
@@ -30,7 +30,10 @@ def best(states: Sequence[TrialState], *, maximize: bool, count: int) -> list[Tr
 def of(
     study: Any, live: frozenset[str] | None, now: float, *, count: int, settle: bool, dry_run: bool
 ) -> dict[str, Any]:
-    """The state of a sweep. `live` None: Slurm can't be asked, so no task counts as gone."""
+    """Return the state of a sweep.
+
+    `live` is None when Slurm does not answer: then no task counts as gone.
+    """
     found = trials.states(study)
     lost = [] if live is None else trials.gone(found, live, now)
     settled = lost if dry_run else trials.give_up(study, lost) if settle else []
@@ -51,7 +54,7 @@ def of(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Run the command, and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m toolkit.training sweep-status")
     parser.add_argument("name")
     parser.add_argument("--best", type=int, default=5)

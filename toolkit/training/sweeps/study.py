@@ -1,8 +1,8 @@
-"""Where a sweep's trials are: Optuna's storage, on the head node or wherever TOOLKIT_SWEEP_STORAGE
-says.
+"""Connect to a sweep's trials in Optuna's storage.
 
-Nodes have no way into the head's database (ADR 0009), so they talk to Optuna's own gRPC proxy in
-front of it. Anything else is a URL that Optuna knows, such as sqlite:///sweep.db.
+The storage is on the head node, or at TOOLKIT_SWEEP_STORAGE. Nodes have no access to the head's
+database (ADR 0009), so they use Optuna's own gRPC proxy in front of it. Any other address is a URL
+that Optuna knows, such as sqlite:///sweep.db.
 """
 
 import os
@@ -19,11 +19,14 @@ _READY_SECONDS = 30.0
 
 
 class NoStorage(Exception):  # noqa: N818  # says what is the case
-    """No storage is named, or it does not answer."""
+    """The error of a storage that is not named, or does not answer."""
 
 
 def address(environment: Mapping[str, str] = os.environ) -> str:
-    """The URL of the storage. Raises NoStorage where the cluster has none."""
+    """Return the URL of the storage.
+
+    Raises NoStorage when the cluster has none.
+    """
     named = environment.get("TOOLKIT_SWEEP_STORAGE") or clusters(environment)
     if not named:
         raise NoStorage("no storage for sweeps: set TOOLKIT_SWEEP_STORAGE, or enable mlflow")
@@ -31,12 +34,15 @@ def address(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def clusters(environment: Mapping[str, str] = os.environ) -> str:
-    """The URL of the storage on the head node; "" where there is none."""
+    """Return the URL of the storage on the head node, or ""."""
     return str(site_facts(environment).get("sweep_storage") or "")
 
 
 def connect(url: str) -> Any:
-    """An Optuna storage. Raises NoStorage when a proxy doesn't answer for 30 s."""
+    """Return an Optuna storage.
+
+    Raises NoStorage when a proxy doesn't answer for 30 s.
+    """
     from optuna import storages
 
     proxy = _PROXY.fullmatch(url)
@@ -52,7 +58,10 @@ def connect(url: str) -> Any:
 
 
 def study(storage: Any, name: str, direction: Direction) -> Any:
-    """The study of that name, made if it isn't there; several tasks may do so at once."""
+    """Return the study of that name, made if it is missing.
+
+    Several tasks may do so at once.
+    """
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -62,7 +71,10 @@ def study(storage: Any, name: str, direction: Direction) -> Any:
 
 
 def _be_quiet() -> None:
-    """The proxy warns of being experimental in every task's log; ADR 0012 has weighed that."""
+    """Silence the proxy's warning that it is experimental.
+
+    It would be in every task's log; ADR 0012 has weighed that.
+    """
     import warnings
 
     from optuna.exceptions import ExperimentalWarning

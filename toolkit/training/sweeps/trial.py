@@ -1,7 +1,7 @@
-"""One trial as its training script sees it.
+"""Give a training script its trial.
 
-All ranks make the same calls; only rank 0 talks to the storage, and what it hears is told to the
-others. A storage that is away costs the sweep some pruning, and never a trial.
+All ranks make the same calls. Only rank 0 talks to the storage, and sends the answers to the other
+ranks. A storage that is away costs the sweep some pruning, and never a trial.
 """
 
 import os
@@ -21,18 +21,21 @@ from toolkit.training.distributed.process_group import World, join
 from toolkit.training.sweeps import array_tasks, study, trial_file, trials
 
 Space = Callable[[Any], Mapping[str, Any]]
-"""From an Optuna trial to parameters: `lambda t: {"rate": t.suggest_float("rate", 1e-4, 1e-1)}`."""
+"""A function from an Optuna trial to parameters: `lambda t: {"rate": t.suggest_float("rate", 1e-4,
+1e-1)}`.
+"""
 
 BEAT_SECONDS = 60.0
 
 TRIES = 10
-"""Of 30 s each, for a storage that does not answer when a task begins: a head restarts in minutes,
-and nothing trains meanwhile. The other ranks wait for 10 minutes.
+"""Tries, of 30 s each, when the storage does not answer as a task begins.
+
+A head restarts in minutes, and no rank trains meanwhile. The other ranks wait for 10 minutes.
 """
 
 
 class SweepTrial:
-    """`with SweepTrial(space) as trial:` around `with Run(...)`; see `toolkit.training.sweeps`."""
+    """The context of one trial, around `with Run(...)`; see `toolkit.training.sweeps`."""
 
     def __init__(
         self,
@@ -52,7 +55,7 @@ class SweepTrial:
         self._space, self._direction = space, direction
         self._attempt = attempt or current()
         self._environment, self._clock, self._pauses = environment, clock, pauses
-        self._study: Any = None  # rank 0's, as are the next two
+        self._study: Any = None  # on rank 0 only, like the next two
         self._trial: Any = None
         self._reported: set[int] = set()
         self._pruned = self._told = False
@@ -62,21 +65,24 @@ class SweepTrial:
     # -- for the script ---------------------------------------------------------------------------
 
     def report(self, value: float, step: int) -> bool:
-        """Say how good the trial is at `step`; True: it is pruned, so leave the loop."""
+        """Report the trial's value at `step`.
+
+        Returns True when the trial is pruned: leave the loop.
+        """
         verdict = self._report(float(value), step) if self.world.rank == 0 else False
         self._pruned = bool(self.world.broadcast(verdict))
         return self._pruned
 
     def complete(self, value: float) -> None:
-        """The trial is over, with this value; one that was pruned is over as pruned.
+        """End the trial with this value; a pruned one ends as pruned.
 
-        Raises NoStorage where the sweep can't be told: the value is kept, and whoever starts the
-        task again tells it. A batch script does. Where it can't be kept either, the task comes back
-        to the end of its training.
+        Raises NoStorage when the storage does not answer. The value is kept, and reported when the
+        task is started again, as a batch script does. If it can't be kept either, the task comes
+        back to the end of its training.
         """
         if self.world.rank == 0:
             self._told = True
-            with suppress(OSError):  # the sweep may be there to hear it
+            with suppress(OSError):  # the sweep's storage may still take the value
                 trial_file.add(self._attempt.run_dir, value=float(value), pruned=self._pruned)
             try:
                 self._tell(value=float(value))
@@ -88,13 +94,16 @@ class SweepTrial:
     # -- the context ------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        """Take up this task's trial; leave the program, with exit code 0, if it is over already."""
+        """Take up this task's trial.
+
+        Leaves the program with exit code 0 if the trial is over already.
+        """
         problem: Exception | None = None
         heard: tuple[int, Mapping[str, Any], bool] | None = None
         if self.world.rank == 0:
             try:
                 heard = self._take_up()
-            except Exception as error:  # noqa: BLE001  # the other ranks wait to be told
+            except Exception as error:  # noqa: BLE001  # the other ranks wait for an answer
                 problem = error
         heard = self.world.broadcast(heard)
         if problem:
@@ -120,28 +129,31 @@ class SweepTrial:
             if not self._attempt.judged:
                 self._fail(why)
                 return
-            with suppress(OSError):  # the batch script may bring it back, and tells if not
+            with suppress(OSError):  # if the batch script ends the job, it reports the failure
                 trial_file.add(self._attempt.run_dir, failed=why)
 
     # -- rank 0 -----------------------------------------------------------------------------------
 
     @property
     def task(self) -> str:
-        """What the trial is bound to: `<array job>_<task>`, or the run folder's name."""
+        """Return the name that the trial is bound to.
+
+        It is `<array job>_<task>`, or the run folder's name.
+        """
         job = self._environment.get("SLURM_ARRAY_JOB_ID")
         number = self._environment.get("SLURM_ARRAY_TASK_ID")
         return f"{job}_{number}" if job and number else self._attempt.run_dir.name
 
     @property
     def sweep(self) -> str:
-        """The study's name: TOOLKIT_SWEEP, or after the job array."""
+        """Return the study's name: TOOLKIT_SWEEP, or after the job array."""
         array = self._environment.get("SLURM_ARRAY_JOB_ID") or self._attempt.job_id
         return self._environment.get("TOOLKIT_SWEEP") or f"sweep-{array}"
 
     def _take_up(self) -> tuple[int, Mapping[str, Any], bool]:
         self._study = study.study(self._storage(), self.sweep, self._direction)
         live = array_tasks.tasks()
-        if live is not None:  # whoever comes clears up after those that are gone
+        if live is not None:  # every task that starts gives up the trials of lost tasks
             trials.give_up(
                 self._study, trials.gone(trials.states(self._study), live, self._clock())
             )
@@ -156,7 +168,7 @@ class SweepTrial:
         self._attempt.run_dir.mkdir(parents=True, exist_ok=True)
         mine = {"sweep": self.sweep, "task": self.task, "trial": trial.number, "params": params}
         trial_file.add(self._attempt.run_dir, **mine, failed="")
-        if "value" in known:  # it was done, and killed before it could say so
+        if "value" in known:  # the task was done, and killed before it could report the value
             self._pruned = bool(known.get("pruned"))
             self._tell(value=known["value"])
             return trial.number, params, True
@@ -179,22 +191,26 @@ class SweepTrial:
         try:
             return study.connect(url)
         except study.NoStorage:
-            # By no words that bring a job back, not even as a cause: the name may be a mistake.
+            # The message must match no rule that brings a job back, and so must its cause: the
+            # name may be a mistake.
             why = f"nobody answers at {url}: is TOOLKIT_SWEEP_STORAGE right?"
             raise study.NoStorage(why) from None
 
     def _report(self, value: float, step: int) -> bool:
         try:
-            if step not in self._reported:  # an attempt before this one may have
+            if step not in self._reported:  # an earlier attempt may have reported it
                 self._trial.report(value, step)
                 self._reported.add(step)
             return bool(self._trial.should_prune())
-        except Exception as error:  # noqa: BLE001  # whatever the storage has, training goes on
+        except Exception as error:  # noqa: BLE001  # training goes on after any error of the storage
             say(f"not reported at step {step}: {type(error).__name__}: {error}")
             return False
 
     def _tell(self, value: float) -> None:
-        """Tell the storage how the trial ended; waits for it for a while, then raises NoStorage."""
+        """Report to the storage how the trial ended.
+
+        Tries for a while, then raises NoStorage.
+        """
         for pause in (*self._pauses, None):
             try:
                 trials.tell(self._study, self._trial, value, pruned=self._pruned, again=True)
@@ -208,7 +224,10 @@ class SweepTrial:
                 return
 
     def _come_back(self, why: str) -> None:
-        """Have the batch script judge the attempt by this, although its training is done."""
+        """Have the batch script judge the attempt as failed, for this reason.
+
+        Its training is done, but its value is not reported.
+        """
         if not self._attempt.judged:
             return
         for pause in (*self._pauses, None):
@@ -234,14 +253,17 @@ class SweepTrial:
 
         def work() -> None:
             while not self._quiet.wait(self._beat_seconds):
-                with suppress(Exception):  # the next one will be heard
+                with suppress(Exception):  # the next heartbeat may arrive
                     trials.beat(self._study, identity, self._clock())
 
         threading.Thread(target=work, name="heartbeat", daemon=True).start()
 
 
 def _comes_back(error: BaseException) -> bool:
-    """Whether Slurm will start this task again, so that its trial goes on."""
+    """Return whether Slurm will start this task again.
+
+    Then its trial goes on.
+    """
     return exception_verdict.verdict_of(error, 0).verdict == "resume" or isinstance(
         error, KeyboardInterrupt
     )

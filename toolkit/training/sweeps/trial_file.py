@@ -1,8 +1,8 @@
-"""What a task keeps of its trial in its run's folder, beside what the sweep's storage has.
+"""Keep a task's trial in its run's folder, beside the sweep's storage.
 
-Whether a trial that failed is over is said by who judges its task. One that its batch script brings
-back goes on with its trial, so the script inside only notes why it failed; the batch script tells
-the sweep where the task does not come back.
+The judge of the task decides whether a failed trial is over. A task that its batch script brings
+back goes on with its trial. So the script inside only notes why it failed. The batch script reports
+the failure to the sweep if the task does not come back.
 """
 
 import os
@@ -18,20 +18,28 @@ FILE = "trial.json"
 
 
 def read(run_dir: Path) -> dict[str, Any]:
-    """What is noted; empty where there is no trial. OSError where that can't be found out."""
+    """Return the noted facts, empty when there is no trial.
+
+    Raises OSError when they can't be read.
+    """
     return find_json(run_dir / FILE) or {}
 
 
 def add(run_dir: Path, **facts: Any) -> None:
-    """Note more of it. OSError where what is noted can't be read: it would be lost."""
+    """Note more facts.
+
+    Raises OSError when the noted ones can't be read: they would be lost.
+    """
     write_json(run_dir / FILE, read(run_dir) | facts)
 
 
 def tell_over(attempt: Attempt, environment: Mapping[str, str] = os.environ) -> bool:
-    """The attempt's task does not come back: its trial, if it has one that is not over, failed. One
-    that has a value which the sweep has not heard ends with that.
+    """End the attempt's trial: its task does not come back.
 
-    Whether the sweep heard it; a trial that it did not hear of is given up by a later task.
+    A trial that is not over has failed. But if the file has a value that the sweep has not heard,
+    it ends with the value.
+
+    Returns whether the sweep has taken it. If not, a later task gives the trial up.
     """
     try:
         found = read(attempt.run_dir)

@@ -1,8 +1,8 @@
-"""Which trial is whose: tasks and trials, bound to each other in the storage itself.
+"""Bind tasks and trials to each other, in the storage itself.
 
-The binding is made in the same write as the trial, so no kill can leave a trial that is nobody's.
-Optuna's own heartbeat fails every trial that is silent for some minutes, and an evicted task that
-waits for a machine is silent for as long as that takes. Here silence alone is no end: Slurm must
+The binding is made in the same write as the trial, so no kill can leave a trial without a task.
+Optuna's own heartbeat fails every trial that is silent for some minutes. An evicted task that waits
+for an instance is silent for as long as that takes. Here silence alone is no end: Slurm must also
 say that the task is gone.
 """
 
@@ -24,23 +24,23 @@ GONE = "its task is gone"
 
 @dataclass(frozen=True, slots=True)
 class TrialState:
-    """One trial as the storage has it. `state` is running, complete, pruned, failed or waiting."""
+    """A trial as the storage has it."""
 
     number: int
-    state: str
+    state: str  # running, complete, pruned, failed or waiting
     task: str
     value: float | None
     params: dict[str, Any]
     step: int | None  # the last one reported
-    heard: float | None
+    heard: float | None  # epoch seconds of the last heartbeat
     why: str = ""
 
 
 def claim(study: Any, task: str, now: float) -> tuple[Any, bool]:
-    """The task's trial, and whether it is over already.
+    """Return the task's trial, and whether it is over already.
 
-    It is the one the task had; a new one when it had none. A trial that failed, though its task
-    came back, is tried again as a new one: the same parameters, the same checkpoint.
+    It is the task's earlier trial, or a new one. A failed trial whose task came back is tried again
+    as a new one, with the same parameters and the same checkpoint.
     """
     import optuna
     from optuna.trial import TrialState as State
@@ -62,12 +62,15 @@ def claim(study: Any, task: str, now: float) -> tuple[Any, bool]:
 
 
 def beat(study: Any, trial_id: int, now: float) -> None:
-    """Say that the trial is being worked on."""
+    """Write a heartbeat: a task works on the trial."""
     study._storage.set_trial_user_attr(trial_id, HEARTBEAT, now)  # noqa: SLF001  # as above
 
 
 def gone(states: Iterable[TrialState], live: frozenset[str], now: float) -> list[TrialState]:
-    """Running trials that nobody works on, nor will: silent, and their task is not in the queue."""
+    """Return the running trials that no task works on, or will.
+
+    They are silent, and their task is not in the queue.
+    """
     return [
         one
         for one in states
@@ -78,7 +81,10 @@ def gone(states: Iterable[TrialState], live: frozenset[str], now: float) -> list
 
 
 def give_up(study: Any, lost: Sequence[TrialState]) -> list[TrialState]:
-    """Fail trials that are gone; those that it failed (another task may have been first)."""
+    """Fail trials that are gone.
+
+    Returns those that it failed: another task may have been first.
+    """
     from optuna.exceptions import UpdateFinishedTrialError
 
     done = []
@@ -92,8 +98,10 @@ def give_up(study: Any, lost: Sequence[TrialState]) -> list[TrialState]:
 
 
 def tell(study: Any, trial: Any, value: float, *, pruned: bool, again: bool = False) -> None:
-    """End a trial, by itself or its number, with its value, or as pruned. Raises one of Optuna's
-    errors where it is over already, unless it may have been told before (`again`).
+    """End a trial with its value, or as pruned.
+
+    `trial` is the trial or its number. Raises one of Optuna's errors when it is over already. With
+    `again`, an earlier call may have ended it, and no error is raised.
     """
     from optuna.trial import TrialState as State
 
@@ -104,7 +112,10 @@ def tell(study: Any, trial: Any, value: float, *, pruned: bool, again: bool = Fa
 
 
 def fail(study: Any, number: int, why: str) -> None:
-    """End a trial as failed. Raises one of Optuna's errors where it is over already."""
+    """End a trial as failed.
+
+    Raises one of Optuna's errors when it is over already.
+    """
     from optuna.trial import TrialState as State
 
     storage, identity = study._storage, study._study_id  # noqa: SLF001  # as above
@@ -114,7 +125,7 @@ def fail(study: Any, number: int, why: str) -> None:
 
 
 def states(study: Any) -> list[TrialState]:
-    """All trials, in order."""
+    """Return all trials, in order."""
     return [_state(trial) for trial in study.get_trials(deepcopy=False)]
 
 

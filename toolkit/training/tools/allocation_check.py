@@ -1,7 +1,7 @@
-"""Whether an allocation works together: GPUs, network, shared folder, clocks.
+"""Check whether an allocation works together: GPUs, network, shared folder, clocks.
 
-Every rank looks at what it has and says so in a `Report`; rank 0 judges them all. Run by
-smoke.sbatch through torchrun; exit code 0: nothing is wrong.
+Every rank tests what it has and fills in a `Report`; rank 0 judges them all. smoke.sbatch runs it
+through torchrun. The exit code is 0 when everything works.
 """
 
 import os
@@ -18,32 +18,32 @@ from toolkit.training.attempt.attempt import current
 from toolkit.training.distributed.process_group import World, join
 from toolkit.training.io.durable_files import write_atomic
 
-PATIENCE = timedelta(seconds=90)
-LARGEST_SKEW = 2.0
-PROBE_MIB = 16
+PATIENCE = timedelta(seconds=90)  # the longest wait of a collective
+LARGEST_SKEW = 2.0  # seconds between the clocks
+PROBE_MIB = 16  # of the file, and of the tensor that measures the network
 SLOW_DISK_MIB_S = 20.0
-SIDE = 1024
-ROUNDING = 1e-9
+SIDE = 1024  # of the matrices that a GPU multiplies
+ROUNDING = 1e-9  # the largest error of a right product
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One rank's. Speeds are MiB/s, 0 where there is nothing to measure."""
+    """The findings of one rank."""
 
     rank: int
     host: str
     gpu: str
     gpu_problem: str
-    wanted_gpus: int
-    sum_ok: bool
-    network: float
-    disk: float
+    wanted_gpus: int  # GPUs that Slurm gave the job on this node
+    sum_ok: bool  # sums over all ranks are right
+    network: float  # MiB/s; 0 when there is nothing to measure
+    disk: float  # MiB/s
     unseen: tuple[str, ...]  # files of other ranks that can't be read here
-    clock: float
+    clock: float  # epoch seconds
 
 
 def judge(reports: Sequence[Report]) -> tuple[str, ...]:
-    """What is wrong, one sentence each."""
+    """Return the faults, one sentence each."""
     wrong = []
     for one in reports:
         if one.gpu_problem:
@@ -64,7 +64,7 @@ def judge(reports: Sequence[Report]) -> tuple[str, ...]:
 
 
 def lines(reports: Sequence[Report]) -> tuple[str, ...]:
-    """A line a rank, for people."""
+    """Return one line a rank, for people."""
     return tuple(
         f"rank {one.rank} on {one.host}: {one.gpu}, network {one.network:.0f} MiB/s,"
         f" disk {one.disk:.0f} MiB/s"
@@ -73,7 +73,7 @@ def lines(reports: Sequence[Report]) -> tuple[str, ...]:
 
 
 def look(world: World, folder: Path, environment: Mapping[str, str]) -> Report:
-    """This rank's report. Collective."""
+    """Return this rank's report. Collective."""
     gpu, problem = _gpu(world.local_rank, environment)
     disk = _write(folder, world.rank)
     names = world.gather(f"rank-{world.rank}")  # all have written
@@ -100,7 +100,10 @@ def _wanted(environment: Mapping[str, str]) -> int:
 
 
 def _gpu(local_rank: int, environment: Mapping[str, str]) -> tuple[str, str]:
-    """What the GPU is, and what is wrong with it. Pretended GPUs have no driver, and say so."""
+    """Return the GPU's name, and its fault or "".
+
+    A pretended GPU has no driver, and its name says so.
+    """
     import torch
 
     if not torch.cuda.is_available():
@@ -130,7 +133,10 @@ def _write(folder: Path, rank: int) -> float:
 
 
 def _network(world: World) -> tuple[bool, float]:
-    """Whether sums over all ranks are right, small and large, and how fast the large one is."""
+    """Return whether sums over all ranks are right, and MiB/s.
+
+    A small and a large sum are tested. The large one is timed; 0.0 with one rank.
+    """
     total = world.start_sum([world.rank + 1])()[0]
     right = total == world.size * (world.size + 1) // 2
     if world.size == 1:
@@ -154,13 +160,16 @@ def _remove(folder: Path) -> None:
 
 
 def main(_arguments: Sequence[str] = ()) -> int:
-    """What every rank runs."""
+    """Check this rank, and on rank 0 print the result.
+
+    Every rank runs it. Returns the exit code: 1 when something is wrong.
+    """
     attempt = current()
     folder = attempt.run_dir / f"smoke.{attempt.key}"
     world = join(timeout=PATIENCE)
     reports: list[Any] = world.gather(look(world, folder, os.environ))
     wrong = judge(reports)
-    world.gather(None)  # nobody looks any more
+    world.gather(None)  # all ranks have read the files
     if world.rank == 0:
         _remove(folder)
         for line in lines(reports):

@@ -1,9 +1,12 @@
-"""Is the notebook used? Watched from beside it: to Jupyter, what an open page asks is activity.
+"""Wait until a notebook server is idle, watched from beside it.
 
     python -m toolkit.training notebook-idle ADDRESS:PORT SECONDS
 
-ends with 0 once no kernel has computed or spoken, and no terminal was typed in or has printed, for
-that long. JUPYTER_TOKEN is the server's. While the server can't be asked it counts as used.
+ends with 0 once the server was idle for that long. Idle means: no kernel has computed or printed,
+and no terminal was typed in or has printed. JUPYTER_TOKEN is the server's. While the server does
+not answer, it counts as used.
+
+Jupyter's own idle time does not serve: it counts the requests of an open page as activity.
 """
 
 import json
@@ -19,13 +22,16 @@ LOOK_SECONDS = 15.0
 _ANSWER_SECONDS = 10.0
 
 _NO_ANSWER = (ValueError, LookupError, TypeError, AttributeError)
-"""What is of another shape than Jupyter's answers."""
+"""The errors of parsing an answer that has another shape than Jupyter's."""
 
 Look = Callable[[], Iterable[Mapping[str, Any]]]
 
 
 def last_use(found: Iterable[Mapping[str, Any]], now: float) -> float:
-    """When any of these kernels and terminals was used last; `now` while a kernel computes."""
+    """Return when any of these kernels and terminals was used last.
+
+    Epoch seconds; `now` while a kernel computes.
+    """
     times = [
         now if one.get("execution_state") == "busy" else _seconds(one["last_activity"])
         for one in found
@@ -40,12 +46,12 @@ def wait_until_idle(
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Return when nothing that `look` finds has been used for `limit` seconds."""
+    """Return when nothing that `look` lists was used for `limit` seconds."""
     used, silent = clock(), False
     while clock() - used < limit:
         sleep(min(LOOK_SECONDS, limit / 2))
         try:
-            # A kernel that was shut down takes its time along: what was seen of it is kept.
+            # A kernel that was shut down is no longer listed: the last use seen so far is kept.
             used, silent = max(used, last_use(look(), clock())), False
         except (OSError, client.HTTPException, *_NO_ANSWER) as error:
             if not silent:

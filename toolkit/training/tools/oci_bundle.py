@@ -2,9 +2,9 @@
 
     python -m toolkit.training oci-bundle BUNDLE DIGEST FOLDER [SOURCE:DESTINATION[:ro] …]
 
-Slurm's OCI support mounts nothing by itself, and an unpacked bundle asks for namespaces that take
-a job's processes out of Slurm's sight. The job's bundle is one config.json in FOLDER: the image's
-files, read only, with the machine's devices, processes, users, network and shared filesystem.
+Slurm's OCI support mounts nothing by itself. An unpacked bundle asks for namespaces that take a
+job's processes out of Slurm's sight. The job's bundle is one config.json in FOLDER. It has the
+image's files, read only, with the node's devices, processes, users, network and shared filesystem.
 https://slurm.schedmd.com/containers.html, https://github.com/opencontainers/runtime-spec
 """
 
@@ -18,28 +18,31 @@ from typing import Any, Final, Self
 
 from toolkit.training.io.durable_files import read_json, write_json
 
-MACHINE: Final = ("/proc", "/sys", "/dev", "/tmp")  # noqa: S108 - the machine's own, as outside
+MACHINE: Final = ("/proc", "/sys", "/dev", "/tmp")  # noqa: S108 - the node's own, as outside
 READ_ONLY: Final = ("/etc/hosts", "/etc/resolv.conf")
 REFUSED: Final = 93
 _HELD: Final = (("nosuid", os.ST_NOSUID), ("nodev", os.ST_NODEV), ("noexec", os.ST_NOEXEC))
 
 
 class BundleRefusedError(Exception):
-    """A bundle that can't be used; the message says why and what to do."""
+    """The error of a bundle that can't be used. Its message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A folder or file of the machine that the container has as well."""
+    """A folder or file of the node that the container has too."""
 
     source: str
     destination: str
     read_only: bool = False
-    held: tuple[str, ...] = ()  # what the source is mounted with, and must be in there as well
+    held: tuple[str, ...] = ()  # the source's own mount flags, which the new mount must have too
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From SOURCE:DESTINATION[:ro|rw]; BundleRefusedError otherwise."""
+        """Return the mount that SOURCE:DESTINATION[:ro|rw] describes.
+
+        Raises BundleRefusedError for any other text.
+        """
         source, _, rest = text.partition(":")
         destination, _, mode = rest.partition(":")
         absolute = source.startswith("/") and destination.startswith("/")
@@ -48,7 +51,10 @@ class Mount:
         return cls(source, destination, read_only=mode == "ro")
 
     def spec(self) -> dict[str, Any]:
-        """As the runtime wants it. Recursive: /dev has file systems below it."""
+        """Return the mount in the runtime's format.
+
+        It is recursive, because /dev has file systems below it.
+        """
         return {
             "destination": self.destination,
             "type": "none",
@@ -57,15 +63,20 @@ class Mount:
         }
 
     def found(self) -> Self:
-        """With what its source is mounted with: without privilege none of it can be dropped, and
-        making a mount read only states all of it anew. OSError where there is no source.
+        """Return the same mount with its source's mount flags.
+
+        Without privilege no flag can be dropped, and making a mount read only states all of them
+        anew. Raises OSError when there is no source.
         """
         flags = os.statvfs(self.source).f_flag
         return replace(self, held=tuple(word for word, flag in _HELD if flags & flag))
 
 
 def pinned_config(bundle: Path, digest: str) -> dict[str, Any]:
-    """The bundle's config.json; BundleRefusedError unless umoci unpacked it from that image."""
+    """Return the bundle's config.json.
+
+    Raises BundleRefusedError unless umoci unpacked the bundle from the image `digest`.
+    """
     config = read_json(bundle / "config.json")
     if config is None:
         raise BundleRefusedError(f"{bundle} is no OCI bundle: it has no config.json")
@@ -88,11 +99,11 @@ def job_config(
     uid: int,
     gid: int,
 ) -> dict[str, Any]:
-    """The image's config.json, made fit for a step of a job. Pure.
+    """Return the image's config.json, made fit for a job's step. Pure.
 
-    Root in there is the user out here, with the user's rights: without newuidmap one id can be
-    mapped, and runc wants it to be 0. Namespaces: users and mounts alone, so that Slurm sees the
-    processes, and ranks reach each other over the machine's network.
+    Root in the container is the user outside, with the user's rights. Without newuidmap only one id
+    can be mapped, and runc wants it to be 0. Only users and mounts have namespaces of their own. So
+    Slurm sees the processes, and ranks reach each other over the node's network.
     """
     process = config.get("process") or {}
     root = Path((config.get("root") or {}).get("path") or "rootfs")
@@ -117,13 +128,16 @@ def job_config(
 
 
 def machine_mounts() -> list[Mount]:
-    """What every step has, in a container or not."""
+    """Return the mounts that every step has, in a container or not."""
     both = [Mount(path, path) for path in MACHINE]
     return [*both, *(Mount(path, path, read_only=True) for path in READ_ONLY)]
 
 
 def make(bundle: Path, digest: str, folder: Path, mounts: Iterable[Mount]) -> None:
-    """Write FOLDER/config.json, whole or not at all. BundleRefusedError, OSError."""
+    """Write FOLDER/config.json, whole or not at all.
+
+    Raises BundleRefusedError or OSError.
+    """
     bundle = bundle.resolve()
     config = pinned_config(bundle, digest)
     wanted = [*machine_mounts(), *mounts]
@@ -137,7 +151,10 @@ def make(bundle: Path, digest: str, folder: Path, mounts: Iterable[Mount]) -> No
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit codes: 0 made; 93 refused, with the reason on stderr."""
+    """Write the bundle and return the exit code.
+
+    0: made. 93: refused, with the reason on stderr.
+    """
     words = argparse.ArgumentParser(
         prog="python -m toolkit.training oci-bundle", description=(__doc__ or "").split("\n")[0]
     )

@@ -1,4 +1,4 @@
-"""MLflow as a tracking server, through mlflow-skinny's client."""
+"""Send a run's records to MLflow, through mlflow-skinny's client."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,16 +24,18 @@ _REFUSALS = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST"
 
 
 class MlflowServer:
-    """One run of one experiment. `key` finds the run again should its id not have been noted.
+    """An MLflow server, as the recorder of one run of one experiment.
 
-    The run has its job's number from its first moment. The head ends it by that number, where the
-    server makes the run and its answer never comes.
+    `key` finds the run again if its id was not noted in the run's folder.
+
+    The run has its job's id from its first moment. The server may make the run while its answer
+    gets lost. Then the head ends the run by the job's id.
     """
 
     def __init__(
         self, uri: str, *, experiment: str, name: str, key: str, user: str, job_id: str
     ) -> None:
-        # The client's own patience (7 tries, 120 s each) would outlast a spot notice.
+        # The client's own 7 tries of 120 s each would outlast a spot notice.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
         from mlflow.tracking import MlflowClient
@@ -43,7 +45,10 @@ class MlflowServer:
         self._tags = {"toolkit.run_key": key, "toolkit.job_id": job_id, "mlflow.user": user}
 
     def open(self, run_id: str | None) -> str:
-        """Go on with the run, which is RUNNING again, or make it."""
+        """Continue the run, which is RUNNING again, or make it.
+
+        Returns its id.
+        """
         run_id = run_id or self._find()
         if run_id is None:
             experiment = self._experiment_id()
@@ -70,7 +75,7 @@ class MlflowServer:
             for record in records
             for name, value in record.metrics.items()
         ]
-        tags: dict[str, str] = {}  # of two values for one tag in a batch, the later counts
+        tags: dict[str, str] = {}  # if a batch has two values for one tag, the later counts
         for record in records:
             tags.update(record.tags)
         params = [Param(name, value[:6000]) for r in records for name, value in r.params.items()]
@@ -111,7 +116,10 @@ def tracker_for(
     warn: Callable[[str], None],
     environment: Mapping[str, str] = os.environ,
 ) -> Tracker | NoTracker:
-    """The cluster's MLflow, or the one MLFLOW_TRACKING_URI names; none where there is neither."""
+    """Return the tracker of MLFLOW_TRACKING_URI, or of the cluster's MLflow.
+
+    Returns NoTracker when neither is set.
+    """
     uri = _uri(environment)
     if not uri:
         return NoTracker()
@@ -126,9 +134,10 @@ def tracker_for(
 def end_run(
     attempt: Attempt, status: Status, at: float, environment: Mapping[str, str] = os.environ
 ) -> bool:
-    """Give the attempt's run its end when no worker is there to do so; whether the server heard it.
+    """End the attempt's run when no worker is there to do so.
 
-    Importing the client takes seconds: for ends that nothing waits for.
+    Returns whether the server has taken it. Importing the client takes seconds, so only ends that
+    nothing waits for come here.
     """
     run_dir, uri = RunDir(attempt.run_dir), _uri(environment)
     run_id = noted_run(run_dir.path)
@@ -160,7 +169,7 @@ def _connect(
 
 
 def flat(params: Mapping[str, Any]) -> dict[str, str]:
-    """Parameters as MLflow takes them."""
+    """Return parameters in the form that MLflow takes."""
     return {str(name): str(value) for name, value in params.items()}
 
 

@@ -1,8 +1,8 @@
-"""The run's record in a tracking server, kept by a thread that training never waits for.
+"""Send a run's records to a tracking server, from a thread that training never waits for.
 
 One MLflow run holds all attempts of a run: its id stays in the run folder. While the server is away
-records wait in memory, and at the end of the attempt in a file that the next attempt sends first.
-Only the run's owner sends any, and writes these files: who is superseded has nothing more to say.
+records wait in memory. At the end of the attempt they wait in a file, which the next attempt sends
+first. Only the run's owner sends records and writes these files. A superseded attempt does neither.
 """
 
 import math
@@ -20,39 +20,39 @@ from toolkit.training.io.durable_files import encode, read_json
 Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 
 _ROOM = 200_000  # records held while the server is away: about 100 MB
-_BATCH = 500  # records a call; MLflow takes 1000 metrics
+_BATCH = 500  # records a call; MLflow takes 1000 metrics a call
 _NOTED, _BACKLOG = "mlflow.json", "tracking-backlog.json"
 
 
 class Rejected(Exception):  # noqa: N818  # says what happened
-    """The server is there and will never take this record: dropped, not sent again."""
+    """The error of a record that the server will never take. It is dropped, not sent again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Something to tell the server. Fields that are empty say nothing."""
+    """A record for the server. Empty fields are not sent."""
 
-    at: float
+    at: float  # epoch seconds
     step: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
-    artifact: str = ""
-    status: str = ""
+    artifact: str = ""  # path of a file
+    status: str = ""  # a Status
 
 
 class Server(Protocol):
-    """A tracking server. Any exception but Rejected means: later, perhaps."""
+    """A tracking server. After any exception but Rejected, a later call may succeed."""
 
     def open(self, run_id: str | None) -> str:
-        """Take up the run, or make it; its id."""
+        """Continue the run `run_id`, or make one. Returns its id."""
         ...
 
     def send(self, run_id: str, records: list[Record]) -> None: ...
 
 
 class Tracker:
-    """Takes records at any time and sends them in order from its own thread."""
+    """A queue of records, which its own thread sends in order."""
 
     def __init__(
         self,
@@ -74,17 +74,18 @@ class Tracker:
         self._thread.start()
 
     def add(self, record: Record) -> None:
-        """Queue a record; never blocks on the server."""
+        """Queue a record. Never waits for the server."""
         with self._changed:
             if len(self._waiting) >= _ROOM and not record.status:
-                return  # hours of outage; steps.jsonl still has every one of them
+                return  # after hours of outage; steps.jsonl still has every step
             self._waiting.append(record)
             self._changed.notify()
 
     def close(self, timeout: float) -> bool:
-        """Send what is left within `timeout`; what can't be is kept for the next attempt.
+        """Send the waiting records within `timeout` seconds.
 
-        Of a run that is another's by now nothing is sent, and nothing kept.
+        The rest is kept for the next attempt. Returns whether all were sent. When another attempt
+        has the run, nothing is sent and nothing kept.
         """
         with self._changed:
             self._closing = True
@@ -105,7 +106,10 @@ class Tracker:
             self._owner.take(path).unlink(missing_ok=True)
 
     def _backlog(self) -> list[Record]:
-        """Without the state that an earlier attempt ended in: the run goes on."""
+        """Return the records that an earlier attempt kept.
+
+        They come without the state that the attempt ended in, since the run goes on.
+        """
         found = read_json(self._folder / _BACKLOG, limit=1 << 30) or {}
         return [Record(**{**fields, "status": ""}) for fields in found.get("records", [])]
 
@@ -132,7 +136,7 @@ class Tracker:
                     self._waiting.popleft()
 
     def _deliver(self, server: Server, run_id: str, batch: list[Record]) -> None:
-        """Send a batch; where one record of it is refused, only that one is lost."""
+        """Send a batch. A refused record costs only itself."""
         try:
             server.send(run_id, batch)
         except Rejected as error:
@@ -143,7 +147,7 @@ class Tracker:
                     self._deliver(server, run_id, [record])
 
     def _open(self) -> tuple[Server, str]:
-        """A server, and the run's id there."""
+        """Return a server, and the run's id there."""
         server, known = self._connect(), noted_run(self._folder)
         run_id = server.open(known)
         if run_id != known:
@@ -151,7 +155,10 @@ class Tracker:
         return server, run_id
 
     def _next(self) -> list[Record]:
-        """The next records to send, left queued until they are; empty: closed and all sent."""
+        """Return the next records to send; they stay queued until sent.
+
+        Empty when the tracker is closed and all are sent.
+        """
         with self._changed:
             while not self._waiting and not self._closing:
                 self._changed.wait()
@@ -160,9 +167,10 @@ class Tracker:
             return [self._waiting[i] for i in range(min(_BATCH, len(self._waiting)))]
 
     def _pause(self, failures: int) -> bool:
-        """Wait before the next try; False: closing, and this one was not the first to fail.
+        """Wait before the next try, and return whether to make one.
 
-        What failed once is tried once more at once then: no next attempt may come to do so.
+        While closing, one failed batch is tried once more, without a wait: no next attempt may come
+        to do so.
         """
         with self._changed:
             if self._closing and failures > 1:
@@ -174,7 +182,7 @@ class Tracker:
 
 
 class NoTracker:
-    """For a run that has no tracking server."""
+    """A tracker for a run without a tracking server."""
 
     def add(self, record: Record) -> None:  # noqa: ARG002  # the tracker's shape
         return
@@ -184,13 +192,19 @@ class NoTracker:
 
 
 def noted_run(folder: Path) -> str | None:
-    """The id that the server gave the run in this folder; None where there is none so far."""
+    """Return the id that the server gave the run in this folder.
+
+    None when it has none yet.
+    """
     found = (read_json(folder / _NOTED) or {}).get("run_id")
     return str(found) if found else None
 
 
 def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Metrics as floats (this is where a GPU's value is waited for); what is none is left out."""
+    """Return metrics as floats, without those that are NaN.
+
+    This waits for values that a GPU still computes.
+    """
     found = {name: float(value) for name, value in metrics.items()}
     return {name: value for name, value in found.items() if not math.isnan(value)}
 
