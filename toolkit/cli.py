@@ -109,7 +109,7 @@ def cli() -> None:
 
 
 def describe(error: ToolkitError) -> str:
-    """Return an error as people see it: the message, then the next step."""
+    """Return an error as people see it: message and next step."""
     text = f"error: {error.message} [{error.reason}]"
     return f"{text}\nnext: {error.next_step}" if error.next_step else text
 

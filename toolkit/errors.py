@@ -223,6 +223,6 @@ class LocalError(ToolkitError):
 
 
 class PreflightFailed(LocalError):
-    """This machine lacks a requirement; nothing was changed."""
+    """The machine lacks a requirement; nothing was changed."""
 
     reason = "preflight-failed"

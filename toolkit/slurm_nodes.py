@@ -68,7 +68,10 @@ def number(value: object) -> int | None:
 
 
 def words(value: object) -> tuple[str, ...]:
-    """Return the words of a state or list, whether one string or several."""
+    """Return the words of a state or list.
+
+    Slurm writes it as one string or as several.
+    """
     if isinstance(value, str):
         return tuple(part for part in re.split(r"[,+]", value) if part)
     return tuple(str(part) for part in value) if isinstance(value, list) else ()

@@ -54,7 +54,7 @@ class NodeLine:
 
     @property
     def billing(self) -> tuple[tuple[str, Decimal], ...]:
-        """Return milli-dollars an hour for each unit, as if it used the node.
+        """Return each unit's milli-dollars an hour, as if it used the node.
 
         With PriorityFlags=MAX_TRES a job is billed for the share of the node that no
         other job can have because of it. Therefore a whole node costs what its instance

@@ -94,7 +94,7 @@ _BY_NAME: Final = {option.name.lower(): option for option in TABLE}
 
 
 def find(name: str, word: str = "") -> Option | None:
-    """Return the table's row for an option, or for a word of its list.
+    """Return the table's row for an option or a list's word.
 
     Case doesn't matter. None if the table has no row.
     """
