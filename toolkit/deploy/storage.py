@@ -68,7 +68,7 @@ class Bucket:
         self.write(names.bundle(bundle.sha), bundle.data)
 
     def current(self) -> str:
-        """Return the hash of the head node's wanted bundle; "" before the first."""
+        """Return the hash of the head node's wanted bundle, or ""."""
         return (self.read(names.BUNDLE_CURRENT) or b"").decode(errors="replace").strip()
 
     def empty(self) -> int:

@@ -175,7 +175,7 @@ def _comments(job: JobReport) -> list[str]:
 
 
 def _next_try(sheet: HeadReport, job: JobReport) -> str:
-    """Return the time of the next launch for it, as far as known."""
+    """Return the time of the job's next launch, if known."""
     if _held(job):
         # The array's number would release every task.
         name = job.id if job.task is None else job.label

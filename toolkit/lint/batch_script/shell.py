@@ -161,7 +161,7 @@ def expanded(text: str, values: Mapping[str, str]) -> str:
 
 
 def without_substitutions(text: str) -> str:
-    """Return the text without `$(...)` and `` `...` ``, which are other commands."""
+    """Return the text without `$(...)` and `` `...` ``, other commands."""
     for _ in range(_DEPTH):
         after = _SUBSTITUTION.sub("", text)
         if after == text:
