@@ -1,4 +1,4 @@
-"""Where the files for machines are: beside the package in a checkout, inside it in a wheel."""
+"""Finds the shipped files: beside the package in a checkout, inside it in a wheel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PACKAGE = Path(toolkit.__file__).parent
 
 
 def directory(name: str) -> Path:
-    """The directory `ansible`, `templates`, `jobscripts` or `examples`."""
+    """Return the directory `ansible`, `templates`, `jobscripts` or `examples`."""
     for root in (PACKAGE / "_assets", PACKAGE.parent):
         if (root / name).is_dir():
             return root / name
@@ -23,5 +23,5 @@ def directory(name: str) -> Path:
 
 
 def slurmplugins_directory() -> Path:
-    """The package that runs on the machines."""
+    """Return the package that runs on the instances."""
     return Path(slurmplugins.__path__[0])

@@ -1,10 +1,16 @@
 """The `toolkit` command: finds the command, turns errors into text and exit codes.
 
-Commands are imported when they are called. `toolkit --help` and `--version` load click and
-nothing else, so that completing a word in a shell stays quick.
+Commands are imported when they are called. `toolkit --help` and `--version` load click
+and nothing else, so completing a word in a shell stays quick.
 
-Exit codes: 0 done (or healthy), 1 failed (or unhealthy), 2 wrong usage or an invalid cluster.yaml,
-3 `--yes` is needed, 4 AWS refused or can't be reached, 130 interrupted.
+Exit codes:
+
+- 0: done (or healthy).
+- 1: failed (or unhealthy).
+- 2: wrong usage, or an invalid cluster.yaml.
+- 3: `--yes` is needed.
+- 4: AWS refused, or can't be reached.
+- 130: interrupted.
 """
 
 from __future__ import annotations
@@ -25,7 +31,7 @@ INTERRUPTED = 130
 
 
 class Lazy(NamedTuple):
-    """Where a command lives, and its one line in `toolkit --help`."""
+    """The module of a command, and its line in `toolkit --help`."""
 
     module: str
     help: str
@@ -103,13 +109,16 @@ def cli() -> None:
 
 
 def describe(error: ToolkitError) -> str:
-    """The text of an error as people see it: what happened, then what to do next."""
+    """Return an error as people see it: message and next step."""
     text = f"error: {error.message} [{error.reason}]"
     return f"{text}\nnext: {error.next_step}" if error.next_step else text
 
 
 def run(args: Sequence[str]) -> int:
-    """Run one command line and return its exit code; never raises for an expected failure."""
+    """Run one command line and return its exit code.
+
+    Never raises for an expected failure.
+    """
     try:
         result = cli.main(args=list(args), prog_name="toolkit", standalone_mode=False)
     except ToolkitError as error:
@@ -125,5 +134,5 @@ def run(args: Sequence[str]) -> int:
 
 
 def main() -> None:
-    """The console script."""
+    """Run the command line of this process."""
     sys.exit(run(sys.argv[1:]))

@@ -1,7 +1,7 @@
-"""Every error the people's side of the toolkit raises on purpose, in one tree.
+"""The error tree of the people's side of the toolkit.
 
-Each class has a stable `reason` (a slug for scripts and tests) and an `exit_code`; each instance
-says what happened and, where something can be done about it, a `next_step`.
+Each class has a stable `reason` (a slug for scripts and tests) and an `exit_code`. The message says
+what happened; `next_step` is advice, if there is any.
 
 * ToolkitError                          failed                    1
   * ConfigError
@@ -28,7 +28,7 @@ says what happened and, where something can be done about it, a `next_step`.
   * DataError                           toolkit.datasets.errors
   * AdapterError                        toolkit.training.adapters.errors
 """
-# ruff: noqa: N818  # the name says what is wrong; "Error" after it would say it twice
+# ruff: noqa: N818  # the name states the fault; "Error" after it would state it twice
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 
 class ToolkitError(Exception):
-    """Something a person has to know about; its text is complete without a traceback."""
+    """An error for a person to read; its text is complete without a traceback."""
 
-    reason: ClassVar[str] = "failed"
-    exit_code: ClassVar[int] = 1
+    reason: ClassVar[str] = "failed"  # A stable slug, for scripts and tests
+    exit_code: ClassVar[int] = 1  # Of the `toolkit` command
 
     def __init__(self, message: str, *, next_step: str = "") -> None:
         super().__init__(message)
@@ -56,11 +56,11 @@ class ToolkitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong in a file: where it is, and what was expected there."""
+    """A problem in a file."""
 
     line: int
-    path: str
-    message: str
+    path: str  # the key, e.g. `pools.gpu.shape`; empty for the whole file
+    message: str  # the expected value, and the one found
 
     def __str__(self) -> str:
         where = f"{self.path}: " if self.path else ""
@@ -75,19 +75,19 @@ class ConfigError(ToolkitError):
 
 
 class ConfigNotFound(ConfigError):
-    """There is no cluster.yaml where it was looked for."""
+    """No cluster.yaml is at the given path."""
 
     reason = "config-not-found"
 
 
 class ConfigExists(ConfigError):
-    """A cluster.yaml would be written over."""
+    """An existing cluster.yaml would be overwritten."""
 
     reason = "config-exists"
 
 
 class ConfigInvalid(ConfigError):
-    """cluster.yaml has problems; `problems` holds all of them, in line order."""
+    """The file cluster.yaml has problems; `problems` holds all of them, in line order."""
 
     reason = "config-invalid"
 
@@ -107,7 +107,7 @@ class RenderError(ToolkitError):
 
 
 class NotConfirmed(ToolkitError):
-    """A change that loses something was asked for without `--yes`."""
+    """A change that loses something was requested without `--yes`."""
 
     reason = "not-confirmed"
     exit_code = 3
@@ -117,7 +117,7 @@ class NotConfirmed(ToolkitError):
 
 
 class AwsError(ToolkitError):
-    """AWS said no, or nothing; `operation` and `code` are AWS's own words."""
+    """AWS refused, or did not answer; `operation` and `code` are AWS's own names."""
 
     reason = "aws-failed"
     exit_code = 4
@@ -131,7 +131,7 @@ class AwsError(ToolkitError):
 
 
 class CredentialsMissing(AwsError):
-    """No credentials were found, or those found are not valid."""
+    """No credentials were found, or they are not valid."""
 
     reason = "aws-credentials-missing"
 
@@ -143,7 +143,7 @@ class EndpointUnreachable(AwsError):
 
 
 class AccessDenied(AwsError):
-    """The credentials are good and may not do this."""
+    """The credentials are valid, but lack this permission."""
 
     reason = "aws-denied"
 
@@ -158,7 +158,7 @@ class RequestRefused(AwsError):
 
 
 class DeployError(ToolkitError):
-    """A cluster could not be brought to the wished state."""
+    """A cluster could not be brought to the state that cluster.yaml describes."""
 
     reason = "deploy-failed"
 
@@ -208,7 +208,7 @@ class HeadCommandFailed(DeployError):
 
 
 class DestroyIncomplete(DeployError):
-    """Something of the cluster is still there after destroy."""
+    """Some of the cluster's resources still exist after destroy."""
 
     reason = "destroy-incomplete"
 
@@ -217,12 +217,12 @@ class DestroyIncomplete(DeployError):
 
 
 class LocalError(ToolkitError):
-    """The local cloud can't do what it was asked."""
+    """The local cloud can't do the requested operation."""
 
     reason = "local-failed"
 
 
 class PreflightFailed(LocalError):
-    """This machine lacks something; nothing was changed."""
+    """The machine lacks a requirement; nothing was changed."""
 
     reason = "preflight-failed"

@@ -1,4 +1,4 @@
-"""How a command reaches the head node, and the error for an answer that makes no sense."""
+"""The protocol of running commands on the head node, and the error for unknown answers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ if TYPE_CHECKING:
 
 
 class Runner(Protocol):
-    """Runs one argv as root on the head node."""
+    """A way to run commands as root on the head node."""
 
     def run(self, argv: Sequence[str], *, timeout: float = 60) -> str:
-        """Return standard output; raise `HeadCommandFailed` for any exit code but 0."""
+        """Run one argv and return its standard output.
+
+        Raises `HeadCommandFailed` for any exit code but 0.
+        """
         ...
 
 
 class SlurmAnswerError(ToolkitError):
-    """Slurm answered, and the answer isn't in a shape this version of the toolkit knows."""
+    """Slurm answered in a shape that this version of the toolkit does not know."""
 
     reason = "slurm-answer-unreadable"

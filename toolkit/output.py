@@ -1,7 +1,8 @@
-"""What commands print: phases with progress, tables, JSON.
+"""The output of commands: phases with progress, tables, JSON.
 
-Results go to standard output, progress to standard error. On a terminal a phase is a live line;
-elsewhere it is one plain line when it ends, with a sign of life now and then if it is long.
+Results go to standard output, progress to standard error. On a terminal a phase is a
+live line. Elsewhere it is one plain line when it ends, with a line of progress every 30
+seconds.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ SIGN_OF_LIFE_SECONDS = 30.0
 
 
 class Phase(Protocol):
-    """One step of a longer work while it runs."""
+    """A running step of a longer operation."""
 
     def update(self, detail: str, *, done: int = 0, total: int = 0) -> None:
-        """Say what is going on now; cheap, so call it as often as there is news."""
+        """Show the current activity. It is cheap: call it for any news."""
 
     def result(self, text: str) -> None:
-        """What the phase's last line will say it came to."""
+        """Set the result for the phase's last line."""
 
 
 class Reporter(Protocol):
-    """Where long work says how it goes."""
+    """A receiver of progress."""
 
     def phase(self, title: str) -> AbstractContextManager[Phase]:
-        """Report one step; it ends well unless the block raises."""
+        """Report one step; it succeeds unless the block raises."""
 
     def line(self, text: str) -> None:
-        """Say something between phases."""
+        """Print a line between phases."""
 
 
 class _Clocked:
@@ -76,7 +77,7 @@ class _PlainPhase(_Clocked):
 
 
 class PlainReporter:
-    """Lines for logs and pipes."""
+    """A reporter that prints lines, for logs and pipes."""
 
     def __init__(
         self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
@@ -109,7 +110,7 @@ class _LivePhase(_Clocked):
 
 
 class LiveReporter:
-    """A spinner line for a terminal, replaced by one line when the phase ends."""
+    """A reporter with a spinner on a terminal; a line replaces it when the phase ends."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         from rich.console import Console
@@ -136,7 +137,7 @@ class LiveReporter:
 
 
 def reporter() -> Reporter:
-    """The reporter that fits where standard error goes."""
+    """Return the reporter that suits standard error."""
     return LiveReporter() if sys.stderr.isatty() else PlainReporter()
 
 
@@ -145,7 +146,10 @@ def _progress(detail: str, done: int, total: int) -> str:
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON; dataclasses as objects, times in ISO 8601, decimals as text."""
+    """Print a value as JSON.
+
+    Dataclasses become objects, times ISO 8601, decimals text.
+    """
     sys.stdout.write(json.dumps(value, indent=2, default=_jsonable) + "\n")
 
 
@@ -160,7 +164,7 @@ def _jsonable(value: object) -> Any:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Columns of text, as wide as they need to be, without trailing blanks."""
+    """Return columns of text, each as wide as necessary, without trailing blanks."""
     texts = [list(headers), *([_cell(cell) for cell in row] for row in rows)]
     widths = [max(len(row[at]) for row in texts) for at in range(len(headers))]
     return "\n".join(
@@ -170,7 +174,10 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that may hold words from outside, unable to draw on the terminal."""
+    """Return outside text with unprintable characters replaced.
+
+    It can't control the terminal.
+    """
     return "".join(char if char.isprintable() or char == "\n" else "?" for char in text)
 
 

@@ -1,7 +1,7 @@
-"""Read the nodes of slurm.conf for people's commands, from `scontrol show nodes --json`.
+"""Reads the nodes of slurm.conf for people's commands, from `scontrol show nodes --json`.
 
-Only keys that are the same from data_parser v0.0.39 (23.02) on are read. Numbers come plain or as
-{set, infinite, number}, states as a word or a list of words: both are taken.
+Only keys that are the same from data_parser v0.0.39 (23.02) on are read. Numbers may be
+plain or {set, infinite, number}, states a word or a list of words: both are accepted.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _GPU_GRES = re.compile(r"(?:^|,)gpu(?::[A-Za-z0-9_.-]+)*?:(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """One node as slurmctld sees it now."""
+    """A node as slurmctld sees it now."""
 
     name: str
-    states: frozenset[str]
+    states: frozenset[str]  # in capitals, flags included
     cpus: int
     memory_mib: int
     gpus: int
@@ -38,13 +38,16 @@ class NodeInfo:
 
     @property
     def base_state(self) -> str:
-        """The one word of the state that isn't a flag: idle, allocated, mixed, down, …"""
+        """Return the state's word that isn't a flag: idle, allocated, mixed, …"""
         known = ("DOWN", "ALLOCATED", "MIXED", "IDLE", "FUTURE", "ERROR")
         return next((state for state in known if state in self.states), "UNKNOWN").lower()
 
 
 def nodes(runner: Runner) -> tuple[NodeInfo, ...]:
-    """Read every node of slurm.conf. Raises SlurmAnswerError for an answer without them."""
+    """Read every node of slurm.conf.
+
+    Raises SlurmAnswerError for an answer without them.
+    """
     text = runner.run(["scontrol", "show", "nodes", "--json"])
     try:
         items = json.loads(text)["nodes"]
@@ -56,7 +59,7 @@ def nodes(runner: Runner) -> tuple[NodeInfo, ...]:
 
 
 def number(value: object) -> int | None:
-    """An integer that is written plain or as {set, infinite, number}; None where it isn't set."""
+    """Return an integer, plain or {set, infinite, number}; None if unset."""
     if isinstance(value, dict):
         if value.get("infinite") or not value.get("set", True):
             return None
@@ -65,19 +68,25 @@ def number(value: object) -> int | None:
 
 
 def words(value: object) -> tuple[str, ...]:
-    """A state or a list that is written as one string or as several."""
+    """Return the words of a state or list.
+
+    Slurm writes it as one string or as several.
+    """
     if isinstance(value, str):
         return tuple(part for part in re.split(r"[,+]", value) if part)
     return tuple(str(part) for part in value) if isinstance(value, list) else ()
 
 
 def gpus(gres: str) -> int:
-    """The GPUs in a node's GRES text, e.g. `gpu:a10g:1(S:0-1),gpu:4` → 5."""
+    """Return the number of GPUs in a node's GRES text.
+
+    For example, `gpu:a10g:1(S:0-1),gpu:4` has 5.
+    """
     return sum(int(count) for count in _GPU_GRES.findall(re.sub(r"\([^)]*\)", "", gres)))
 
 
 def node(item: Mapping[str, Any]) -> NodeInfo:
-    """One entry of `nodes`."""
+    """Parse one entry of `nodes`."""
     return NodeInfo(
         name=str(item.get("name", "")),
         states=frozenset(word.upper() for word in words(item.get("state"))),

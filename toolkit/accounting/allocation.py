@@ -1,9 +1,10 @@
-"""Divide one instance's cost over what its time went to.
+"""Divides an instance's cost over the jobs and idle times that used it.
 
-The life of an instance is cut wherever anything changes: a price, a job's start or end, the moment
-from which work is lost. Within such a piece everything is constant, so its price is exact. The
-pieces add up to the instance's cost, which is rounded once and then apportioned: the charges of an
-instance sum to its cost to the micro-dollar, whatever sacct and the ledger say.
+An instance's life is cut wherever anything changes: a price, a job's start or end, the
+moment from which work is lost. Within such a piece everything is constant, so its price
+is exact. The pieces add up to the instance's cost, which is rounded once and then
+apportioned. The charges of an instance therefore sum to its cost to the micro-dollar,
+whatever sacct and the ledger say.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ Line = tuple[Component, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a bill does that a clock doesn't."""
+    """Billing rules of EC2 that differ from the clock."""
 
     minimum_seconds: int = 60
     """EC2 bills at least this much of a Linux instance."""
     refund_within: int = HOUR
-    """EC2 charges nothing for spot it takes back before this age; 0 turns the refund off."""
+    """EC2 charges nothing for a spot instance that it reclaims before this age; 0: no refund."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The report's time, since ≤ t < until. What still runs is counted up to `until`."""
+    """The report's time: since ≤ t < until. A running instance is counted up to `until`."""
 
     since: int
     until: int
@@ -53,7 +54,7 @@ class Window:
 def allocate(
     instance: Instance, usages: Sequence[Usage], book: PriceBook, window: Window, policy: Policy
 ) -> InstanceCost | None:
-    """The instance's charges within the window; None if it didn't cost anything then."""
+    """Return an instance's charges within the window; None if it cost nothing."""
     end = window.until if instance.ended is None else instance.ended
     billed = end
     if instance.ended is not None:
@@ -68,7 +69,7 @@ def allocate(
     for piece in _pieces(spans, timeline.cuts(end)):
         price = amount(piece.price.usd_per_hour, piece.end - piece.start)
         for line, part in timeline.lines(piece.start, end):
-            # Most parts are the whole machine; a product of fractions costs more than the test.
+            # Most parts are the whole instance; a product of fractions costs more than the test.
             weights[line] += price if part is ALL else price * part
             seconds[line] += (piece.end - piece.start) * part
     gross = whole(sum(weights.values(), Fraction(0)))
@@ -90,10 +91,11 @@ def allocate(
 
 
 def _refunds(instance: Instance, charges: Sequence[Charge], policy: Policy) -> list[Charge]:
-    """Each charge again, negative, if EC2 took a spot instance back within its first hour.
+    """Return each charge negated if EC2 reclaimed the spot instance early.
 
-    The refund goes to whoever was charged, so that it is a line of its own and every account's
-    total is still what the account really cost.
+    Early is within `refund_within` seconds of its launch. The refund goes to the
+    attempt that was charged. It is a line of its own, and every account's total is
+    still its real cost.
     """
     if not instance.interrupted or instance.ended is None or not instance.end_seen:
         return []
@@ -110,7 +112,7 @@ def _refunds(instance: Instance, charges: Sequence[Charge], policy: Policy) -> l
 
 
 class _Timeline:
-    """What an instance was doing at any second. Seconds must be asked in rising order."""
+    """The use of an instance at any second. Seconds must be asked in rising order."""
 
     def __init__(self, instance: Instance, usages: Sequence[Usage]) -> None:
         self._instance = instance
@@ -120,7 +122,7 @@ class _Timeline:
         self._latest: Usage | None = None
 
     def cuts(self, end: int) -> set[int]:
-        """The seconds at which what it does changes."""
+        """Return the seconds at which the use changes."""
         marks = {end}
         for usage in self._usages:
             marks |= {usage.start, usage.end}
@@ -129,7 +131,7 @@ class _Timeline:
         return marks
 
     def lines(self, at: int, end: int) -> list[tuple[Line, Fraction]]:
-        """The lines that the piece from `at` on goes to; the parts sum to 1."""
+        """Return the lines charged from `at` on; their parts sum to 1."""
         self._advance(at)
         if at >= end:
             cause = self._latest.attempt if self._latest else None
@@ -177,7 +179,7 @@ def _kind(usage: Usage, at: int) -> Component:
 
 
 def _pieces(spans: Sequence[PriceSpan], cuts: set[int]) -> Iterator[PriceSpan]:
-    """The price spans, cut further at the given seconds."""
+    """Yield the price spans, cut further at the given seconds."""
     ordered = sorted(cuts)
     position = 0
     for span in spans:

@@ -1,4 +1,4 @@
-"""Which machine an attempt ran on: Slurm knows node names, EC2 knows instances."""
+"""Matches attempts with instances: Slurm knows node names, EC2 knows instances."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """An attempt's hold on one instance: start ≤ t < end, and its share of the machine."""
+    """The use of one instance by an attempt: start ≤ t < end."""
 
-    attempt: int
+    attempt: int  # DBIndex
     start: int
     end: int
-    share: Fraction
-    lost_from: int | None
+    share: Fraction  # of the instance, at most 1
+    lost_from: int | None  # the second from which the work is lost; None: nothing is
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The usages of each instance, and the attempts that ran where no machine is known."""
+    """The usages of each instance, and the attempts without a known instance."""
 
-    usages: Mapping[str, tuple[Usage, ...]]
-    unbacked: tuple[int, ...]
+    usages: Mapping[str, tuple[Usage, ...]]  # by instance id
+    unbacked: tuple[int, ...]  # attempts that ran on a node without a known instance
 
 
 def bind(
@@ -42,11 +42,13 @@ def bind(
     shapes: Mapping[str, Shape],
     now: int,
 ) -> Bound:
-    """Give every node of every attempt to the one instance that was that node then.
+    """Match every node of every attempt with its instance at that time.
 
-    That is the instance that lived when the attempt started; else the one it overlaps longest. The
-    hold is clipped to the instance's life: Slurm notices a dead node late, and an attempt whose end
-    was never recorded must not reach into the life of the next machine of that name.
+    It is the instance that lived when the attempt started, else the one with the
+    longest overlap. The usage is clipped to the instance's life: Slurm notices a dead
+    node late. An attempt without a recorded end must not reach into the next instance
+    of that name.
+
     `shapes` is by instance id.
     """
     by_node: dict[str, list[Instance]] = defaultdict(list)
@@ -71,7 +73,10 @@ def bind(
 
 
 def _ran(attempt: Attempt) -> bool:
-    """Whether it certainly ran; any other attempt may have ended for want of machines."""
+    """Return whether the attempt certainly ran.
+
+    Any other attempt may have ended because it got no instances.
+    """
     ran = attempt.state in {"COMPLETED", "FAILED", "OUT_OF_MEMORY", "TIMEOUT"}
     return (ran or attempt.asked_to_come_back) and attempt.ended != attempt.started
 
@@ -101,18 +106,19 @@ def _usage(attempt: Attempt, home: Instance, shape: Shape | None, now: int) -> U
     start = attempt.started or 0
     last = now if home.ended is None else home.ended
     end = min(now if attempt.ended is None else attempt.ended, last)
-    # Slurm sets the start anew when the last node is up. One from before the launch means that the
-    # attempt is still waiting for its machines, or ended so: what it cost is boot, not work.
+    # Slurm sets the start anew when the last node is up. A start before the launch means that the
+    # attempt is waiting for its instances, or ended while it waited: its cost is boot, not work.
     if start < home.launched or start >= end:
         return None
     return Usage(attempt.key, start, end, share(attempt, shape), attempt.lost_from())
 
 
 def share(attempt: Attempt, shape: Shape | None) -> Fraction:
-    """The dominant share of one of the attempt's nodes: the largest of its GPU, CPU, memory parts.
+    """Return the attempt's dominant share of one of its nodes.
 
-    sacct gives the sum over the nodes, so each node gets an equal part of it. Where nothing is
-    known of the machine or of the attempt, the attempt has all of it.
+    That is the largest of its GPU, CPU and memory parts. sacct gives the sum over the
+    nodes, so each node gets an equal part of it. If nothing is known of the instance or
+    of the attempt, it is 1.
     """
     nodes = max(len(attempt.nodes), 1)
     if shape is None:

@@ -1,4 +1,4 @@
-"""One attempt of a job: a requeue makes a new one, and every one of them used machines."""
+"""Attempts of jobs: a requeue makes a new one, and each of them used instances."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from toolkit.accounting.tres import Tres
 
 REQUEUE_ME = 85
-"""The exit code of a job that saved its work and asks to be brought back."""
+"""The exit code of a job that saved its work and asks to be requeued."""
 
-# What a training run writes in its job's comment when a checkpoint is committed.
+# The mark that a training run writes in its job's comment when a checkpoint is committed.
 _CHECKPOINT = re.compile(r"toolkit:checkpoint=(\d{1,12})(?!\d)")
 
 _UNCLEAN = frozenset(
@@ -28,17 +28,17 @@ _UNCLEAN = frozenset(
         "TIMEOUT",
     }
 )
-# Ended by a person: lost only where a checkpoint says from when on.
+# Ended by a person: work is lost only after a known checkpoint.
 _STOPPED = frozenset({"CANCELLED"})
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One row of sacct. Times are seconds since the epoch, None where there is none (yet)."""
+    """A row of sacct. Times are seconds since the epoch, None while there is none."""
 
-    key: int
-    job_id: str
-    job: str
+    key: int  # DBIndex
+    job_id: str  # as a plain number (JobIDRaw)
+    job: str  # as people write it (JobID), e.g. `4711_3`
     name: str
     user: str
     account: str
@@ -52,17 +52,18 @@ class Attempt:
     ended: int | None
     nodes: tuple[str, ...]
     given: Tres
-    remarks: str = ""
+    remarks: str = ""  # AdminComment and Comment
 
     @property
     def asked_to_come_back(self) -> bool:
-        """Whether it stopped by itself after it had saved its work."""
+        """Return whether the job saved its work, then asked for a requeue."""
         return REQUEUE_ME in self.exit_codes
 
     def checkpoint(self) -> int | None:
-        """The second of its last committed checkpoint, if the job left a mark and it fits.
+        """Return the second of its last committed checkpoint, if known.
 
-        A mark of an earlier attempt, or one that a user made up, lies outside the attempt.
+        The job leaves a mark. A mark of an earlier attempt, or one that a user made up,
+        lies outside the attempt and is ignored.
         """
         if self.started is None:
             return None
@@ -72,10 +73,11 @@ class Attempt:
         return max(fitting, default=None)
 
     def lost_from(self) -> int | None:
-        """From which second on this attempt's work came to nothing; None if it all counted.
+        """Return the second from which its work is lost, if any.
 
-        Work is lost from the last checkpoint to the end of an attempt that did not end cleanly, and
-        from its start if no checkpoint is known. A job that asked to come back lost nothing.
+        An attempt that did not end cleanly loses its work from the last checkpoint on,
+        or from its start if no checkpoint is known. A job that asked to be requeued
+        lost nothing.
         """
         if self.ended is None or self.started is None or self.asked_to_come_back:
             return None

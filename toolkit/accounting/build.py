@@ -1,4 +1,4 @@
-"""From attempts, instances and prices to a report. Pure: everything read is an argument."""
+"""Builds a report from attempts, instances and prices. Pure: all input is in the arguments."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ def build(
     now: int,
     policy: Policy | None = None,
 ) -> Report:
-    """The report of one window.
+    """Build the report of one window.
 
-    `attempts` must reach back to the launch of the first instance that overlaps the window: boot
-    and idle time are told apart by the jobs before and after. `shapes` is by instance id.
+    `attempts` must reach back to the launch of the first instance that overlaps the
+    window. The jobs before and after tell boot and idle time apart. `shapes` is by
+    instance id.
     """
     policy = policy or Policy()
     bound = bind(attempts, instances, shapes, now)
@@ -97,7 +98,10 @@ def _unbacked_notes(unbacked: Sequence[Attempt]) -> list[str]:
 
 
 def _missing_notes(attempts: Iterable[Attempt]) -> list[str]:
-    """Attempts that Slurm counted and slurmdbd doesn't have: their time would show as idle."""
+    """Return a note on attempts that slurmdbd lacks.
+
+    Slurm counted them as restarts. Their time would show as idle.
+    """
     counted: dict[str, set[int]] = defaultdict(set)
     for attempt in attempts:
         if attempt.restarts is not None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Component(StrEnum):
-    """What a machine's time went to. The order is the order of the report."""
+    """A kind of use that an instance's time is charged to, in the order of the report."""
 
     WORK = "useful work"
     LOST = "lost work"
@@ -29,7 +29,7 @@ class Component(StrEnum):
 
     @property
     def about(self) -> str:
-        """What the line means, in one sentence."""
+        """Return the line's meaning, in one sentence."""
         return _ABOUT[self]
 
 
@@ -50,35 +50,32 @@ _ABOUT = {
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """Money for one component of one instance, and the attempt that caused it, if one did.
-
-    `seconds` is machine time, a part of a machine counting for its share.
-    """
+    """Money for one component of one instance."""
 
     component: Component
     instance_id: str
-    attempt: int | None
+    attempt: int | None  # DBIndex of the attempt that caused it; None: no attempt did
     micro: int
-    seconds: Fraction
+    seconds: Fraction  # instance time; a part of an instance counts for its share
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceCost:
-    """All charges of one instance within the window; `gross + refund` is what it costs."""
+    """The charges of one instance within the window; it costs `gross + refund`."""
 
     instance_id: str
-    seconds: int
-    gross: int
-    refund: int
+    seconds: int  # billed, within the window
+    gross: int  # micro-dollars
+    refund: int  # micro-dollars, zero or negative
     prices: tuple[Price, ...]
     charges: tuple[Charge, ...]
 
     @property
     def sources(self) -> frozenset[PriceSource]:
-        """Where its prices are from."""
+        """Return the sources of its prices."""
         return frozenset(price.source for price in self.prices)
 
     @property
     def net(self) -> int:
-        """Gross less the refund."""
+        """Return gross less the refund, in micro-dollars."""
         return self.gross + self.refund

@@ -1,4 +1,4 @@
-"""Read everything a report needs: the ledger, EC2, sacct, the nodes' shapes, the prices."""
+"""Reads a report's input: the ledger, EC2, sacct, the nodes' shapes, the prices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where one cluster's facts are."""
+    """The clients and names by which one cluster's facts are read."""
 
     cluster: str
     region: str
@@ -37,11 +37,11 @@ class Sources:
 
 
 def collect(sources: Sources, window: Window, now: int, token: str, policy: Policy) -> Report:
-    """Make the report of a window. `token` must not be guessable (see `sacct`)."""
+    """Make the report of a window. `token` must be unguessable (see `sacct`)."""
     known = ledger.read(sources.s3, sources.bucket, sources.ec2, sources.cluster)
     instances = [instance for instance in known if _overlaps(instance, window)]
     since = min((instance.launched for instance in instances), default=window.since)
-    # Before its first machine the cluster cost nothing; the report says the time it is about.
+    # Before its first instance the cluster cost nothing, so the window begins with that.
     window = replace(window, since=min(max(window.since, since), window.until - 1))
     attempts = sacct.read(sources.runner, since, window.until, token)
     catalogue = Catalogue.bundled()
@@ -62,7 +62,10 @@ def collect(sources: Sources, window: Window, now: int, token: str, policy: Poli
 def shapes(
     instances: Iterable[Instance], nodes: Iterable[NodeInfo], catalogue: Catalogue
 ) -> Mapping[str, Shape]:
-    """What each instance had to share out: what Slurm says of its node, else the type's size."""
+    """Return each instance's shape, by instance id.
+
+    Slurm's figures for its node are used, else the size of its type.
+    """
     by_node = {node.name: Shape(node.cpus, node.memory_mib, node.gpus) for node in nodes}
     found = {}
     for instance in instances:
@@ -73,7 +76,7 @@ def shapes(
 
 
 def _overlaps(instance: Instance, window: Window) -> bool:
-    # A short-lived machine is billed beyond its end; `allocate` knows by how much.
+    # A short-lived instance is billed beyond its end; `allocate` knows by how much.
     return instance.launched < window.until and (
         instance.ended is None or instance.ended + Policy().minimum_seconds > window.since
     )

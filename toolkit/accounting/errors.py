@@ -1,4 +1,4 @@
-"""What can go wrong while a report is made.
+"""Errors of a report.
 
 * ToolkitError
   * AccountingError               accounting-failed
@@ -18,12 +18,15 @@ class AccountingError(ToolkitError):
 
 
 class SacctError(AccountingError):
-    """sacct lacks a field that the report needs, or its text is not what was asked for."""
+    """sacct lacks a field that the report needs, or its output is damaged."""
 
     reason = "sacct-unreadable"
 
 
 class LedgerError(AccountingError):
-    """An instance record in the ledger can't be read; without it the sum would be wrong."""
+    """An instance record in the ledger can't be read.
+
+    Without it the sum would be wrong.
+    """
 
     reason = "ledger-unreadable"

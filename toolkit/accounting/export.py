@@ -1,4 +1,4 @@
-"""The report as data: JSON with everything, CSV with one line a charge."""
+"""The report as data: JSON with everything, CSV with a line for each charge."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.report import Group, Key, Report
 
-# A cell that starts so is a formula to a spreadsheet; job names are the users' own text.
+# A cell with such a first character is a formula to a spreadsheet; users choose job names.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
-    """Everything in the report. Money is text in dollars with six places, so that no float is."""
+    """Return the whole report as JSON values.
+
+    Money is text in dollars with six places, so it is never a float.
+    """
     return {
         "cluster": report.cluster,
         "since": iso(report.window.since),
@@ -44,7 +47,7 @@ def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
 
 
 def as_csv(report: Report) -> str:
-    """One line a charge; the `usd` column sums to the report's total exactly."""
+    """Return a line for each charge; `usd` sums to the total exactly."""
     out = io.StringIO()
     rows = [_charge(charge, report) for charge in report.charges()]
     writer = csv.DictWriter(out, fieldnames=_CHARGE_FIELDS, lineterminator="\n")
@@ -69,12 +72,12 @@ _CHARGE_FIELDS = (
 
 
 def money(micro: int) -> str:
-    """Dollars with all six places."""
+    """Return dollars with all six places."""
     return str(usd(micro))
 
 
 def iso(second: int | None) -> str | None:
-    """An epoch second in ISO 8601, UTC."""
+    """Return an epoch second in ISO 8601, UTC."""
     if second is None:
         return None
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -165,5 +168,5 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 
 
 def _seconds(seconds: Fraction) -> int | str:
-    """Whole seconds as a number, parts of a machine as decimal text."""
+    """Return whole seconds as a number, fractions as decimal text."""
     return int(seconds) if seconds.denominator == 1 else f"{float(seconds):.3f}"

@@ -1,4 +1,7 @@
-"""The report as one HTML file: no script from elsewhere, no font, no picture but inline SVG."""
+"""The report as one HTML file, without scripts, fonts or pictures from elsewhere.
+
+Its only picture is inline SVG.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,11 @@ if TYPE_CHECKING:
     from toolkit.accounting.report import Group, Key, Report
 
 _BAR = 1000
-"""The width of the bar in its own units; a part is never thinner than one of them."""
+"""The width of the bar in its own units; a part has at least one of them."""
 
 
 def render(report: Report, keys: Sequence[Key]) -> str:
-    """The page; every name in it is escaped."""
+    """Return the page; every name in it is escaped."""
     environment = Environment(
         loader=FileSystemLoader(assets.directory("templates") / "report"),
         autoescape=True,
@@ -35,7 +38,7 @@ def render(report: Report, keys: Sequence[Key]) -> str:
 
 
 def context(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
-    """What the template shows, all of it text but the bar's numbers."""
+    """Return the template's values: text, but for the bar's numbers."""
     return {
         "cluster": report.cluster,
         "span": span(report.window.since, report.window.until),
@@ -66,7 +69,10 @@ def _group(report: Report, group: Group) -> dict[str, Any]:
 
 
 def _components(report: Report) -> list[dict[str, Any]]:
-    """The lines, each with its place on the bar; a refund has none."""
+    """Return the lines, each with its place on the bar.
+
+    A refund has no width there.
+    """
     lines, at = [], 0
     for component, micro in report.components().items():
         width = max(_BAR * micro // report.gross, 1) if micro > 0 and report.gross else 0

@@ -1,4 +1,4 @@
-"""One machine that costs money: from its launch to its end."""
+"""An instance that costs money, from its launch to its end."""
 
 from __future__ import annotations
 
@@ -16,39 +16,35 @@ RESUME_FAILED = "resume-failed"
 BOOT_FAILED = "boot-failed"
 ORPHAN = "orphan"
 NEVER_UP = frozenset({RESUME_FAILED, BOOT_FAILED})
-"""Ends of machines on which no job can have run."""
+"""End causes of instances on which no job can have run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An EC2 instance of the cluster. Times are whole seconds since the epoch.
-
-    `launched` is rounded down and `ended` up; None means that it is still running. `end_seen` is
-    False where the end itself was not observed and the last sign of life stands in for it.
-    """
+    """An EC2 instance of the cluster. Times are whole seconds since the epoch."""
 
     instance_id: str
-    node: str
+    node: str  # empty unless its tags name it
     pool: str
     instance_type: str
     zone: str
     spot: bool
-    launched: int
-    ended: int | None
+    launched: int  # rounded down
+    ended: int | None  # rounded up; None: still running
     end_cause: str
-    believed: Decimal | None
-    end_seen: bool = True
+    believed: Decimal | None  # US dollars an hour, from its price tag at launch
+    end_seen: bool = True  # False: nobody observed the end, and `ended` is the last sign of life
 
     @property
     def is_head(self) -> bool:
-        """Whether it is the head node, whose cost no job causes."""
+        """Return whether it is the head node, whose cost no job causes."""
         return self.pool == HEAD_POOL
 
     @property
     def interrupted(self) -> bool:
-        """Whether EC2 itself took it back."""
+        """Return whether EC2 reclaimed it."""
         return self.spot and self.end_cause == INTERRUPTION
 
     def ask(self) -> Ask:
-        """What the price book has to know."""
+        """Return the question for the price book."""
         return Ask(self.instance_type, self.zone, self.spot, self.believed, self.launched)

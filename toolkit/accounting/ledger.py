@@ -1,8 +1,8 @@
-"""The instance ledger: what reconcile wrote to S3, completed by what EC2 says right now.
+"""The instance ledger: records that reconcile wrote to S3, completed by EC2's answer.
 
-reconcile writes one object an instance. DescribeInstances adds the machines that it has not seen
-yet, and for an hour the ones that ended since. Where the two differ on an end, the one that knows
-an end wins, and a reclaim by EC2 is EC2's own word.
+reconcile writes one object for each instance. DescribeInstances adds the instances that
+reconcile has not seen yet, and for an hour the ones that ended since. If the two differ
+on an end, the one that knows an end wins; a reclaim counts if EC2 itself reports it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _ENDED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 
 
 def read(s3: S3Client, bucket: str, ec2: EC2Client, cluster: str) -> list[Instance]:
-    """Every instance that the cluster ever had, by launch."""
+    """Return every instance that the cluster ever had, by launch."""
     return merge(from_bucket(s3, bucket), from_ec2(ec2, cluster))
 
 
 def from_bucket(s3: S3Client, bucket: str) -> list[tuple[Instance, int]]:
-    """The instances in the ledger, each with the second its record was last written."""
+    """Return the ledger's instances, each with its record's last write."""
     pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=PREFIX)
     listed = [
         (item["Key"], int(item["LastModified"].timestamp()))
@@ -58,7 +58,7 @@ def from_bucket(s3: S3Client, bucket: str) -> list[tuple[Instance, int]]:
 
 
 def from_ec2(ec2: EC2Client, cluster: str) -> list[Instance]:
-    """The instances that EC2 still knows by the cluster's tag."""
+    """Return the instances that EC2 still knows by the cluster's tag."""
     pages = ec2.get_paginator("describe_instances").paginate(
         Filters=[{"Name": f"tag:{tags.CLUSTER}", "Values": [cluster]}]
     )
@@ -71,10 +71,11 @@ def from_ec2(ec2: EC2Client, cluster: str) -> list[Instance]:
 
 
 def merge(recorded: Iterable[tuple[Instance, int]], seen: Iterable[Instance]) -> list[Instance]:
-    """One list, each instance once.
+    """Return one list, each instance once.
 
-    A recorded instance without an end that EC2 no longer knows ended some time after its record was
-    last written: that moment stands in for its end, and `end_seen` says so.
+    A recorded instance may lack an end although EC2 no longer knows it. It ended some
+    time after its record was last written: that moment stands in for its end, and
+    `end_seen` is False.
     """
     live = {instance.instance_id: instance for instance in seen}
     merged = []
@@ -98,13 +99,16 @@ def _complete(recorded: Instance, now: Instance, written_at: int) -> Instance:
     elif ended is None:
         ended = now.ended
     cause = INTERRUPTION if now.end_cause == INTERRUPTION else recorded.end_cause or now.end_cause
-    # It may have been recorded before its tags named the node.
+    # The record may be older than the tags that name the node.
     node = recorded.node or now.node
     return replace(recorded, node=node, ended=ended, end_cause=cause, end_seen=end_seen)
 
 
 def parse(text: str, key: str) -> Instance:
-    """One ledger object; unknown keys are ignored, a missing one is an error that names it."""
+    """Parse one ledger object. Raises LedgerError.
+
+    Unknown keys are ignored; a missing key is an error that names the object.
+    """
     try:
         data: dict[str, Any] = json.loads(text)
         return Instance(
@@ -127,7 +131,10 @@ def parse(text: str, key: str) -> Instance:
 
 
 def described(item: Mapping[str, Any]) -> Instance:
-    """One entry of DescribeInstances. Its node is empty unless its tags name it."""
+    """Parse one instance of DescribeInstances.
+
+    Its node is empty unless its tags name it.
+    """
     kept = {tag["Key"]: tag["Value"] for tag in item.get("Tags", [])}
     role, pool = kept.get(tags.ROLE), kept.get(tags.POOL, "")
     gone = item["State"]["Name"] in _GONE
@@ -150,7 +157,7 @@ def described(item: Mapping[str, Any]) -> Instance:
 
 
 def _ended_at(reason: str) -> int | None:
-    """`User initiated (2026-11-21 10:00:00 GMT)` → epoch seconds."""
+    """Parse `User initiated (2026-11-21 10:00:00 GMT)` to epoch seconds."""
     at = _ENDED_AT.search(reason)
     if at is None:
         return None

@@ -1,4 +1,4 @@
-"""Write what jobs cost onto their MLflow runs.
+"""Writes the costs of jobs to their MLflow runs.
 
 A job's cost is that of all its attempts, with the boot and idle time it caused.
 """
@@ -27,7 +27,10 @@ _SEPARATE = {
 
 
 def job_tags(report: Report) -> dict[str, dict[str, str]]:
-    """The tags of each job in the report, by job id; only ids that are plain numbers."""
+    """Return the tags of each job in the report, by job id.
+
+    Only ids that are plain numbers are included.
+    """
     tags = {}
     for group in report.groups([Key.JOB]):
         (job,) = group.who
@@ -40,7 +43,10 @@ def job_tags(report: Report) -> dict[str, dict[str, str]]:
 
 
 def record(runner: Runner, report: Report) -> int:
-    """Set the tags; returns how many runs were tagged. Jobs without a run are passed over."""
+    """Set the tags; return how many runs were tagged.
+
+    Jobs without a run are ignored. May be repeated.
+    """
     return sum(queries.tag(runner, batch) for batch in _batches(job_tags(report)))
 
 

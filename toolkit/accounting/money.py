@@ -1,7 +1,8 @@
-"""Money as whole micro-dollars, and the one way an amount is divided.
+"""Money as whole micro-dollars, and the one way of dividing an amount.
 
-Rates and shares are Fractions, so nothing is rounded before the one place that rounds: an
-instance's cost becomes a whole number of micro-dollars, and `apportion` divides that number.
+Rates and shares are Fractions, so nothing is rounded before the one place that rounds.
+An instance's cost becomes a whole number of micro-dollars, and `apportion` divides that
+number.
 """
 
 from __future__ import annotations
@@ -25,32 +26,33 @@ def _micro_per_second(usd_per_hour: Decimal) -> Fraction:
 
 
 def amount(usd_per_hour: Decimal, seconds: int) -> Fraction:
-    """The exact price of some seconds in micro-dollars, not rounded."""
+    """Return the exact price of some seconds, in micro-dollars, unrounded."""
     return _micro_per_second(usd_per_hour) * seconds
 
 
 def whole(exact: Fraction) -> int:
-    """The nearest whole micro-dollar; a half goes to the even one."""
+    """Return the nearest whole micro-dollar; halves go to the even one."""
     return round(exact)
 
 
 def usd(micro: int) -> Decimal:
-    """Micro-dollars as dollars, with all six places."""
+    """Return micro-dollars as dollars, with all six places."""
     return (Decimal(micro) / MICRO).quantize(Decimal("0.000001"))
 
 
 def apportion(total: int, weights: Sequence[Fraction]) -> list[int]:
-    """Divide a total by weights into whole parts that sum to it exactly.
+    """Divide a total by weights into whole parts that sum to it.
 
-    Every part is within one of its exact share (largest remainder; ties go to the earlier part),
-    so the rounding residue is never lost, and never more than one micro-dollar anywhere. Weights
-    must not be negative; if all are 0 the first part takes the total.
+    Every part is within one of its exact share (largest remainder; ties go to the
+    earlier part). The rounding residue is never lost, and is never more than one
+    micro-dollar in any part. Weights must not be negative; if all are 0 the first part
+    takes the total.
     """
     if not weights:
         if total:
             raise ValueError("an amount and nothing to divide it over")
         return []
-    # Over one denominator weights are whole numbers, and so is all that follows.
+    # Over one denominator the weights, and all results below, are whole numbers.
     common = lcm(*(weight.denominator for weight in weights))
     whole_weights = [weight.numerator * (common // weight.denominator) for weight in weights]
     sum_of_weights = sum(whole_weights)

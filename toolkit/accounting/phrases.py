@@ -23,7 +23,7 @@ _SOURCES = {
 
 
 def span(since: int, until: int) -> str:
-    """A time span in UTC, the day once where both ends are on it."""
+    """Return a time span in UTC; a shared day is stated once."""
     low, high = (datetime.fromtimestamp(at, UTC) for at in (since, until))
     same_day = low.date() == high.date()
     end = high.strftime("%H:%M" if same_day else "%Y-%m-%d %H:%M")
@@ -31,7 +31,7 @@ def span(since: int, until: int) -> str:
 
 
 def price_words(prices: Sequence[Price]) -> str:
-    """The price, or the lowest and the highest of several, marked where it is a guess."""
+    """Return the price, or the lowest and highest; `?` marks a guess."""
     low = min(price.usd_per_hour for price in prices)
     high = max(price.usd_per_hour for price in prices)
     mark = "?" if any(price.source.is_guess for price in prices) else ""
@@ -40,7 +40,7 @@ def price_words(prices: Sequence[Price]) -> str:
 
 
 def price_sources(report: Report) -> str:
-    """Which sources the prices are from, and for how many machines."""
+    """Return the sources of the prices, with their numbers of instances."""
     counts: dict[str, int] = {}
     for cost in report.costs:
         for words in dict.fromkeys(_source(price) for price in cost.prices):

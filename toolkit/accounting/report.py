@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Key(StrEnum):
-    """What rows can be grouped by."""
+    """A property of attempts that rows can be grouped by."""
 
     ACCOUNT = "account"
     USER = "user"
@@ -28,35 +28,35 @@ class Key(StrEnum):
 
 
 NOBODY = ""
-"""The group of what no job caused: the head node, failed launches, unallocated parts."""
+"""The group of charges without a job: the head node, failed launches, unallocated parts."""
 
 
 @dataclass(slots=True)
 class Group:
-    """One row: who, how many jobs and attempts, and the money by component."""
+    """A row: the values of its keys, its jobs and attempts, and the money by component."""
 
     who: tuple[str, ...]
     jobs: set[str] = field(default_factory=set)
     attempts: set[int] = field(default_factory=set)
-    seconds: Fraction = Fraction(0)
-    micro: dict[Component, int] = field(default_factory=lambda: defaultdict(int))
+    seconds: Fraction = Fraction(0)  # instance time with work in it, lost or not
+    micro: dict[Component, int] = field(default_factory=lambda: defaultdict(int))  # micro-dollars
 
     @property
     def total(self) -> int:
-        """All components, in micro-dollars, refunds taken off."""
+        """Return the sum of all components in micro-dollars, refunds subtracted."""
         return sum(self.micro.values())
 
     @property
     def caused(self) -> bool:
-        """Whether jobs caused it; False for the one row of what nobody caused."""
+        """Return whether jobs caused it; False for the one row without jobs."""
         return any(self.who)
 
     def of(self, *components: Component) -> int:
-        """The money of some components together."""
+        """Return the sum of some components."""
         return sum(self.micro.get(component, 0) for component in components)
 
     def add(self, charge: Charge, attempt: Attempt | None) -> None:
-        """Count one charge in."""
+        """Add one charge."""
         self.micro[charge.component] += charge.micro
         if charge.component in {Component.WORK, Component.LOST}:
             self.seconds += charge.seconds
@@ -67,45 +67,54 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that the terminal, the HTML, the CSV and the JSON show."""
+    """The content of the terminal's, the HTML, the CSV and the JSON report."""
 
     cluster: str
     window: Window
-    made_at: int
+    made_at: int  # epoch seconds
     costs: tuple[InstanceCost, ...]
-    instances: Mapping[str, Instance]
-    attempts: Mapping[int, Attempt]
+    instances: Mapping[str, Instance]  # by instance id
+    attempts: Mapping[int, Attempt]  # by DBIndex
     notes: tuple[str, ...]
 
     @property
     def gross(self) -> int:
-        """The cost of all instances before refunds."""
+        """Return the cost of all instances before refunds."""
         return sum(cost.gross for cost in self.costs)
 
     @property
     def refund(self) -> int:
-        """Zero or negative."""
+        """Return the sum of all refunds, zero or negative."""
         return sum(cost.refund for cost in self.costs)
 
     @property
     def net(self) -> int:
-        """What the instances cost. The groups sum to this, and so do the components."""
+        """Return the cost of all instances after refunds.
+
+        The groups sum to this, and so do the components.
+        """
         return self.gross + self.refund
 
     def charges(self) -> Iterator[Charge]:
-        """Every charge of every instance."""
+        """Yield every charge of every instance."""
         for cost in self.costs:
             yield from cost.charges
 
     def components(self) -> dict[Component, int]:
-        """The money by component, in the order of the report, those without money left out."""
+        """Return the money by component, in the order of the report.
+
+        Components without money are left out.
+        """
         sums: dict[Component, int] = defaultdict(int)
         for charge in self.charges():
             sums[charge.component] += charge.micro
         return {component: sums[component] for component in Component if sums[component]}
 
     def groups(self, keys: Sequence[Key]) -> list[Group]:
-        """The rows by the given keys, the dearest first, what nobody caused last."""
+        """Return the rows by the given keys, the dearest first.
+
+        The row without jobs comes last.
+        """
         rows: dict[tuple[str, ...], Group] = {}
         for charge in self.charges():
             attempt = None if charge.attempt is None else self.attempts[charge.attempt]

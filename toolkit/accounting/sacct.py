@@ -1,16 +1,17 @@
 """The one sacct call, and its parser.
 
-Why each flag is there:
-* `-D`: every attempt. Without it only the newest row of a requeued job is shown.
-* `-X`: allocations, not steps; steps cost slurmdbd one query a job.
-* `-P --noconvert`: plain columns and exact units; JSON takes ten times the time and 40 times the
-  memory, and has no attempt key in 24.11.
-* no `-T`: it gets suspended and unfinished jobs wrong. Times are clipped in our own code.
-* `TZ=UTC SLURM_TIME_FORMAT=%s`: sacct otherwise prints local wall time, which repeats in autumn.
+The call's flags and their reasons:
 
-Names and comments are free text of the users, and sacct escapes nothing. The delimiter therefore
-holds a random token that is made for one call, so nobody can forge a row, and the one field that
-may span lines next to the row's end is the last.
+* `-D`: every attempt. Without it only the newest row of a requeued job is shown. *
+`-X`: allocations, not steps; steps cost slurmdbd one query for each job. * `-P
+--noconvert`: plain columns and exact units. JSON takes ten times the time and 40 times
+the memory, and has no attempt key in 24.11. * no `-T`: it gets suspended and unfinished
+jobs wrong. Times are clipped in our own code. * `TZ=UTC SLURM_TIME_FORMAT=%s`: sacct
+otherwise prints local wall time, which repeats in autumn.
+
+Names and comments are free text of the users, and sacct escapes nothing. Therefore the
+delimiter holds a random token that is made for one call, so nobody can forge a row. The
+one field that may span lines next to the row's end is the last.
 """
 
 from __future__ import annotations
@@ -60,12 +61,16 @@ _BETWEEN_NODES = re.compile(r",(?![^\[]*\])")
 
 
 def delimiter(token: str) -> str:
-    """The text between two fields of one call."""
+    """Return the text between two fields of one call."""
     return f"\x1f{token}\x1f"
 
 
 def fields(help_text: str) -> tuple[str, ...]:
-    """The fields to ask for, given `sacct --helpformat`; an unknown name is an error to sacct."""
+    """Return the fields to request, given `sacct --helpformat`.
+
+    An unknown name is an error to sacct. Raises SacctError if a required field is
+    missing.
+    """
     known = set(help_text.split())
     missing = [name for name in (*_REQUIRED, *_FREE_TEXT) if name not in known]
     if missing:
@@ -74,7 +79,10 @@ def fields(help_text: str) -> tuple[str, ...]:
 
 
 def argv(names: Sequence[str], since: int, until: int, token: str) -> list[str]:
-    """The call for every attempt that overlaps since … until (epoch seconds)."""
+    """Return the call for attempts that overlap since … until.
+
+    Both are epoch seconds.
+    """
     return [
         *_ENVIRONMENT,
         "sacct",
@@ -92,14 +100,20 @@ def argv(names: Sequence[str], since: int, until: int, token: str) -> list[str]:
 
 
 def read(runner: Runner, since: int, until: int, token: str) -> list[Attempt]:
-    """Every attempt that overlaps since … until, oldest first. The token must not be guessable."""
+    """Return every attempt that overlaps since … until, oldest first.
+
+    The token must be unguessable.
+    """
     names = fields(runner.run([*_ENVIRONMENT, "sacct", "--helpformat"]))
     text = runner.run(argv(names, since, until, token), timeout=_TIMEOUT)
     return parse(text, names, token)
 
 
 def parse(text: str, names: Sequence[str], token: str) -> list[Attempt]:
-    """Attempts by DBIndex: a row that is there twice counts once, the later one."""
+    """Parse the attempts, ordered by submission.
+
+    A DBIndex that is there twice counts once, with its later row.
+    """
     attempts = {}
     for row in rows(text, names, token):
         attempt = _attempt(row)
@@ -108,10 +122,11 @@ def parse(text: str, names: Sequence[str], token: str) -> list[Attempt]:
 
 
 def rows(text: str, names: Sequence[str], token: str) -> list[dict[str, str]]:
-    """Cut the text into rows, whatever line breaks and pipes the free text holds.
+    """Cut the text into rows; free text may hold any characters.
 
-    Between two rows there is a line break alone, so the last field of one and the first of the
-    next come as one piece: the first field is a number, hence what follows the last line break.
+    Line breaks and pipes are among them. Between two rows there is only a line break,
+    so the last field of one and the first of the next come as one piece. The first
+    field is a number, hence it follows the piece's last line break.
     """
     pieces = text.split(delimiter(token))
     if len(pieces) == 1:
@@ -146,7 +161,7 @@ def _attempt(row: Mapping[str, str]) -> Attempt:
         account=row["Account"],
         partition=row["Partition"],
         qos=row["QOS"],
-        # "CANCELLED by 1001" names who did it.
+        # "CANCELLED by 1001" names the user who did it.
         state=row["State"].split(" ")[0].rstrip("+"),
         exit_codes=tuple(_exit_code(row[name]) for name in ("ExitCode", "DerivedExitCode")),
         restarts=int(restarts) if restarts.isdigit() else None,
@@ -160,7 +175,7 @@ def _attempt(row: Mapping[str, str]) -> Attempt:
 
 
 def _second(text: str) -> int | None:
-    """Epoch seconds; `Unknown` and `None` stand for no time, as does 0."""
+    """Return epoch seconds; None for `Unknown`, `None` and 0."""
     return (int(text) or None) if text.isdigit() else None
 
 
@@ -170,7 +185,10 @@ def _exit_code(text: str) -> int:
 
 
 def _nodes(text: str) -> tuple[str, ...]:
-    """The nodes that can be instances; names of another pattern (racks, `None assigned`) can't."""
+    """Return the nodes that can be instances.
+
+    Names of another pattern (racks, `None assigned`) can't.
+    """
     names: list[str] = []
     for part in _BETWEEN_NODES.split(text):
         with suppress(BadName):

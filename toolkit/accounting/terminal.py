@@ -1,6 +1,7 @@
-"""The report on a terminal: who spent what, what it went to, and on which machines.
+"""The report on a terminal: spending by user or job, by component and by instance.
 
-Made for 80 columns. Amounts are never rounded while they fit: what is printed adds up by hand.
+Made for 80 columns. Amounts are not rounded while they fit: the printed ones add up by
+hand.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _STYLES = {
 
 
 def render(report: Report, keys: Sequence[Key]) -> RenderableType:
-    """The whole report, ready for `Console.print`."""
+    """Return the whole report for `Console.print`."""
     if not report.costs:
         return Text(f"{_title(report)}\nNo instance cost anything in this time.")
     parts: list[RenderableType] = [
@@ -78,19 +79,25 @@ def _title(report: Report) -> str:
 
 
 def money(micro: int, total: int) -> str:
-    """Dollars with six places; with two where the whole report is too large for that."""
+    """Return dollars with six places, or two if the report is large.
+
+    Two are used if six would not fit in the columns.
+    """
     if abs(total) < _EXACT_BELOW:
         return f"{usd(micro):,.6f}"
     return f"{usd(micro).quantize(Decimal('0.01')):,.2f}"
 
 
 def percent(micro: int, total: int) -> str:
-    """A part of a whole, with one place."""
+    """Return a part of a whole in percent, with one place."""
     return f"{Decimal(100 * micro) / Decimal(total):.1f} %" if total else ""
 
 
 def printable(text: str) -> str:
-    """Text from outside, unable to draw on the terminal."""
+    """Return outside text with unprintable characters replaced.
+
+    It can't control the terminal.
+    """
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
@@ -108,7 +115,7 @@ def _table(*, footer: bool, gap: int = 1) -> Table:
 def _people(report: Report, keys: Sequence[Key]) -> Table:
     groups = report.groups(keys)
     caused = [group for group in groups if group.caused]
-    # Without a gap beyond the box's own blank, seven columns and the names fit in 80.
+    # With no gap but the box's own blank, seven columns and the names fit in 80.
     table = _table(footer=True, gap=0)
     tries = str(sum(len(group.attempts) for group in caused))
     table.add_column("/".join(keys), footer="total", overflow="fold", min_width=9)
@@ -203,7 +210,7 @@ def _machine(report: Report, cost: InstanceCost) -> list[str]:
 
 
 def life(seconds: int) -> str:
-    """A duration in its two largest units."""
+    """Return a duration in its two largest units."""
     hours, rest = divmod(seconds, 3600)
     minutes, left = divmod(rest, 60)
     return f"{hours} h {minutes:02} m" if hours else f"{minutes} m {left:02} s"

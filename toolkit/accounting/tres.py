@@ -18,7 +18,7 @@ _MIB |= {"T": Decimal(1024**2), "P": Decimal(1024**3)}
 
 @dataclass(frozen=True, slots=True)
 class Tres:
-    """What an attempt was given, over all its nodes."""
+    """The resources allocated to an attempt, over all its nodes."""
 
     cpus: int = 0
     memory_mib: int = 0
@@ -26,7 +26,10 @@ class Tres:
 
     @classmethod
     def parse(cls, text: str) -> Tres:
-        """Unknown parts are ignored; an attempt that never started has an empty text."""
+        """Parse TRES text; unknown parts are ignored.
+
+        An attempt that never started has an empty text.
+        """
         mem = _MEM.search(text)
         total = _GPU.search(text)
         typed = sum(int(count) for count in _TYPED_GPU.findall(text))

@@ -1,7 +1,11 @@
-"""Slurm's accounts and users as code: what cluster.yaml wants, against what slurmdbd has.
+"""Slurm's accounts and users as code: cluster.yaml against slurmdbd.
 
-`plan` is pure; `apply` runs its changes. Accounts that an admin made by hand are left alone unless
-cluster.yaml declares them, and root always is.
+Belongs here: reading both sides, their difference, and applying it on the head node.
+Does not: Linux users (the playbooks make them) and costs of accounts
+(`toolkit.accounting`).
+
+`plan` is pure; `apply` runs its changes. Accounts that an admin made by hand are left
+alone unless cluster.yaml declares them; root is always left alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run a plan on the head node."""
+"""Runs a plan on the head node."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 def apply(runner: Runner, plan: Plan, told: Callable[[Change], None]) -> None:
-    """Make every change in order, saying each once it is made.
+    """Make every change in order; call `told` after each.
 
-    Stops at the first that sacctmgr refuses (`HeadCommandFailed`); a new plan goes on from there.
+    Stops at the first change that sacctmgr refuses (`HeadCommandFailed`). A new plan
+    continues there.
     """
     for change in plan.changes:
         runner.run(change.argv)

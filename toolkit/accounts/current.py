@@ -1,4 +1,4 @@
-"""What slurmdbd holds now, read by `sacctmgr -nP show`."""
+"""Reads slurmdbd's accounts and users by `sacctmgr -nP show`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PARENTS_SHARE = 2**31 - 1
 
 
 def read(runner: Runner, cluster: str) -> Book:
-    """One cluster's accounts and memberships, the admin-made ones too."""
+    """Return a cluster's accounts and memberships, including the admin-made ones."""
     owners = runner.run(_show("account", _ACCOUNTS))
     associations = runner.run(_show("assoc", _ASSOCIATIONS, f"cluster={cluster}"))
     users = runner.run(_show("user", _USERS))
@@ -27,7 +27,7 @@ def read(runner: Runner, cluster: str) -> Book:
 
 
 def parse(owners: str, associations: str, users: str) -> Book:
-    """The three answers as one book."""
+    """Parse the three answers to one book."""
     owned = {name for name, organization in _rows(owners, _ACCOUNTS) if organization == OWNER}
     accounts: dict[str, Account] = {}
     memberships = set()
@@ -55,5 +55,8 @@ def _rows(text: str, fields: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def _share(text: str) -> int:
-    """`parent` is a share too: the account stands where its parent stands."""
+    """Return the share; `parent` stands for a number, too.
+
+    With it, the account has its parent's share.
+    """
     return int(text) if text.isdigit() else _PARENTS_SHARE

@@ -10,25 +10,25 @@ if TYPE_CHECKING:
 
 ROOT = "root"
 OWNER = "toolkit"
-"""The Organization of accounts that the toolkit made: what it made it may remove, nothing else."""
+"""The Organization of accounts that the toolkit made; it may remove these and no others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """An account on one cluster. `owned` says that the toolkit made it."""
+    """An account on one cluster."""
 
     name: str
     parent: str
     fairshare: int
-    owned: bool
+    owned: bool  # the toolkit made it
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Membership:
     """A user in an account.
 
-    What cluster.yaml can't say of it (the user's own share, limits, a partition) stays as the admin
-    set it.
+    Other properties of it (the user's own share, limits, a partition) are not in
+    cluster.yaml. They stay as the admin set them.
     """
 
     account: str
@@ -37,16 +37,16 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """Everything about who may charge whom; `defaults` is each user's default account."""
+    """The accounts, and the users who may charge them."""
 
     accounts: Mapping[str, Account] = field(default_factory=dict)
     memberships: frozenset[Membership] = frozenset()
-    defaults: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)  # each user's default account
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One sacctmgr call and what it means to a person."""
+    """A sacctmgr call, and its description for a person."""
 
     verb: Literal["add", "change", "remove"]
     what: str

@@ -1,4 +1,4 @@
-"""The difference between two books, as sacctmgr calls in an order that works. Pure."""
+"""Computes the difference of two books as sacctmgr calls, in an order that works. Pure."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ _SACCTMGR = ("sacctmgr", "-i")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do, and what is there undeclared and stays."""
+    """The changes to make, and the undeclared accounts and members that stay."""
 
     changes: tuple[Change, ...]
     left_alone: tuple[str, ...]
 
 
 def plan(wanted: Book, current: Book, cluster: str, *, prune: bool = False) -> Plan:
-    """What makes `current` hold all of `wanted`.
+    """Plan the changes that make `current` hold all of `wanted`.
 
-    Declared things are added and changed. Undeclared ones are named in `left_alone`; only with
-    `prune` are they removed, and of those only accounts that the toolkit made, and users within
-    such accounts. root, its users and whatever an admin made are never removed.
+    Declared accounts and members are added and changed. Undeclared ones are named in
+    `left_alone`. Only with `prune` are they removed: accounts that the toolkit made,
+    and users within such accounts. root, its users and everything that an admin made
+    are never removed.
     """
     extra = tuple(_undeclared(wanted, current))
     removals = _removals(wanted, current, cluster) if prune else ()
@@ -108,7 +109,7 @@ def _undeclared(wanted: Book, current: Book) -> Iterator[str]:
 
 
 def _removals(wanted: Book, current: Book, cluster: str) -> tuple[Change, ...]:
-    """Users before accounts, children before parents."""
+    """Return the removals: users before accounts, children before parents."""
     place = f"cluster={cluster}"
     users = [
         Change(
@@ -144,7 +145,10 @@ def _membership_words(one: Membership) -> str:
 
 
 def _parents_first(accounts: Mapping[str, Account]) -> list[Account]:
-    """Every account after its parent; those in a circle, which Slurm refuses, come last."""
+    """Return every account after its parent.
+
+    Accounts in a circle, which Slurm refuses, come last.
+    """
     ordered: list[Account] = []
     waiting = sorted(accounts.values(), key=lambda account: account.name)
     while waiting:

@@ -1,4 +1,4 @@
-"""What cluster.yaml wants slurmdbd to hold."""
+"""The accounts and users that cluster.yaml declares."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 def wanted(config: ClusterConfig) -> Book:
-    """The declared accounts; each user in their default account and where `users` lists them."""
+    """Return the declared accounts and memberships.
+
+    Each user is in the default account, and in the accounts whose `users` names them.
+    """
     accounts = {
         account.name: Account(account.name, account.parent, account.fairshare, owned=True)
         for account in config.accounts

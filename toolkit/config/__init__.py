@@ -1,6 +1,11 @@
-"""cluster.yaml: the one file an admin keeps.
+"""The file cluster.yaml: the one file an admin keeps.
 
-`load(path)` returns a frozen `ClusterConfig`, or raises `ConfigInvalid` with every problem at once.
+Belongs here: its model, its checks and its schema.
+Does not: files made from it (`toolkit.render`) and changes of a cluster
+(`toolkit.deploy`).
+
+`load(path)` returns a frozen `ClusterConfig`, or raises `ConfigInvalid` with every
+problem at once.
 """
 
 from toolkit.config.load import load, parse

@@ -1,7 +1,8 @@
-"""What machines are made of, by profile: the system, and the Slurm that comes with it.
+"""The default base image of each profile: the system, and the Slurm that comes with it.
 
-On AWS by default Canonical's Ubuntu 24.04: there is no Lustre client for Debian, and no Slurm with
-auth/slurm in older Ubuntus. With `profile: local` it is Debian's own Debian 13.
+On AWS the default is Canonical's Ubuntu 24.04: there is no Lustre client for Debian,
+and no Slurm with auth/slurm in older Ubuntus. With `profile: local` it is Debian's own
+Debian 13.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LOCAL = {
 
 
 def with_local_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The file as it is or, with `profile: local`, with the local cloud's own system in it."""
+    """Return the file; with `profile: local`, add the local cloud's base image."""
     if raw.get("profile") != "local":
         return dict(raw)
     return _filled(raw, LOCAL)
@@ -41,7 +42,7 @@ def _filled(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, 
 
 
 def base_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
-    """A base that can't become a node of AWS, and a Slurm that the base doesn't have."""
+    """Yield an unusable base image and a Slurm version it lacks."""
     ubuntu = BaseImage()
     base = mapping(mapping(raw, "images"), "base")
     owner, name = base.get("owner", ubuntu.owner), base.get("name", ubuntu.name)

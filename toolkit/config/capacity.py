@@ -1,4 +1,4 @@
-"""What offerings, reservations, partitions' policies and the bound on spot say about each other."""
+"""Checks offerings, reservations, partition policies and the spot limit for contradictions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BLOCK = "capacity-block"
 
 
 def capacity_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
-    """Every contradiction in how pools get their machines."""
+    """Yield every contradiction in how pools get their instances."""
     zones = mapping(mapping(raw, "network"), "zones")
     for name, pool in mapping(raw, "pools").items():
         path: Path = ("pools", name)
@@ -74,7 +74,10 @@ def _policy(path: Path, partition: Any, pools: Mapping[str, Any]) -> Iterator[Fi
 
 
 def _bought(offers: list[dict[str, Any]], capacity: str) -> bool:
-    """Some offering is of that capacity; machines of a reservation are on demand, too."""
+    """Return whether some offering has that capacity.
+
+    Instances of a reservation are on demand, too.
+    """
     if capacity == "on-demand":
         return any(item.get("capacity") in {"on-demand", BLOCK} for item in offers)
     return any(item.get("capacity") == capacity for item in offers)

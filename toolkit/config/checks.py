@@ -1,7 +1,7 @@
-"""What one section of cluster.yaml says about another.
+"""Checks the sections of cluster.yaml against each other.
 
-The checks read the raw file and pass over whatever has the wrong shape (the model reports that),
-so that one run finds both kinds of mistake.
+The checks read the raw file and ignore values of the wrong shape, which the model
+reports. So one run finds both kinds of mistake.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from toolkit.config.raw import Finding, Path
 
-# These have their own place in cluster.yaml; a second home for them would win silently.
+# These have their own key in cluster.yaml; a second setting would win silently.
 OURS = "nowhere: the toolkit owns it"
 OWNED_SETTINGS = {
     "clustername": "the key cluster",
@@ -44,7 +44,7 @@ LOGIN_FIELDS = ("cluster", "instance_id", "region")
 
 
 def cross_check(raw: Mapping[str, Any]) -> Iterator[Finding]:
-    """Every contradiction in the file, as (where, what was expected)."""
+    """Yield every contradiction in the file, as (path, message)."""
     yield from _network(raw)
     yield from base_checks(raw)
     yield from _settings(raw)
@@ -56,7 +56,10 @@ def cross_check(raw: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` when there is a near miss, else the list of what is known."""
+    """Return `; did you mean 'x'?` for a near miss.
+
+    Otherwise it is the list of known words.
+    """
     names = sorted(known)
     near = get_close_matches(word, names, n=1, cutoff=0.6)
     if near:

@@ -1,4 +1,4 @@
-"""From the text of cluster.yaml to a `ClusterConfig`, or to every problem in it at once."""
+"""Turns the text of cluster.yaml into a `ClusterConfig`, or finds every problem in it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Where = tuple[str | int, ...]
 
-# A cluster.yaml of ten thousand users is under a megabyte; more is another file by mistake.
+# A cluster.yaml of ten thousand users is under a megabyte; a larger file is given by mistake.
 MAX_BYTES = 4 * 1024 * 1024
 
 
@@ -47,7 +47,10 @@ def load(path: Path | str) -> ClusterConfig:
 
 
 def parse(text: str, *, source: str = "cluster.yaml") -> ClusterConfig:
-    """Check the text of a cluster.yaml; `source` is what problems call it."""
+    """Check the text of a cluster.yaml.
+
+    Problems name it `source`. Raises ConfigInvalid.
+    """
     tree = _read(text, source)
     raw = with_local_defaults(_plain(tree))
     problems = [
@@ -93,7 +96,10 @@ def _plain(value: Any) -> Any:
 
 
 def _line(tree: CommentedMap, where: Where) -> int:
-    """The line of the deepest part of a path that the file has (paths to missing keys don't)."""
+    """Return the line of the deepest existing part of a path.
+
+    Paths to missing keys end before the file does.
+    """
     node: Any = tree
     line = tree.lc.line if tree.lc.line is not None else 0
     for step in where:
@@ -115,11 +121,14 @@ def _dotted(where: Where) -> str:
 
 
 def _distinct(details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """One problem a place: a union reports each of its members, a person needs one of them."""
+    """Return one problem for each place.
+
+    A union reports each of its members, and a person needs one of them.
+    """
     seen: dict[Where, ErrorDetails] = {}
     for detail in details:
         if detail["type"] == "too_short" and detail["input"]:
-            continue  # only because its items are wrong, which is reported
+            continue  # its items are wrong, and they are reported
         where = tuple(step for step in detail["loc"] if not _is_union_branch(step))
         seen.setdefault(where, {**detail, "loc": where})
     return list(seen.values())
@@ -153,7 +162,7 @@ def _expected(detail: ErrorDetails) -> str:
         return f"expected {WORDS.get(context['pattern'], context['pattern'])}"
     if detail["type"] == "value_error":
         said = str(context["error"])
-        # ipaddress's words; the others are this package's and say what they expect.
+        # This text is from ipaddress; the others are from this package and say what they expect.
         return f"expected a network's first address: {said}" if "host bits" in said else said
     message = detail["msg"]
     if detail["type"] == "literal_error" and isinstance(detail["input"], float):
@@ -171,7 +180,10 @@ def _shown(value: object) -> str:
 
 
 def _fields_at(where: Where) -> list[str]:
-    """The keys the model knows at a path: what an unknown key may have been meant to be."""
+    """Return the keys that the model knows at a path.
+
+    An unknown key may be a misspelling of one of them.
+    """
     model: Any = ClusterConfig
     for step in where:
         if isinstance(model, type) and issubclass(model, BaseModel):

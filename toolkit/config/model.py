@@ -1,8 +1,8 @@
-"""What cluster.yaml may say: one frozen model a section.
+"""The model of cluster.yaml: a frozen class for each section.
 
-A model states the shape of its own section. What one section says about another (a pool's zone,
-a user's account) is checked in `toolkit.config.checks`, on the raw file, so that a mistake in one
-place doesn't hide those elsewhere.
+A class states the shape of its own section. Relations between sections (a pool's zone,
+a user's account) are checked in `toolkit.config.checks`, on the raw file. Therefore a
+mistake in one place doesn't hide those elsewhere.
 """
 
 # No `from __future__ import annotations` here: pydantic reads the annotations at import.
@@ -34,16 +34,19 @@ NODE_DIGITS = 3
 
 
 class InstanceRate(Section):
-    """How fast the account may start instances, where AWS has raised it: `burst` at once, then
-    `per_second`. Not given: the published 1000 and 2.
+    """The account's rate limit of instance starts, if AWS has raised it.
+
+    Without it, the published 1000 and 2 hold.
     """
 
     burst: Annotated[int, Field(ge=1, le=1_000_000)]
+    """Instances that may start at once."""
     per_second: Annotated[float, Field(gt=0, le=10_000)]
+    """Instances that may start each second after the burst."""
 
 
 class Aws(Section):
-    """Which AWS, and with whose credentials the CLI (not the machines) talks to it."""
+    """The AWS region, and the CLI's credentials; instances don't use them."""
 
     region: Annotated[str, Field(pattern=types.REGION)]
     endpoint_url: Annotated[str, Field(pattern=types.ENDPOINT)] | None = None
@@ -53,27 +56,31 @@ class Aws(Section):
 
 
 class Network(Section):
-    """One subnet a zone, the head node in the first; a NAT gateway only where `nat_subnet` is."""
+    """The subnets, one for each zone. The head node is in the first."""
 
     cidr: IPv4Network
     zones: Annotated[dict[ZoneName, IPv4Network], Field(min_length=1)]
-    nat_subnet: IPv4Network | None = None
+    nat_subnet: IPv4Network | None = None  # Only with it there is a NAT gateway
 
     @property
     def head_zone(self) -> str:
-        """The zone the head node and the shared filesystem are in."""
+        """Return the zone of the head node and the shared filesystem."""
         return next(iter(self.zones))
 
     @property
     def head_address(self) -> IPv4Address:
-        """The head node's address: fixed, so that compute nodes need no lookup."""
+        """Return the head node's address.
+
+        It is fixed, so that compute nodes need no lookup.
+        """
         return self.zones[self.head_zone][HEAD_HOST_NUMBER]
 
 
 class Slurm(Section):
-    """Which Slurm, and how patient it is (seconds). With `profile: local`, 24.11 by default."""
+    """The version of Slurm, its timeouts in seconds, and raw settings."""
 
     version: Literal["23.11", "24.05", "24.11", "25.05", "25.11", "26.05"] = "23.11"
+    """With `profile: local`, 24.11 by default."""
     suspend_time: Annotated[int, Field(ge=10, le=86_400)] = 300
     resume_timeout: Annotated[int, Field(ge=60, le=7_200)] = 900
     suspend_timeout: Annotated[int, Field(ge=30, le=3_600)] = 60
@@ -81,7 +88,7 @@ class Slurm(Section):
 
 
 class BaseImage(Section):
-    """The newest image of this owner whose name matches is what images are built on."""
+    """The images to build on: the newest image of this owner whose name matches."""
 
     owner: Annotated[str, Field(pattern=types.OWNER)] = "099720109477"
     name: Annotated[str, Field(min_length=3, max_length=128)] = (
@@ -90,22 +97,23 @@ class BaseImage(Section):
 
 
 class Images(Section):
-    """How machine images are built; without `subnet` the builder uses the default VPC's."""
+    """The settings of image builds."""
 
     base: BaseImage = BaseImage()
     builder_type: Label = "m7i.large"
     subnet: Annotated[str, Field(pattern=types.SUBNET_ID)] | None = None
+    """The builder's subnet; without it, one of the default VPC's."""
 
 
 class HeadNode(Section):
-    """The machine that runs slurmctld, slurmdbd and MLflow."""
+    """The instance that runs slurmctld, slurmdbd and MLflow."""
 
     instance_type: Label = "m7i.large"
     root_gib: Annotated[int, Field(ge=8, le=16_384)] = 50
 
 
 class Shared(Section):
-    """The filesystem every machine mounts at /shared."""
+    """The filesystem that every instance mounts at /shared."""
 
     type: Literal["lustre"] = "lustre"
     gib: Annotated[int, Field(ge=1200)] = 1200
@@ -121,82 +129,83 @@ class Mlflow(Section):
 
 
 class Shape(Section):
-    """What one node of a pool is to Slurm."""
+    """The resources of one node of a pool, as Slurm sees them."""
 
     cpus: Annotated[int, Field(ge=1, le=1024)]
     memory_gib: Annotated[int, Field(ge=1, le=32_768)]
     gpus: Annotated[int, Field(ge=0, le=64)] = 0
     gpu: Annotated[str, Field(pattern=types.GPU_KIND)] | None = None
+    """The kind of its GPUs, such as a10g."""
 
 
 class Offering(Section):
-    """One way to have the shape: an instance type, bought as spot, on demand or as a block.
-
-    With `reservation` the machines use that capacity reservation or block, which is in `zone`.
-    `zone` without it keeps the offering to one of the pool's zones.
-    """
+    """A way to buy the shape: an instance type as spot, on demand or a capacity block."""
 
     type: Label
     capacity: Literal["spot", "on-demand", "capacity-block"]
     zone: ZoneName | None = None
+    """The zone of the reservation; without one, it limits the offering to this zone."""
     reservation: Annotated[str, Field(pattern=types.RESERVATION)] | None = None
+    """A capacity reservation or block in `zone`, for the instances to use."""
 
 
 class Pool(Section):
-    """Nodes `<pool>-001` to `<pool>-<count>`, tried in the order of `offerings`.
-
-    `type_choice`: among neighbouring offerings that differ in type alone, `ec2` lets EC2 choose
-    (one CreateFleet a zone, price-capacity-optimized), `in-order` tries them one by one.
-    `max_spot_share` bounds spot's share of what the pool's machines cost an hour; a job that
-    would exceed it is started on demand. `placement_group` puts machines of a zone close together.
-    `efa`: Elastic Fabric Adapters a machine has, one a network card.
-    The first `static` of them always have a machine.
-    """
+    """The nodes `<pool>-001` to `<pool>-<count>`."""
 
     count: Annotated[int, Field(ge=1, le=MAX_NODES_PER_POOL)]
     static: Annotated[int, Field(ge=0, le=MAX_NODES_PER_POOL)] = 0
+    """The first `static` nodes always have an instance."""
     shape: Shape
     offerings: Annotated[tuple[Offering, ...], Field(min_length=1)]
+    """Tried in this order."""
     zones: tuple[ZoneName, ...] = ()
     type_choice: Literal["ec2", "in-order"] = "ec2"
+    """For neighbouring offerings that differ in type alone. `ec2`: EC2 chooses (one
+    CreateFleet per zone, price-capacity-optimized). `in-order`: tried one by one.
+    """
     max_spot_share: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """The largest share of spot in the hourly cost of the pool's instances. A job that
+    would exceed it is started on demand.
+    """
     placement_group: bool = False
+    """Puts the instances of a zone close together."""
     efa: Annotated[int, Field(ge=0, le=32)] = 0
+    """Elastic Fabric Adapters of an instance, one for each network card."""
 
     @property
     def zonal(self) -> bool:
-        """Its launch template differs by zone."""
+        """Return whether its launch template differs by zone."""
         return self.placement_group or self.efa > 0
 
 
 class Partition(Section):
-    """A Slurm partition over whole pools.
-
-    `policy` says which offerings its jobs may have, and in which order: as the pools list them,
-    spot alone, spot first, on demand only, the cheapest first, or spot alone until the job has
-    waited (`on-demand-after 10m`). Where partitions differ in `priority`, jobs of the higher take
-    nodes from jobs of the lower, which have `grace_seconds` to save and are requeued.
-    """
+    """A Slurm partition over whole pools."""
 
     pools: Annotated[tuple[PoolName, ...], Field(min_length=1)]
     policy: Annotated[str, Field(pattern=types.POLICY)] = "as-listed"
+    """The offerings that its jobs may use, and their order: as the pools list them,
+    spot only, spot first, on demand only, the cheapest first, or spot only until the
+    job has waited (`on-demand-after 10m`).
+    """
     default: bool = False
     max_time: Annotated[str, Field(pattern=types.MAX_TIME)] = "infinite"
     priority: Annotated[int, Field(ge=1, le=65_533)] = 1
+    """Jobs of a higher priority preempt jobs of a lower one, which are requeued."""
     grace_seconds: Annotated[int, Field(ge=0, le=3_600)] = 120
+    """The time of a preempted job to save."""
 
 
 class Account(Section):
-    """A Slurm account; `users` are members besides those whose default account it is."""
+    """A Slurm account."""
 
     name: AccountName
     fairshare: Annotated[int, Field(ge=0, le=1_000_000)] = 1
     parent: AccountName = "root"
-    users: tuple[UserName, ...] = ()
+    users: tuple[UserName, ...] = ()  # Members besides the users whose default account it is
 
 
 class User(Section):
-    """A person: the same uid on every machine."""
+    """A person, with the same uid on every instance."""
 
     name: UserName
     uid: Annotated[int, Field(ge=1000, le=60_000)]
@@ -204,7 +213,7 @@ class User(Section):
 
 
 class Access(Section):
-    """How `toolkit login` reaches a shell: argv; {instance_id}, {region}, {cluster} filled in."""
+    """The settings of `toolkit login`."""
 
     login: Annotated[tuple[str, ...], Field(min_length=1)] = (
         "aws",
@@ -215,6 +224,7 @@ class Access(Section):
         "--target",
         "{instance_id}",
     )
+    """The argv that opens a shell; {instance_id}, {region} and {cluster} are filled in."""
 
 
 class ClusterConfig(Section):
@@ -238,16 +248,17 @@ class ClusterConfig(Section):
     access: Access = Access()
 
     def pool_zones(self, pool: str) -> tuple[str, ...]:
-        """The zones a pool may launch in, in order; all of them unless it names its own."""
+        """Return the pool's zones in order, by default all of them."""
         return self.pools[pool].zones or tuple(self.network.zones)
 
     def offering_zones(self, pool: str, offering: Offering) -> tuple[str, ...]:
-        """The zones one offering of a pool is tried in."""
+        """Return the zones in which an offering of a pool is tried."""
         return (offering.zone,) if offering.zone else self.pool_zones(pool)
 
     def nodes(self, pool: str, count: int | None = None) -> str:
-        """The pool's nodes, or its first `count`, as a Slurm hostlist: `gpu-[001-004]`, or
-        `gpu-001` when it is one.
+        """Return the pool's nodes, or its first `count`, as a hostlist.
+
+        For example `gpu-[001-004]`, or `gpu-001` for a single node.
         """
         every = self.pools[pool].count
         count = every if count is None else count
@@ -256,5 +267,8 @@ class ClusterConfig(Section):
         return f"{pool}-{first}" if count == 1 else f"{pool}-[{first}-{last}]"
 
     def partition_of(self, pool: str) -> str:
-        """The first partition that has the pool: the one its instances are tagged with."""
+        """Return the first partition with the pool.
+
+        The pool's instances are tagged with it.
+        """
         return next(name for name, part in self.partitions.items() if pool in part.pools)

@@ -1,4 +1,4 @@
-"""Reading the raw file: what has the wrong shape is passed over, since the model reports it."""
+"""Reads the raw file; ignores values of the wrong shape, which the model reports."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ Finding = tuple[Path, str]
 
 
 def mapping(value: Any, key: str) -> dict[str, Any]:
-    """The mapping under a key, or an empty one."""
+    """Return the mapping under a key, or an empty one."""
     found = value.get(key) if isinstance(value, dict) else None
     return found if isinstance(found, dict) else {}
 
 
 def items(value: Any, key: str) -> list[Any]:
-    """The list under a key, or an empty one."""
+    """Return the list under a key, or an empty one."""
     found = value.get(key) if isinstance(value, dict) else None
     return found if isinstance(found, list) else []

@@ -1,4 +1,4 @@
-"""JSON Schema of cluster.yaml, so that editors complete and check it."""
+"""The JSON Schema of cluster.yaml; editors complete and check the file by it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from toolkit.config.model import ClusterConfig
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema as a JSON-serialisable dict."""
+    """Return the schema as a JSON-serialisable dict."""
     schema = ClusterConfig.model_json_schema()
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

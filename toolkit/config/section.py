@@ -1,9 +1,9 @@
-"""What every section of cluster.yaml is."""
+"""The base class of the sections of cluster.yaml."""
 
 from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
-    """Frozen, and strict: an unknown key or a value of another type is a mistake, not a guess."""
+    """A frozen, strict section: unknown keys and values of another type are mistakes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

@@ -1,4 +1,4 @@
-"""The sections of cluster.yaml on what jobs find: their Python environment, and their data."""
+"""The sections of cluster.yaml on jobs: their Python environment and their data."""
 
 # No `from __future__ import annotations` here: pydantic reads the annotations at import.
 
@@ -16,45 +16,50 @@ CHECKPOINTS_PREFIX = "checkpoints"
 
 
 class Training(Section):
-    """The Python environment that jobs start with, at /shared/env.
-
-    `checkpoints`: where in S3 runs may copy their checkpoints (`S3Tier.of_cluster`): `bucket` (the
-    cluster's own, which goes with it) or another bucket. Not given, machines have no right to any.
-    `interruptions_per_machine_hour`: what runs expect, to save as often as pays off, before they
-    have seen any. Not given: one a day.
-    """
+    """The Python environment of jobs, at /shared/env, and the settings of training runs."""
 
     python: Annotated[str, Field(pattern=types.PROGRAM)] = "/usr/bin/python3"
     requirements: tuple[Requirement, ...] = ()
     checkpoints: Annotated[str, Field(pattern=types.CHECKPOINTS)] | None = None
+    """Where in S3 runs may copy their checkpoints (`S3Tier.of_cluster`): `bucket` or
+    another bucket. `bucket` is the cluster's own, which is deleted with it. Not given:
+    instances have access to none.
+    """
     interruptions_per_machine_hour: Annotated[float, Field(gt=0, le=60)] | None = None
+    """The rate that runs expect before they have seen any interruption; it sets how
+    often they save. Not given: one a day.
+    """
 
     def checkpoints_url(self, *, bucket: str) -> str | None:
-        """Where that is, for a cluster whose own bucket this is."""
+        """Return the checkpoints' URL, given the cluster's own bucket."""
         own = f"s3://{bucket}/{CHECKPOINTS_PREFIX}"
         return own if self.checkpoints == "bucket" else self.checkpoints
 
 
 class Data(Section):
-    """Where datasets are kept, and how much of them a node may hold.
-
-    `store`: `shared` (a folder of the filesystem) or `bucket` (the cluster's own), both of which go
-    with the cluster, or another bucket. In `cache`, on a node, every user gets a folder of their
-    own; where there is no such folder, in /var/tmp. /scratch is the node's instance storage. Not
-    given, `cache_gib` is 80 % of the free disk.
-    """
+    """The store of datasets, and the size of a node's cache."""
 
     store: Annotated[str, Field(pattern=types.STORE)] = "shared"
+    """`shared` (a folder of the filesystem), `bucket` (the cluster's own) or another
+    bucket. The first two are deleted with the cluster.
+    """
     cache: Annotated[str, Field(pattern=types.FOLDER)] = "/scratch"
+    """The folder on a node where every user gets a cache folder; /scratch is the node's
+    instance storage. If it doesn't exist, the cache is in /var/tmp.
+    """
     cache_gib: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Not given: 80 % of the free disk."""
 
     def store_url(self, *, bucket: str) -> str:
-        """Where that is, for a cluster whose own bucket this is."""
+        """Return the store's URL, given the cluster's own bucket."""
         return {"shared": SHARED_STORE, "bucket": f"s3://{bucket}/{DATA_PREFIX}"}.get(
             self.store, self.store
         )
 
     @property
     def in_s3(self) -> bool:
-        """Reading it needs boto3, and a role that may."""
+        """Return whether the store is in S3.
+
+        Reading it then needs boto3, and a role with the permission.
+        """
         return self.store != "shared"

@@ -1,7 +1,7 @@
-"""The words cluster.yaml is made of: what a name, a requirement or a setting may look like.
+"""The types of values in cluster.yaml: names, requirements, settings.
 
-Everything here ends in slurm.conf, a tag, a file name or a command line, so each type allows what
-is known to be harmless there and nothing else.
+All of them end in slurm.conf, a tag, a file name or a command line. Therefore each type
+allows characters that are known to be harmless there, and nothing else.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-# Each pattern, and the words that stand for it in a message.
+# The patterns; WORDS has the text that stands for each in a message.
 NAME = r"^[a-z][a-z0-9-]{0,30}$"
 NAME_UNDERSCORE = r"^[a-z][a-z0-9_-]{0,30}$"
 USER_NAME = r"^[a-z_][a-z0-9_-]{0,31}$"
@@ -98,5 +98,5 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def seconds(duration: str) -> int:
-    """`10m` as 600."""
+    """Return a duration such as `10m` in seconds."""
     return int(duration[:-1]) * SECONDS[duration[-1]]

@@ -1,4 +1,4 @@
-"""What `toolkit data` does on the cluster's own machines, where there is no `toolkit`.
+"""The part of `toolkit data` that runs on the cluster's instances, without `toolkit`.
 
 python3 -m toolkit.datasets add FOLDER [--name NAME] | warm REF [REF ...] | stats
 """
@@ -40,7 +40,7 @@ from toolkit.training.attempt.attempt import PATIENCE, Attempt, current
 from toolkit.training.attempt.stop_request import StopFiles
 from toolkit.training.attempt.verdict import DO_NOT_REQUEUE, RESUME_ME
 
-# Another attempt of the same job would end the same way.
+# Errors that another attempt of the same job would meet again.
 _HOPELESS = (
     CacheTooSmall,
     CacheUnusable,
@@ -50,13 +50,13 @@ _HOPELESS = (
     NameRefused,
     StoreUnset,
 )
-# What may be over in a minute, or when the job is back.
+# Errors that may be over in a minute, or when the job is requeued.
 _PASSING = (StoreUnreachable, StoreBusy, OSError)
 _COMEBACKS = 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; the exit code is the job's."""
+    """Run the command and return the job's exit code."""
     parser = argparse.ArgumentParser(prog="python -m toolkit.datasets")
     commands = parser.add_subparsers(dest="command", required=True)
     adding = commands.add_parser("add", help="add a folder's files; print the version as JSON")
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def facts(where: Places) -> dict[str, Any]:
-    """What this node's cache holds and how it served."""
+    """Return what this node's cache holds and its counts, as JSON values."""
     cache = where.node_cache()
     counted = cache.stats()
     return {
@@ -99,9 +99,9 @@ def warm(
     as_json: bool,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Fill this node's cache with all of them; the exit code is the job's."""
+    """Fill this node's cache with the datasets; return the job's exit code."""
     stop = StopFiles(attempt.stop_files, attempt.started_at)
-    # All held until the end: what was warmed first must not make room for what comes last.
+    # All are held until the end: the last dataset must not evict the first.
     done = 0
     held = ExitStack()
     try:
@@ -133,7 +133,7 @@ def _take(
     pauses: Sequence[int],
     sleep: Callable[[float], None],
 ) -> Held:
-    """`take`, once more after each of the pauses while the store is away."""
+    """Take a dataset; while the store is unreachable, retry after each pause."""
     left = iter(pauses)
     while not stop.poll():
         try:
@@ -159,7 +159,7 @@ def _add(folder: Path, name: str | None, where: Places) -> int:
 
 
 def _end(error: DataError, stop: StopFiles, attempt: Attempt, done: int) -> int:
-    """Say why, leave the verdict that the batch script looks for, and give its exit code."""
+    """Print the error, write the batch script's verdict, return its exit code."""
     _complain(error)
     if isinstance(error, Stopped):
         word, code = stop.word(done, error.message), RESUME_ME

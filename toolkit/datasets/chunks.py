@@ -1,7 +1,7 @@
-"""Content in chunks of 16 MiB, each with its sha256: what files are known and checked by.
+"""Chunks of 16 MiB, each with its sha256: files are identified and checked by them.
 
-A file of many chunks is hashed, copied, verified and taken up again in any order and by several
-threads at once; a hash over the whole could only be computed from front to back.
+A file of many chunks is hashed, copied, verified and resumed in any order, by several
+threads at once. A hash over the whole file could only be computed from front to back.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 CHUNK = 16 << 20
-BUFFER = 256 << 10  # what stays in a core's cache between its read, its hash and its write
+BUFFER = 256 << 10  # stays in a core's cache between read, hash and write
 
 Bytes = bytes | bytearray | memoryview
 
@@ -22,28 +22,33 @@ class Span(NamedTuple):
 
 
 class Readable(Protocol):
-    """Content that can be read from any place, into the caller's buffer or its own."""
+    """Content that can be read at any offset, into the caller's buffer or its own."""
 
     def pieces(self, span: Span, buffer: memoryview) -> Iterator[Bytes]:
-        """The bytes of the span in order; each piece is valid until the next is asked for."""
+        """Yield the span's bytes in order.
+
+        Each piece is valid until the next one is requested.
+        """
         ...
 
 
 def spans(size: int) -> Iterator[Span]:
-    """The chunks of a file of `size` bytes; an empty file has one empty chunk."""
+    """Yield the chunks of `size` bytes; one empty chunk for 0."""
     for offset in range(0, max(size, 1), CHUNK):
         yield Span(offset, min(CHUNK, size - offset))
 
 
 def count(size: int) -> int:
-    """How many chunks a file of `size` bytes has."""
+    """Return the number of chunks of a file of `size` bytes."""
     return max(1, -(-size // CHUNK))
 
 
 def object_name(chunks: Sequence[str]) -> str:
-    """What a file's content is stored under: its sha256, or `t` and the sha256 over its chunks'.
+    """Return the name that a file's content is stored under.
 
-    The letter keeps the two apart: a small file may hold the very bytes that the second is of.
+    For a file of one chunk it is the sha256, otherwise `t` and the sha256 over its
+    chunks' hashes. The letter keeps the two apart: a small file may hold the very bytes
+    that the second hash is of.
     """
     if len(chunks) == 1:
         return chunks[0]
@@ -51,7 +56,7 @@ def object_name(chunks: Sequence[str]) -> str:
 
 
 def digest(pieces: Iterable[Bytes]) -> str:
-    """The sha256 of the pieces put together."""
+    """Return the sha256 of the pieces put together."""
     found = hashlib.sha256()
     for piece in pieces:
         found.update(piece)

@@ -1,4 +1,4 @@
-"""A dataset by one line in a training script, and what a warm-up job does for many."""
+"""A dataset in one line of a training script, and the same for warm-up jobs."""
 
 import os
 import sys
@@ -25,11 +25,14 @@ _listeners: list[Listener] = []
 
 
 def dataset(reference: str) -> Path:
-    """The folder with dataset `sha256:…`, `name` or `name@number`: read-only, on this node.
+    """Return the read-only folder with the dataset on this node.
 
-    It stays there until this process ends. All ranks of a node may ask at once; one fills.
-    Raises a DataError. Fix the version in what you submit: a plain name may mean another one in
-    the next attempt. A job that is asked to stop meanwhile leaves here, to come back.
+    `reference` is `sha256:…`, `name` or `name@number`. The folder stays until this
+    process ends. All ranks of a node may call it at once: one of them fills the cache.
+    Raises a DataError.
+
+    Submit a fixed version: a plain name may mean another one in the next attempt. If
+    the job is asked to stop meanwhile, the script exits here, and the job is requeued.
     """
     with _lock:
         known = _held.get(reference)
@@ -44,17 +47,23 @@ def dataset(reference: str) -> Path:
 
 
 def used() -> dict[str, str]:
-    """What this process has asked for, and the versions that it was."""
+    """Return each reference that this process asked for with its version."""
     return {reference: held.version for reference, held in _held.items()}
 
 
 def fills() -> int:
-    """How many of them this process had to fetch; the others were there, or another's fill."""
+    """Return how many of its datasets this process fetched itself.
+
+    The others were cached, or another process filled them.
+    """
     return sum(held.filled for held in _held.values())
 
 
 def listen(listener: Listener) -> Callable[[], None]:
-    """Tell the listener what this process has taken, at once and from now on; call to end it."""
+    """Call the listener with the datasets taken, now and from now on.
+
+    Returns a function that ends it.
+    """
     with _lock:
         listener(used())
         _listeners.append(listener)
@@ -68,9 +77,10 @@ def take(
     stop: Callable[[], bool] = parallel.never,
     say: Callable[[str], None] | None = None,
 ) -> Held:
-    """Hold a dataset in this node's cache, or in the shared one when it does not fit here.
+    """Hold a dataset in this node's cache or the shared one.
 
-    A version that is cached is had without the store.
+    The shared cache serves a dataset that does not fit into this node's. A cached
+    version needs no store.
     """
     version = reference
     if not is_version(reference):

@@ -1,4 +1,4 @@
-"""What can go wrong with datasets, under the one tree in `toolkit.errors`.
+"""Errors of datasets, a branch of the tree in `toolkit.errors`.
 
 * ToolkitError
   * DataError                     data-failed               1
@@ -36,7 +36,7 @@ class NameRefused(DataError):
 
 
 class ManifestInvalid(DataError):
-    """The bytes are not a manifest in canonical form, or not the one that was asked for."""
+    """The bytes are not a canonical manifest, or not the requested one."""
 
     reason = "data-manifest-invalid"
 
@@ -54,50 +54,53 @@ class ContentCorrupt(DataError):
 
 
 class DatasetUnknown(DataError):
-    """No such name or version in the store."""
+    """The store has no such name or version."""
 
     reason = "data-unknown"
 
 
 class StoreUnset(DataError):
-    """Nothing says where datasets are kept."""
+    """No setting names the store."""
 
     reason = "data-store-unset"
     exit_code = 2
 
 
 class StoreFailed(DataError):
-    """The store refused, or what it needs is not installed."""
+    """The store refused, or a package that it needs is not installed."""
 
     reason = "data-store-failed"
 
 
 class StoreUnreachable(StoreFailed):
-    """The store does not answer, or not now: it may later."""
+    """The store does not answer now; it may later."""
 
     reason = "data-store-unreachable"
 
 
 class StoreBusy(DataError):
-    """Garbage collection and an addition exclude each other for a moment, or one was cut short."""
+    """Garbage collection or an addition is running, or one was cut short.
+
+    The two exclude each other.
+    """
 
     reason = "data-store-busy"
 
 
 class CacheFull(DataError):
-    """The dataset does not fit beside what running jobs hold."""
+    """The dataset does not fit beside the datasets that running jobs hold."""
 
     reason = "data-cache-full"
 
 
 class CacheTooSmall(CacheFull):
-    """The dataset is larger than all that the cache may hold."""
+    """The dataset is larger than the cache's limit."""
 
     reason = "data-cache-too-small"
 
 
 class CacheUnusable(DataError):
-    """The cache folder belongs to somebody else, or can't be written."""
+    """The cache folder belongs to another user, or can't be written."""
 
     reason = "data-cache-unusable"
 
@@ -109,7 +112,7 @@ class BuildFailed(DataError):
 
 
 class Stopped(DataError):
-    """A stop request came; what is done so far is kept for the next attempt."""
+    """A stop request came; the work done so far is kept for the next attempt."""
 
     reason = "data-stopped"
     exit_code = 85

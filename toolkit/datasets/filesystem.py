@@ -1,6 +1,7 @@
-"""Every change that datasets make to a filesystem, one method each.
+"""Filesystem changes that datasets make, each a method of `Disk`.
 
-Tests put a disk in its place that fails, or ends the process, at the first of them, the second, …
+Tests replace `Disk` by one that fails, or ends the process, at the first change, the
+second, …
 """
 
 import ctypes
@@ -16,12 +17,12 @@ READ_ONLY, WRITABLE = 0o444, 0o644
 
 
 class Disk:
-    """The real one."""
+    """The real filesystem."""
 
     def make_folder(self, path: Path, *, within: Path | None = None) -> None:
-        """Make a folder and those above it, where they aren't there.
+        """Make a folder and its missing parents.
 
-        Those that are made below `within` are as open to others as that is.
+        Folders made below `within` get the permissions of `within`.
         """
         if path.is_dir():
             return
@@ -36,11 +37,14 @@ class Disk:
         path.chmod(stat.S_IMODE(within.stat().st_mode))
 
     def create(self, path: str | Path, *, mode: int = READ_ONLY) -> int:
-        """Open a new file for writing; the mode holds from the next time it is opened."""
+        """Create a file for writing; return its descriptor.
+
+        `mode` applies from the next time that the file is opened.
+        """
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
 
     def write(self, descriptor: int, content: Bytes, at: int) -> None:
-        """Write all of it at a place in the file."""
+        """Write all of the content at an offset."""
         view = memoryview(content)
         while view:
             written = os.pwrite(descriptor, view, at)
@@ -50,36 +54,40 @@ class Disk:
         os.ftruncate(descriptor, size)
 
     def protect(self, path: str | Path) -> None:
-        """Nobody writes to this file by accident any more."""
+        """Make the file read-only against accidental writes."""
         Path(path).chmod(READ_ONLY)
 
     def unprotect(self, path: str | Path) -> None:
-        """Its owner may write to it again."""
+        """Make the file writable for its owner again."""
         Path(path).chmod(WRITABLE)
 
     def touch(self, path: Path) -> None:
-        """Its time is now."""
+        """Set the file's time to now."""
         os.utime(path)
 
     def write_file(self, path: Path, content: bytes) -> None:
-        """The old content or the new, whole and on disk."""
+        """Replace the file by one that is complete and on disk.
+
+        A crash leaves the old content or the new, nothing between.
+        """
         write_atomic(path, content)
 
     def link(self, path: Path, name: Path) -> None:
-        """Give a file one more name. Raises FileExistsError when the name is taken."""
+        """Give a file one more name. Raises FileExistsError if it is taken."""
         name.hardlink_to(path)
 
     def rename(self, path: Path, target: Path) -> None:
-        """Move, and make both names durable."""
+        """Move a file or folder, and sync both parent folders."""
         path.rename(target)
         fsync_directory(target.parent)
         if path.parent != target.parent:
             fsync_directory(path.parent)
 
     def sync(self, folder: Path) -> None:
-        """On return, all that was written to this folder's filesystem is on disk.
+        """Bring everything written to the folder's filesystem to disk.
 
-        One call for the filesystem: an fsync for each of many small files takes minutes.
+        One call for the whole filesystem: an fsync for each of many small files takes
+        minutes.
         """
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -96,6 +104,6 @@ class Disk:
         Path(path).unlink(missing_ok=True)
 
     def remove_tree(self, path: Path) -> None:
-        """Delete a folder; one that is gone is fine."""
+        """Delete a folder; may be repeated."""
         if path.exists():
             shutil.rmtree(path)

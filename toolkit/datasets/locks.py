@@ -1,7 +1,7 @@
-"""Locks that die with their holder: flock on a file that is never deleted.
+"""Locks that end with their process: flock on a file that is never deleted.
 
-Shared while a dataset is in use, exclusive while it is filled or evicted. A child made by fork
-holds what its parent held; a program started by exec holds nothing.
+Shared while a dataset is in use, exclusive while it is filled or evicted. A child made
+by fork holds its parent's locks; a program started by exec holds none.
 """
 
 import fcntl
@@ -19,12 +19,12 @@ POLL_SECONDS = 0.05
 
 
 class Lock:
-    """One open lock file. Closing it, or the end of the process, lets go."""
+    """An open lock file. Closing it, or the end of the process, releases the lock."""
 
     def __init__(
         self, path: Path, *, sleep: Callable[[float], None] = time.sleep, everybody: bool = False
     ) -> None:
-        """`everybody`: users who don't know each other lock it."""
+        """Open the lock file; with `everybody`, any user may lock it."""
         self.path, self._sleep = path, sleep
         self._descriptor: int | None = _open_for_all(path) if everybody else _open(path)
 
@@ -35,27 +35,32 @@ class Lock:
         return self._try(fcntl.LOCK_SH)
 
     def exclusive(self, stop: Callable[[], bool] = never) -> bool:
-        """Wait until nobody else holds it; whether there was a wait. Raises Stopped."""
+        """Wait until no other process holds it; return whether it waited.
+
+        Raises Stopped.
+        """
         return self._wait(fcntl.LOCK_EX, stop)
 
     def shared(self, stop: Callable[[], bool] = never) -> bool:
-        """Wait until nobody holds it exclusively; also turns exclusive into shared, not atomically:
-        look again at what it protects.
+        """Wait until no other process holds it exclusively; return whether it waited.
+
+        Also turns an exclusive lock into a shared one, but not atomically: look again
+        at the protected folder afterwards. Raises Stopped.
         """
         return self._wait(fcntl.LOCK_SH, stop)
 
     def unlock(self) -> None:
-        """Let go, and keep the file open to lock it again."""
+        """Release the lock, and keep the file open to lock it again."""
         if self._descriptor is not None:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def used(self) -> None:
-        """The file's time is when its dataset was last taken."""
+        """Set the file's time to now: the dataset's last use."""
         if self._descriptor is not None:
             os.utime(self._descriptor)
 
     def is_at_its_path(self) -> bool:
-        """Whether the file that was opened is still the one of this name."""
+        """Return whether the opened file is still the one at its path."""
         if self._descriptor is None:
             return False
         try:
@@ -101,8 +106,10 @@ def _open(path: Path) -> int:
 
 
 def _open_for_all(path: Path) -> int:
-    """In a sticky folder the kernel lets nobody open another's file with O_CREAT
-    (fs.protected_regular), so a file that is there is opened without.
+    """Open a lock file that all users may lock.
+
+    In a sticky folder the kernel lets nobody open another user's file with O_CREAT
+    (fs.protected_regular). Therefore an existing file is opened without it.
     """
     while True:
         try:

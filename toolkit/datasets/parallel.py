@@ -1,4 +1,4 @@
-"""Work spread over threads, told about and stopped from the thread that waits for it."""
+"""Work spread over threads; the waiting thread reports progress and stops the others."""
 
 import os
 import sys
@@ -16,22 +16,25 @@ _END = object()
 _STOPPED = "a stop was asked for; what is done so far is kept"
 
 TICK_SECONDS = 0.2
-STORE_WORKERS = 8  # a network filesystem answers late: most of them wait for it
-QUIET_SECONDS = 2.0  # what is over sooner needs no progress
+STORE_WORKERS = 8  # a network filesystem answers late: most threads wait for it
+QUIET_SECONDS = 2.0  # shorter work reports no progress
 
 
 def local_workers() -> int:
-    """How many threads copy between filesystems: more than the cores get in each other's way."""
+    """Return the number of threads for copies between filesystems.
+
+    More of them than cores hinder each other.
+    """
     return min(8, len(os.sched_getaffinity(0)))
 
 
 def never() -> bool:
-    """A stop request that doesn't come."""
+    """Return False: the stop request that never comes."""
     return False
 
 
 class Progress:
-    """Counts bytes and files from any thread; says how it goes once it takes long."""
+    """Counts bytes and files from any thread; reports progress once the work takes long."""
 
     def __init__(
         self,
@@ -54,7 +57,7 @@ class Progress:
             self.done_files += files
 
     def tick(self) -> None:
-        """Say where it stands, every two seconds at most and never in the first two."""
+        """Report progress, every two seconds at most, never in the first two."""
         now = self._clock()
         if self._title and now - self._last >= QUIET_SECONDS:
             self._last = now
@@ -73,10 +76,11 @@ def run(
     stop: Callable[[], bool] = never,
     progress: Progress | None = None,
 ) -> None:
-    """Do `work(task, buffer)` for every task on `workers` threads.
+    """Call `work(task, buffer)` for every task on `workers` threads.
 
-    Raises the first failure after the others have ended their task, and Stopped when `stop` said
-    so. Tasks are taken as they are needed: there may be millions.
+    Raises the first failure after the other threads have ended their tasks, and Stopped
+    when `stop` returned True. Tasks are taken when they are needed: there may be
+    millions.
     """
     if stop():
         raise Stopped(_STOPPED)
@@ -93,7 +97,7 @@ def run(
                 if stop():
                     crew.fail(Stopped(_STOPPED))
     finally:
-        # Also when this thread is interrupted: nobody works on behind the caller's back.
+        # Also when this thread is interrupted: no thread may work on after the caller's return.
         crew.enough.set()
         for thread in threads:
             thread.join()
@@ -102,7 +106,7 @@ def run(
 
 
 class _Crew(Generic[T]):
-    """What the threads share: the tasks left, and the first failure."""
+    """The state that the threads share: the remaining tasks and the first failure."""
 
     def __init__(self, tasks: Iterator[T], work: Callable[[T, memoryview], None]) -> None:
         self._tasks, self._work = tasks, work

@@ -1,13 +1,13 @@
-"""Where datasets are on this machine: from the environment, then from what the cluster says.
+"""Settings: where the store and the caches are, from the environment, else from the cluster.
 
 | variable | else, in training.json | meaning |
 |---|---|---|
 | TOOLKIT_DATA_STORE | data_store | a folder or s3://bucket/prefix; else /shared/datasets |
 | TOOLKIT_DATA_CACHE | | this node's cache folder |
 | | data_cache | where a user's own cache folder is made; else, or where there is none, /var/tmp |
-| TOOLKIT_DATA_CACHE_GIB | data_cache_gib | what it may hold; else 80 % of the free disk |
-| TOOLKIT_DATA_SHARED_CACHE | | one all nodes have, before S3; none |
-| TOOLKIT_DATA_SHARED_CACHE_GIB | | what it may hold |
+| TOOLKIT_DATA_CACHE_GIB | data_cache_gib | its limit; else 80 % of the free disk |
+| TOOLKIT_DATA_SHARED_CACHE | | a cache that all nodes mount, in front of S3; else none |
+| TOOLKIT_DATA_SHARED_CACHE_GIB | | its limit; else 80 % of the free disk |
 """
 
 import os
@@ -24,22 +24,22 @@ from toolkit.training.io.cluster_info import site_facts
 _SHARE = 0.8
 _GIB = 1 << 30
 _DEFAULT_STORE = Path("/shared/datasets")
-_ROOT = Path("/var/tmp")  # noqa: S108  # what is made in it is checked
+_ROOT = Path("/var/tmp")  # noqa: S108  # the folder made in it is checked
 _PRIVATE = 0o700
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the store and the caches of this process are; a limit of None is worked out."""
+    """The store and the caches of this process."""
 
     store: str | None
     cache: Path
-    cache_limit: int | None = None
+    cache_limit: int | None = None  # bytes; None: 80 % of the free disk
     shared: Path | None = None
-    shared_limit: int | None = None
+    shared_limit: int | None = None  # bytes; None: 80 % of the free disk
 
     def store_url(self) -> str:
-        """Raises StoreUnset."""
+        """Return the store's URL. Raises StoreUnset."""
         if self.store is None:
             raise StoreUnset(
                 "nothing says where datasets are kept",
@@ -48,7 +48,7 @@ class Places:
         return self.store
 
     def node_cache(self) -> Cache:
-        """This node's cache; made private to the user where nobody chose the folder."""
+        """Return this node's cache."""
         return _cache(self.cache, self.cache_limit)
 
     def shared_cache(self) -> Cache | None:
@@ -58,7 +58,7 @@ class Places:
 def places(
     environment: Mapping[str, str] = os.environ, *, default_store: Path = _DEFAULT_STORE
 ) -> Places:
-    """What this process goes by."""
+    """Read this process's settings."""
     said = _Said(environment, site_facts(environment))
     store = said.text("TOOLKIT_DATA_STORE", "data_store")
     if store is None and default_store.parent.is_dir():
@@ -75,7 +75,10 @@ def places(
 
 
 def _own_cache(root: str | None) -> Path:
-    """A folder that nobody else can have prepared: what is in a cache is believed."""
+    """Make the user's own cache folder, or refuse another user's.
+
+    A folder that another user prepared must not be used: cached content is trusted.
+    """
     there = Path(root) if root and Path(root).is_dir() else _ROOT
     path = there / f"toolkit-data-{os.getuid()}"
     try:

@@ -1,4 +1,4 @@
-"""Leaving because of datasets, so that the batch script knows what to make of it."""
+"""Exits the training script during dataset work, with a verdict for the batch script."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -15,11 +15,12 @@ from toolkit.training.run_folder.run_folder import RunDir
 
 @contextmanager
 def leaving_when_asked() -> Iterator[Callable[[], bool]]:
-    """Yields the `stop` for what may take long; the script leaves where that raises Stopped.
+    """Yield a `stop` function; exit the script when work raises Stopped.
 
-    It leaves by toolkit.training.Stopped, to come back: `with Run` need not have begun. The exit
-    code is not 0, as it is where all ranks leave together: others may wait for this one in a
-    collective, and torchrun ends those when one fails.
+    The script exits by toolkit.training.Stopped, and the job is requeued. `with Run`
+    need not have begun. The exit code is not 0, although it is 0 where all ranks exit
+    together. Other ranks may wait for this one in a collective, and torchrun ends them
+    when one fails.
     """
     attempt = current()
     files = StopFiles(attempt.stop_files, attempt.started_at)
@@ -34,6 +35,9 @@ def leaving_when_asked() -> Iterator[Callable[[], bool]]:
 
 
 def leave(attempt: Attempt, word: Verdict) -> None:
-    """Put the verdict where the batch script looks for it; without a run folder nobody does."""
+    """Write the verdict for the batch script.
+
+    Without a run folder no batch script reads one.
+    """
     if attempt.run_dir.is_dir():
         word.write_first(attempt.verdict_file)

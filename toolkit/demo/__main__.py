@@ -16,7 +16,7 @@ from toolkit.errors import ToolkitError
 
 
 def main() -> int:
-    """Tell the story, then print what it cost; 1 when a phase failed."""
+    """Play the phases, then print the cost; 1 when one failed."""
     options = argparse.ArgumentParser(prog="python -m toolkit.demo", description=__doc__)
     options.add_argument("--config", type=Path, default=Path("examples/local.yaml"))
     path: Path = options.parse_args().config
@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def _explain(console: Console, failure: PhaseFailed | ToolkitError) -> None:
-    """What failed, what shows it, what to try."""
+    """Print the failure, its evidence and advice."""
     remedy = failure.remedy if isinstance(failure, PhaseFailed) else failure.next_step
     evidence = failure.evidence if isinstance(failure, PhaseFailed) else ""
     console.print(f"\n[red]failed:[/red] {escape(str(failure))}", highlight=False)

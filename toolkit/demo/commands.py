@@ -1,4 +1,4 @@
-"""The commands the demo runs: the same ones a person would type."""
+"""Runs the same commands that a person would type."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ToolkitCommand:
 
     @property
     def program(self) -> Path:
-        """The installed entry point beside the running interpreter."""
+        """Return the installed entry point beside the running interpreter."""
         return Path(sys.executable).parent / "toolkit"
 
     def follow(self, argv: Sequence[str], say: Say, *, remedy: str) -> None:
@@ -55,5 +55,5 @@ class ToolkitCommand:
             )
 
     def show(self, argv: Sequence[str]) -> int:
-        """Run with the person's terminal; the exit code comes back."""
+        """Run with the person's terminal and return the exit code."""
         return subprocess.run([str(self.program), *argv], check=False).returncode

@@ -1,4 +1,4 @@
-"""Phases: named pieces of work, shown one line each while they run."""
+"""Phases of the demonstration, shown one line each while they run."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class PhaseFailed(Exception):  # noqa: N818 - the name says what is wrong
     """A phase could not do its work.
 
-    `what` says what happened, `remedy` what a person can try, `evidence` holds the end of
-    the output that shows it.
+    `what` is the failure, `remedy` is advice for a person, `evidence` is the end of the
+    output that shows it.
     """
 
     def __init__(self, what: str, *, remedy: str, evidence: str = "") -> None:
@@ -31,14 +31,14 @@ class PhaseFailed(Exception):  # noqa: N818 - the name says what is wrong
 
 
 class Say(Protocol):
-    """Tells the person what the running phase is at; the last text becomes its result line."""
+    """A function that shows the running phase's activity; the last text becomes its result line."""
 
     def __call__(self, text: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long one phase took, in seconds."""
+    """The duration of one phase."""
 
     name: str
     seconds: float
@@ -46,7 +46,7 @@ class Timing:
 
 @dataclass(slots=True)
 class Stage:
-    """Where phases appear: a spinner line on a terminal, plain lines in a log."""
+    """The display of phases: a spinner line on a terminal, plain lines in a log."""
 
     console: Console
     clock: Callable[[], float] = time.monotonic
@@ -57,7 +57,7 @@ class Stage:
         """Run the block as one phase.
 
         Prints one line when it ends: a tick, the name, the last detail and the seconds.
-        Whatever the block raises passes through, after a line that marks the phase failed.
+        Exceptions of the block pass through, after a line that marks the phase failed.
         """
         started = self.clock()
         detail = ""

@@ -1,4 +1,4 @@
-"""What the demo shows, in order. Each method is one phase; each checks what it claims."""
+"""The phases of the demonstration, in order. Each method is one, and checks its own claims."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCRIPT = "/shared/jobscripts/torchrun.sbatch"
 TRAINING = "/shared/jobscripts/digits/train.py"
 PYTHON = "/shared/env/bin/python"
 EPOCHS = 14  # 210 steps: long enough to be interrupted, short enough to watch
-INTERRUPT_AFTER_STEP = 40  # far enough in that a restart from zero would show
+INTERRUPT_AFTER_STEP = 40  # late enough that a restart from zero would be visible
 LEAST_ACCURACY = 0.95
 POLL_SECONDS = 1.0
 
@@ -32,7 +32,7 @@ Check = Callable[[], str | None]
 
 @dataclass(slots=True)
 class Story:
-    """One run of the demo against one cluster."""
+    """A run of the demo against one cluster."""
 
     toolkit: ToolkitCommand
     stage: Stage
@@ -42,7 +42,7 @@ class Story:
     _head: Head | None = field(default=None, init=False)
 
     def tell(self) -> None:
-        """Play every phase; raises PhaseFailed at the first that does not hold."""
+        """Play every phase; raises PhaseFailed at the first failure."""
         self.start_cloud()
         self.deploy()
         self.submit()
@@ -54,7 +54,7 @@ class Story:
 
     @property
     def head(self) -> Head:
-        """The head node's shell, opened once the cluster is there."""
+        """Return the head node's shell, opened once the cluster is there."""
         if self._head is None:
             config = load(self.toolkit.config)
             self._head = Head(Clients(config), config)
@@ -89,9 +89,9 @@ class Story:
             say(f"$ sbatch {' '.join(script)}  → job {self.job}")
 
     def train_until_interrupted(self) -> str:
-        """Wait for steps, then have EC2 announce that it takes one machine back.
+        """Wait for steps, then have EC2 interrupt one instance.
 
-        The id of that machine comes back.
+        Returns the id of that instance.
         """
         with self.stage.phase("Burst: two spot machines") as say:
             self._wait(lambda: self._running(say), 150, "the job did not start")
@@ -110,7 +110,10 @@ class Story:
         return lost
 
     def come_back(self, lost: str) -> None:
-        """The job stops at a step boundary, saves, is requeued and runs again, not on `lost`."""
+        """Check that the job saves, is requeued and runs elsewhere.
+
+        It stops at a step boundary, and runs again on instances other than `lost`.
+        """
         with self.stage.phase("Checkpoint and requeue") as say:
             self._wait(lambda: self._restarted(say), 60, "the job was not requeued")
         with self.stage.phase("Come back without it") as say:
@@ -135,7 +138,7 @@ class Story:
                 )
 
     def audit(self) -> None:
-        """Every step and every sample exactly once, and the accuracy the model must have."""
+        """Check that each step and sample counted once, and the accuracy."""
         with self.stage.phase("Audit the run") as say:
             found = json.loads(
                 self._as_user(
@@ -175,7 +178,7 @@ class Story:
             self._wait(empty, 150, "instances were not ended")
             say("EC2 lists no instance of the cluster but the head node")
 
-    # What the phases ask of the cluster
+    # The cluster's state
 
     @property
     def _run_dir(self) -> str:
@@ -185,7 +188,10 @@ class Story:
         return self.head.run(["runuser", "-u", USER, "--", *argv])
 
     def _job(self) -> dict[str, Any]:
-        """Ask again while slurmctld is away: scontrol lists no job then, and exits 0."""
+        """Return Slurm's record of the job.
+
+        Asks again while slurmctld is away: scontrol then lists no job, and exits 0.
+        """
         listed: list[dict[str, Any]] = []
 
         def known() -> str | None:
@@ -205,7 +211,10 @@ class Story:
         return [node["instance_id"] for node in json.loads(text)["nodes"]]
 
     def _live_instances(self) -> int:
-        """The cluster's instances that EC2 lists as anything but terminated, without the head."""
+        """Return the number of live compute instances.
+
+        They are all that EC2 lists as anything but terminated.
+        """
         config = load(self.toolkit.config)
         pages = (
             Clients(config)
@@ -264,10 +273,10 @@ class Story:
         try:
             return int(json.loads(line)["step"])
         except (ValueError, KeyError):
-            return 0  # no file yet, or the line is being written
+            return 0  # there is no file yet, or the line is incomplete
 
     def _tail(self, path: str, lines: int = 20) -> str:
-        # `tail -f`-free and silent about a file that is not there yet.
+        # Not `tail -f`, and silent about a file that does not exist yet.
         return self.head.run(
             ["sh", "-c", 'tail -n "$1" -- "$2" 2>/dev/null || true', "tail", str(lines), path]
         )

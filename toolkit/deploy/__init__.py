@@ -1,1 +1,6 @@
-"""From cluster.yaml to a running cluster and back: images, stack, bundle, head node."""
+"""Brings a cluster to the state of cluster.yaml, and deletes it.
+
+Belongs here: images, the CloudFormation stack, the bundle, the head node, their status.
+Does not: files on the head node (`toolkit.render`) and what instances run
+(slurmplugins, ansible).
+"""

@@ -1,6 +1,7 @@
-"""Image builders that a killed deploy left: nobody waits for them, and each costs money.
+"""Image builders that a killed deploy left running. They cost money.
 
-No cluster owns a builder, as none owns an image; whoever deploys or destroys here looks for them.
+No cluster owns a builder, as none owns an image. Therefore every deploy and destroy
+here looks for them.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ AWAITED = timedelta(seconds=BUILD_SECONDS + COPY_SECONDS)
 
 
 def now() -> datetime:
-    """The time by which a builder's age is judged."""
+    """Return the time by which a builder's age is judged."""
     return datetime.now(UTC)
 
 
 def everyone(ec2: EC2Client) -> dict[str, tuple[str, datetime]]:
-    """Every builder that exists: the image that it is for, and when it was started."""
+    """Return every builder that exists: its image and its start."""
     pages = ec2.get_paginator("describe_instances").paginate(
         Filters=[
             {"Name": f"tag:{tags.ROLE}", "Values": [names.ROLE_BUILDER]},
@@ -46,7 +47,10 @@ def everyone(ec2: EC2Client) -> dict[str, tuple[str, datetime]]:
 
 
 def forgotten(ec2: EC2Client, at: datetime) -> tuple[str, ...]:
-    """The builders that no deploy waits for: the image is there, or they are too old."""
+    """Return the builders that no deploy waits for.
+
+    Their image exists, or they are too old.
+    """
     living = everyone(ec2)
     if not living:
         return ()
@@ -60,6 +64,6 @@ def forgotten(ec2: EC2Client, at: datetime) -> tuple[str, ...]:
 
 
 def end(ec2: EC2Client, builders: Sequence[str]) -> None:
-    """Terminate these; their disks go with them."""
+    """Terminate these builders; their disks are deleted with them."""
     if builders:
         ec2.terminate_instances(InstanceIds=list(builders))

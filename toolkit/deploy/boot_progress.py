@@ -1,4 +1,4 @@
-"""The status object that a machine writes while its playbook runs, and phases for several."""
+"""The status object that an instance writes while its playbook runs, and shared phases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOG_LINES_SHOWN = 25
 
 @dataclass(frozen=True, slots=True)
 class BootStatus:
-    """How far a machine's playbook is, as slurmplugins.head_boot writes it."""
+    """The progress of an instance's playbook, as slurmplugins.head_boot writes it."""
 
     state: str
     task: str
@@ -24,8 +24,8 @@ class BootStatus:
     total: int
     error: str
     log_tail: str
-    bundle: str
-    at: float
+    bundle: str  # hash of the bundle it is set up from
+    at: float  # epoch seconds
 
     @classmethod
     def parse(cls, value: Mapping[str, Any] | None) -> BootStatus | None:
@@ -45,7 +45,7 @@ class BootStatus:
 
     @property
     def failure(self) -> str:
-        """What went wrong, with the end of the log."""
+        """Return the error, with the end of the log."""
         tail = "\n".join(f"  {line}" for line in self.log_tail.splitlines()[-LOG_LINES_SHOWN:])
         where = f" in '{self.task}'" if self.task else ""
         return f"the playbook failed{where}: {self.error}\n{tail}".rstrip()
@@ -56,7 +56,7 @@ def _text(value: object) -> str:
 
 
 class Shared:
-    """One phase for several things that go on at the same time."""
+    """A phase shown for several operations that run at the same time."""
 
     def __init__(self, phase: Phase) -> None:
         self._phase = phase
@@ -64,11 +64,11 @@ class Shared:
         self._said: dict[str, str] = {}
 
     def part(self, name: str) -> Phase:
-        """The phase as one of them sees it."""
+        """Return the phase of one operation."""
         return _Part(self, name)
 
     def say(self, name: str, text: str) -> None:
-        """Show what one of them is doing beside the others."""
+        """Show an operation's progress beside the others'."""
         with self._lock:
             self._said[name] = text
             self._phase.update("  ·  ".join(f"{key}: {said}" for key, said in self._said.items()))

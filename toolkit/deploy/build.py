@@ -1,7 +1,7 @@
-"""One image: a builder instance runs ansible/image.yml, powers off, and becomes the image.
+"""Builds an image: a builder runs ansible/image.yml, stops, and becomes the image.
 
-A builder is found again by its tag, so a build that was cut off goes on where it was. It is
-terminated in the end whatever happens, since it costs money.
+A builder is found again by its tag, so an interrupted build continues where it was. It
+is always terminated in the end, since it costs money.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 IMAGE_TAG = "toolkit:image"
 POLL_SECONDS = 2.0
-# Compiling GPU drivers takes half an hour on a small machine; nothing takes longer.
+# Compiling GPU drivers takes half an hour on a small instance; nothing takes longer.
 BUILD_SECONDS = 3600.0
 COPY_SECONDS = 1800.0
-# IAM tells EC2 of a new instance profile within this time.
+# EC2 knows a new instance profile of IAM within this time.
 PROFILE_SECONDS = 60.0
 BUILDER_GIB = 30
 CONSOLE_SHOWN = 2000
@@ -44,15 +44,15 @@ ALIVE = ["pending", "running", "stopping", "stopped"]
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """Where builders run: made once for all builds (toolkit.deploy.image_build_stack)."""
+    """The resources that all builds share (toolkit.deploy.image_build_stack)."""
 
     bucket: Bucket
-    profile: str
+    profile: str  # instance profile of builders
     subnet: str
 
 
 class Builder:
-    """Builds one image."""
+    """A builder of images."""
 
     def __init__(
         self,
@@ -72,7 +72,11 @@ class Builder:
         self._clock = clock
 
     def build(self, spec: ImageSpec, phase: Phase) -> str:
-        """Return the id of the finished image; ImageBuildFailed says where it stopped and why."""
+        """Build an image and return its id.
+
+        Continues an interrupted build. Raises ImageBuildFailed with the step and the
+        cause.
+        """
         self._place.bucket.upload(spec.bundle)
         instance = self._unfinished(spec)
         if not instance:
@@ -83,7 +87,7 @@ class Builder:
             self._wait_until_off(spec, instance, phase)
             return self._copy(spec, instance, phase)
         except (ImageBuildFailed, ClientError):
-            # Another deploy that waits for the same builder may have been first to take the image.
+            # Another deploy may have waited for the same builder, and made the image first.
             theirs = images.find(self._ec2, [spec.name]).get(spec.name)
             if theirs is None:
                 raise
@@ -96,7 +100,10 @@ class Builder:
         return BootStatus.parse(self._place.bucket.read_json(names.image_status(spec.name)))
 
     def _unfinished(self, spec: ImageSpec) -> str:
-        """A builder of this image that a killed run left behind, unless it has failed."""
+        """Return a killed deploy's builder of this image, or "".
+
+        Failed and duplicate builders are terminated.
+        """
         found = self._ec2.describe_instances(
             Filters=[
                 {"Name": f"tag:{IMAGE_TAG}", "Values": [spec.name]},
@@ -138,7 +145,7 @@ class Builder:
             "MaxCount": 1,
             "IamInstanceProfile": {"Name": self._place.profile},
             "InstanceInitiatedShutdownBehavior": "stop",
-            # Packages come from the internet; nothing may come in, as the default group has it.
+            # Packages come from the internet; the default group lets no connection in.
             "NetworkInterfaces": [
                 {
                     "DeviceIndex": 0,
@@ -176,7 +183,11 @@ class Builder:
         }
 
     def _wait_until_off(self, spec: ImageSpec, instance: str, phase: Phase) -> None:
-        """The builder turns itself off when, and only when, its playbook went well."""
+        """Wait until the builder is stopped.
+
+        It stops itself if, and only if, its playbook succeeded. Raises
+        ImageBuildFailed.
+        """
         deadline = self._clock() + BUILD_SECONDS
         while True:
             state = self._state(instance)
@@ -200,7 +211,7 @@ class Builder:
             found = self._ec2.describe_instances(InstanceIds=[instance])["Reservations"]
         except ClientError as error:
             if error_code(error) == "InvalidInstanceID.NotFound":
-                return "pending"  # EC2 knows it in a moment
+                return "pending"  # EC2 will know it in a moment
             raise
         return str(found[0]["Instances"][0]["State"]["Name"]) if found else "pending"
 
@@ -224,7 +235,10 @@ class Builder:
         return image
 
     def _console(self, instance: str, what: str) -> str:
-        """What the machine said last, when it couldn't say it in the bucket."""
+        """Return the end of the instance's console output.
+
+        It is needed if the instance could not write to the bucket.
+        """
         try:
             said = self._ec2.get_console_output(InstanceId=instance).get("Output", "")
         except ClientError:
@@ -242,7 +256,10 @@ class Builder:
 def wait_until_available(
     ec2: Any, image: str, sleep: Callable[[float], None], clock: Callable[[], float]
 ) -> None:
-    """Wait for an image that is being copied."""
+    """Wait for an image that is being copied.
+
+    Raises ImageBuildFailed.
+    """
     deadline = clock() + COPY_SECONDS
     while True:
         found = ec2.describe_images(ImageIds=[image])["Images"]

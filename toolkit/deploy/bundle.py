@@ -1,6 +1,7 @@
-"""The bundle: one zip with all that a machine needs to set itself up.
+"""The bundle: one zip with everything that an instance needs to set itself up.
 
-The same files give the same bytes, so the hash of the zip is the version of the cluster.
+The same files give the same bytes, so the hash of the zip is the version of the
+cluster.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-# Zip knows no time before 1980; a fixed one keeps the bytes the same.
+# Zip has no time before 1980; a fixed time keeps the bytes the same.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 FILE_MODE, PROGRAM_MODE = 0o644, 0o755
-# What runs in jobs; its commit goes into the record of each run.
+# The code that runs in jobs; its commit goes into the record of each run.
 JOB_CODE = ("jobscripts", "toolkit/datasets", "toolkit/training")
 GIT_SECONDS = 20.0
 NOT_SHIPPED = {"__pycache__", ".mypy_cache", ".ruff_cache", ".ansible", ".pytest_cache"}
@@ -29,14 +30,17 @@ NOT_SHIPPED = {"__pycache__", ".mypy_cache", ".ruff_cache", ".ansible", ".pytest
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A zip and its hash."""
+    """A zip and the hash of its files."""
 
     sha: str
     data: bytes
 
 
 def cluster_bundle(rendered: Mapping[str, str]) -> Bundle:
-    """What a head node gets: playbooks, runtime, training package, job scripts, configuration."""
+    """Return the head node's bundle.
+
+    It has playbooks, runtime, training package, job scripts and configuration.
+    """
     return pack(
         {
             **_tree(assets.directory("ansible"), "ansible"),
@@ -44,7 +48,7 @@ def cluster_bundle(rendered: Mapping[str, str]) -> Bundle:
             **_tree(assets.slurmplugins_directory(), "slurmplugins"),
             **_tree(assets.PACKAGE / "training", "toolkit/training"),
             **_tree(assets.PACKAGE / "datasets", "toolkit/datasets"),
-            # Besides the packages themselves: the error tree, which theirs are part of.
+            # Besides the packages themselves: the error tree, of which their errors are branches.
             **{
                 f"toolkit/{name}": (FILE_MODE, (assets.PACKAGE / name).read_bytes())
                 for name in ("__init__.py", "errors.py")
@@ -57,7 +61,10 @@ def cluster_bundle(rendered: Mapping[str, str]) -> Bundle:
 
 
 def image_bundle(rendered: Mapping[str, str]) -> Bundle:
-    """What a builder gets: what is baked, and nothing that belongs to one cluster."""
+    """Return a builder's bundle: everything that is baked into an image.
+
+    Nothing in it belongs to one cluster.
+    """
     return pack(
         {
             **_tree(assets.directory("ansible"), "ansible"),
@@ -76,15 +83,18 @@ def pack(files: Mapping[str, tuple[int, bytes]]) -> Bundle:
             mode, content = files[path]
             entry = zipfile.ZipInfo(path, EPOCH)
             entry.external_attr = mode << 16
-            entry.create_system = 3  # Unix, whatever this runs on: else the mode means nothing
+            entry.create_system = 3  # Unix, on any system: otherwise the mode has no meaning
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, content)
-    # Of the files and not of the zip: another zlib packs the same files into other bytes.
+    # The hash of the files, not of the zip: another zlib packs the same files into other bytes.
     return Bundle(_digest(files), buffer.getvalue())
 
 
 def different(old: bytes, new: bytes) -> tuple[str, ...]:
-    """The paths of two zips' files that one of them lacks, or that differ in content or mode."""
+    """Return the paths that differ between two zips.
+
+    One of them lacks the file, or its content or mode differs.
+    """
     before, after = _members(old), _members(new)
     paths = before.keys() | after.keys()
     return tuple(sorted(path for path in paths if before.get(path) != after.get(path)))
@@ -109,9 +119,10 @@ def _texts(rendered: Mapping[str, str]) -> dict[str, tuple[int, bytes]]:
 
 
 def _git_sha() -> dict[str, tuple[int, bytes]]:
-    """The commit that the jobs' code is of, for the record of each run; nothing without git.
+    """Return the commit of the jobs' code, for each run's record.
 
-    The last commit that touched it, not the checkout's: any other commit changes no cluster.
+    It is the last commit that touched the code, not the checkout's: other commits
+    change no cluster. Without git there is none.
     """
     root = assets.PACKAGE.parent
     sha = _git(root, "log", "-1", "--format=%H", "--", *JOB_CODE)

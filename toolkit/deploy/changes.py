@@ -1,4 +1,4 @@
-"""One stack's change set: made, shown, then carried out or thrown away."""
+"""Change sets of one stack: made, shown, then executed or discarded."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from toolkit.deploy.session import Clients
     from toolkit.output import Phase
 
-# CloudFormation takes this much in a request; more has to come from a bucket.
+# CloudFormation's limit for a template in a request; a larger one must be in a bucket.
 MAX_BODY = 51_200
 POLL_SECONDS = 2.0
 CHANGE_SET_SECONDS = 300.0
 STACK_SECONDS = 3600.0
-# What holds machines or data that a replacement ends for good.
+# Resources whose replacement destroys an instance or data for good.
 PRECIOUS = {"AWS::EC2::Instance", "AWS::FSx::FileSystem", "AWS::S3::Bucket"}
 NO_CHANGES = ("didn't contain changes", "No updates are to be performed")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What happens to one resource, and the properties that make it happen."""
+    """A change of one resource, and the properties that cause it."""
 
     action: Literal["Add", "Modify", "Remove", "Replace"]
     logical_id: str
     resource_type: str
     details: tuple[str, ...] = ()
-    may_replace: bool = False  # known only when it is done
+    may_replace: bool = False  # known only after execution
 
     def __str__(self) -> str:
         sign = {"Add": "+", "Modify": "~", "Remove": "-", "Replace": "±"}[self.action]
@@ -50,22 +50,22 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A change set that waits to be carried out; without changes there is none."""
+    """A change set that waits for execution."""
 
     stack: str
     creates: bool
     changes: tuple[Change, ...]
-    change_set: str = ""
+    change_set: str = ""  # its id; "" without changes
 
     @property
     def loses(self) -> tuple[Change, ...]:
-        """Changes that end, or may end, something which exists."""
+        """Return the changes that delete, or may delete, an existing resource."""
         ends = {"Remove", "Replace"}
         return tuple(one for one in self.changes if one.action in ends or one.may_replace)
 
 
 class StackChanges:
-    """Makes and carries out plans for one stack. Every call may be repeated."""
+    """Makes and executes plans for one stack. Every call may be repeated."""
 
     def __init__(
         self,
@@ -85,13 +85,14 @@ class StackChanges:
         self._clock = clock
 
     def status(self) -> str:
-        """The stack's state in CloudFormation's words; `` when there is no stack."""
+        """Return the stack's state from CloudFormation; "" without a stack."""
         return stack_status(self._cloudformation, self._stack)
 
     def plan(self, template: str) -> Plan:
-        """Make a change set that leads to `template`; an unfinished one of ours is replaced.
+        """Make a change set that leads to `template`.
 
-        A stack whose creation failed can only be deleted, so that comes first.
+        An unfinished change set of ours is replaced. A stack whose creation failed can
+        only be deleted, so that comes first.
         """
         status = self._settled()
         if status in {"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED"}:
@@ -116,7 +117,7 @@ class StackChanges:
         return Plan(self._stack, creates, _changes(described, before, template), change_set)
 
     def discard(self, plan: Plan) -> None:
-        """Throw a plan away, and the empty stack that a first plan leaves."""
+        """Delete a plan, and the empty stack that a first plan leaves."""
         if not plan.change_set:
             return
         self._cloudformation.delete_change_set(ChangeSetName=plan.change_set)
@@ -124,7 +125,10 @@ class StackChanges:
             self._cloudformation.delete_stack(StackName=self._stack)
 
     def execute(self, plan: Plan, phase: Phase) -> None:
-        """Carry the plan out and wait; StackFailed says which resource failed and why."""
+        """Execute the plan and wait.
+
+        Raises StackFailed with the failed resource and the cause.
+        """
         if not plan.change_set:
             return
         began = self._events_seen()
@@ -152,12 +156,15 @@ class StackChanges:
 
     def _deployed(self) -> dict[str, Any]:
         answer = self._cloudformation.get_template(StackName=self._stack, TemplateStage="Original")
-        # Typed as a dict, yet a template that was sent as YAML comes back as text.
+        # Typed as a dict, but a template that was sent as YAML is returned as text.
         body: Any = answer["TemplateBody"]
         return resources(body if isinstance(body, str) else json.dumps(body))
 
     def _settled(self) -> str:
-        """Wait out an operation that someone else, or a killed run, has under way."""
+        """Wait for the end of another operation; return the state.
+
+        A person or a killed deploy may have begun it.
+        """
         deadline = self._clock() + STACK_SECONDS
         while True:
             status = self.status()
@@ -168,7 +175,10 @@ class StackChanges:
             self._sleep(POLL_SECONDS)
 
     def _described(self, change_set: str) -> DescribeChangeSetOutputTypeDef | None:
-        """The finished change set with all its changes, or None when it would change nothing."""
+        """Return the finished change set with all its changes.
+
+        None when it would change nothing.
+        """
         deadline = self._clock() + CHANGE_SET_SECONDS
         while True:
             described = self._cloudformation.describe_change_set(ChangeSetName=change_set)
@@ -196,7 +206,7 @@ class StackChanges:
 
 
 def resources(template: str) -> dict[str, Any]:
-    """The resources of a template, short forms such as !Ref left as plain values."""
+    """Return a template's resources; short forms such as !Ref stay plain values."""
     from ruamel.yaml import YAML
 
     yaml = YAML(typ="rt")
@@ -238,7 +248,7 @@ def _action(action: str) -> Literal["Add", "Modify", "Remove"]:
 
 
 def stack_status(cloudformation: Any, stack: str) -> str:
-    """The stack's state; `` when there is none."""
+    """Return the stack's state; "" when there is none."""
     try:
         stacks = cloudformation.describe_stacks(StackName=stack)["Stacks"]
     except ClientError as error:
@@ -249,7 +259,7 @@ def stack_status(cloudformation: Any, stack: str) -> str:
 
 
 def events(cloudformation: Any, stack: str) -> list[dict[str, Any]]:
-    """The stack's events, oldest first."""
+    """Return the stack's events, oldest first."""
     try:
         pages = cloudformation.get_paginator("describe_stack_events").paginate(StackName=stack)
         return [event for page in pages for event in page["StackEvents"]][::-1]
@@ -260,7 +270,7 @@ def events(cloudformation: Any, stack: str) -> list[dict[str, Any]]:
 
 
 def failures(cloudformation: Any, stack: str, skip: frozenset[str]) -> str:
-    """What failed, in the order it failed; the first line is the cause."""
+    """Return the failed resources in order; the first line is the cause."""
     return "\n".join(
         f"  {event['LogicalResourceId']}: {event.get('ResourceStatusReason', '')}"
         for event in events(cloudformation, stack)
@@ -278,7 +288,10 @@ def wait_for_stack(
     sleep: Callable[[float], None],
     clock: Callable[[], float],
 ) -> str:
-    """Wait until nothing is in progress; report each resource as it is done; return the state."""
+    """Wait for the end of the operation and return the state.
+
+    Reports each finished resource. Raises StackFailed after an hour.
+    """
     deadline = clock() + STACK_SECONDS
     while True:
         status = stack_status(cloudformation, stack)

@@ -1,4 +1,4 @@
-"""Deploy: images, stack, bundle, head node, in that order, each only where something differs."""
+"""Deploys images, stack, bundle and head node, in that order; skips what is up to date."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from toolkit.deploy.session import Clients
     from toolkit.output import Reporter
 
-# Stands for an image that a plan would build first.
+# A placeholder for an image that a plan would build first.
 NOT_BUILT = "ami-00000000000000000"
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What deploy would do."""
+    """The changes that deploy would make."""
 
     plan: Plan
     missing_images: tuple[str, ...]
@@ -38,11 +38,11 @@ class Intent:
 
     @property
     def nothing(self) -> bool:
-        """Whether everything is as it should be."""
+        """Return whether deploy would change nothing."""
         return not (self.plan.change_set or self.missing_images or self.new_bundle)
 
     def text(self) -> str:
-        """The intent as people read it."""
+        """Return the changes as text for people."""
         lines = [f"+ image {name} (built first)" for name in self.missing_images]
         lines += [str(change) for change in self.plan.changes]
         if self.plan.change_set and not self.plan.changes:
@@ -53,7 +53,7 @@ class Intent:
 
 
 class Cluster:
-    """One cluster's way from cluster.yaml to running machines."""
+    """Deploys one cluster."""
 
     def __init__(self, config: ClusterConfig, clients: Clients, report: Reporter) -> None:
         self._config = config
@@ -69,7 +69,7 @@ class Cluster:
         self._boot = HeadBoot(clients, config, self._bucket)
 
     def preview(self) -> Intent:
-        """Say what deploy would do, and leave nothing behind."""
+        """Return the changes that deploy would make; changes nothing."""
         base = images.find_base(self._clients.client("ec2"), self._config)
         specs = images.wanted(self._config, base)
         found = images.find(self._clients.client("ec2"), [spec.name for spec in specs])
@@ -83,9 +83,9 @@ class Cluster:
         return Intent(plan, missing, new_bundle)
 
     def deploy(self, *, yes: bool) -> Intent:
-        """Bring the cluster to the wished state and wait until it is there.
+        """Bring the cluster to the state of cluster.yaml, and wait.
 
-        Raises NotConfirmed before anything is lost, unless `yes`.
+        May be repeated. Raises NotConfirmed before anything is lost, unless `yes`.
         """
         base = images.find_base(self._clients.client("ec2"), self._config)
         ids = image_build_stack.ensure(self._config, self._clients, base, self._report)
@@ -107,14 +107,14 @@ class Cluster:
         return Intent(plan, (), self.apply())
 
     def apply(self, *, force: bool = False) -> bool:
-        """Bring the head node to the current settings; returns whether it had to be."""
+        """Apply the current settings to the head node; return whether it changed."""
         bundle = self._bundle()
         current = self._bucket.current()
         if current == bundle.sha and self._boot.is_at(bundle.sha) and not force:
             return False
         if current != bundle.sha:
             self._bucket.upload(bundle)
-            # Last: a head that is booting takes what this names.
+            # Last: a booting head node fetches the bundle that this names.
             self._bucket.write(names.BUNDLE_CURRENT, bundle.sha.encode())
         with self._report.phase("Setting up the head node") as phase:
             if force:
@@ -124,8 +124,9 @@ class Cluster:
         return True
 
     def unapplied(self) -> tuple[str, ...]:
-        """The bundle's files that the head node doesn't have as they are now; all of them where
-        its bundle is not in the bucket.
+        """Return the bundle's files that the head node lacks or has outdated.
+
+        They are all files if the head node's bundle is not in the bucket.
         """
         bundle, status = self._bundle(), self._boot.status()
         has = self._bucket.read(names.bundle(status.bundle)) if status is not None else None
@@ -142,8 +143,8 @@ class Cluster:
         )
 
     def _template(self, base: images.BaseImage, ids: dict[str, str]) -> str:
-        # A head that runs keeps its image: the playbook brings it up to date in place, and
-        # replacing it would end slurmctld and the accounting database.
+        # A running head node keeps its image: the playbook brings it up to date in place.
+        # Replacing it would end slurmctld and the accounting database.
         running = find(self._clients, self._config)
         facts = Facts(
             account=self._clients.account,
@@ -155,7 +156,10 @@ class Cluster:
         return template(self._config, facts)
 
     def _store_template(self, body: str) -> str:
-        """A template too large for a request goes to the images bucket, which is there first."""
+        """Store a template too large for a request in the images bucket.
+
+        That bucket exists before the cluster's.
+        """
         place = image_build_stack.prepare(self._config, self._clients, self._report)
         key = f"templates/{names.stack(self._config)}.yaml"
         place.bucket.write(key, body.encode())

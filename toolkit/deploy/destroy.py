@@ -1,7 +1,7 @@
-"""Deleting a cluster, and looking that nothing of it is left.
+"""Deletes a cluster and verifies that nothing of it is left.
 
-The head node goes first: while it lives, it launches machines for the jobs that wait. Each step
-may be repeated, so a destroy that was cut off is finished by the next.
+The head node is terminated first: while it lives, it launches instances for waiting
+jobs. Each step may be repeated, so the next destroy finishes an interrupted one.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 2.0
 INSTANCES_SECONDS = 900.0
-# Volumes and interfaces of ended instances are listed for a while.
+# EC2 lists volumes and interfaces of terminated instances for a while.
 SETTLE_SECONDS = 120.0
 TERMINATE_AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What there is to delete."""
+    """The resources to delete."""
 
     stack: str
     instances: tuple[str, ...]
@@ -43,17 +43,17 @@ class Inventory:
     others: tuple[Leftover, ...]
     images: tuple[Image, ...]
     builders: tuple[str, ...] = ()
-    kept: tuple[Image, ...] = ()
+    kept: tuple[Image, ...] = ()  # images that stay
     images_stack: str = ""
 
     @property
     def nothing(self) -> bool:
-        """Whether there is nothing left to do."""
+        """Return whether there is nothing to delete."""
         own = self.stack or self.instances or self.bucket or self.others
         return not (own or self.images or self.builders or self.images_stack)
 
     def text(self) -> str:
-        """The inventory as people read it."""
+        """Return the inventory as text for people."""
         lines = [f"- stack ({self.stack})"] if self.stack else []
         lines += [f"- {len(self.instances)} instances"] if self.instances else []
         lines += ["- the bucket: ledger, logs, artifacts of every run"] if self.bucket else []
@@ -67,14 +67,20 @@ class Inventory:
 
     @property
     def stays(self) -> str:
-        """The images that are kept, which cost a little, and how to be rid of them."""
+        """Return a line on the kept images and how to delete them.
+
+        They cost a little. Empty without any.
+        """
         if not self.kept:
             return ""
         listed = ", ".join(image.name for image in self.kept)
         return f"images that stay: {listed} (toolkit destroy --images deletes them too)"
 
     def _told(self, item: Leftover) -> bool:
-        """Whether a line above stands for it; a part of the stack that holds data is named."""
+        """Return whether another line covers this resource.
+
+        A part of the stack that holds data has a line of its own.
+        """
         told = {"instance", "bucket"}
         return item.kind in told or (bool(self.stack) and item.kind != "filesystem")
 
@@ -99,7 +105,7 @@ class Destroyer:
         self._bucket = Bucket(clients.client("s3"), names.bucket(config, clients.account))
 
     def inventory(self, *, with_images: bool) -> Inventory:
-        """Look what there is."""
+        """Return the resources that exist."""
         found = tuple(images.find(self._clients.client("ec2"), _image_names()).values())
         cloudformation = self._clients.client("cloudformation")
         return Inventory(
@@ -110,12 +116,15 @@ class Destroyer:
             images=found if with_images else (),
             builders=self._builders(with_images=with_images),
             kept=() if with_images else found,
-            # A build that failed, or a destroy that was cut off, leaves it without an image.
+            # A failed build or an interrupted destroy leaves this stack without an image.
             images_stack=stack_status(cloudformation, names.IMAGES_STACK) if with_images else "",
         )
 
     def destroy(self, *, with_images: bool) -> None:
-        """Delete it all; DestroyIncomplete names whatever is still there."""
+        """Delete everything.
+
+        May be repeated. Raises DestroyIncomplete with the resources that still exist.
+        """
         with self._report.phase("Ending instances") as phase:
             self._end_instances(phase)
         abandoned_builders.end(self._clients.client("ec2"), self._builders(with_images=with_images))
@@ -154,7 +163,7 @@ class Destroyer:
         return [instance["InstanceId"] for instance in instances]
 
     def _builders(self, *, with_images: bool) -> tuple[str, ...]:
-        """Those that nobody waits for; all of them where no image is to stay."""
+        """Return the abandoned builders; all builders if no image is to stay."""
         ec2 = self._clients.client("ec2")
         if with_images:
             return tuple(abandoned_builders.everyone(ec2))
@@ -165,7 +174,7 @@ class Destroyer:
         deadline = self._clock() + INSTANCES_SECONDS
         ended: set[str] = set()
         total = 0
-        # Looked up again each time: a launch may have been under way when the head node ended.
+        # Listed again each time: a launch may have been in progress when the head node ended.
         while living := self._instances():
             fresh = [instance for instance in living if instance not in ended]
             for at in range(0, len(fresh), TERMINATE_AT_ONCE):
@@ -186,7 +195,7 @@ class Destroyer:
         if not stack_status(cloudformation, stack):
             phase.result("there is none")
             return
-        # By id from here on: the name is forgotten once the stack is gone.
+        # By id from here on: CloudFormation forgets the name once the stack is gone.
         stack_id = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]["StackId"]
         total = len(cloudformation.describe_stack_resources(StackName=stack_id)["StackResources"])
         skip = frozenset[str]()

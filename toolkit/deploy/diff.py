@@ -1,4 +1,4 @@
-"""What differs between two values of a resource, one line a property."""
+"""The differences between two values of a resource, one line per property."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ SHOWN = 70
 
 
 def differences(before: Any, after: Any) -> tuple[str, ...]:
-    """Lines such as `InstanceType: m7i.large → m7i.xlarge`; equal values give none."""
+    """Return lines such as `InstanceType: m7i.large → m7i.xlarge`.
+
+    Equal values give none.
+    """
     old, new = _flat(before), _flat(after)
     lines = []
     for path in sorted(old.keys() | new.keys()):

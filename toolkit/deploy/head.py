@@ -1,4 +1,4 @@
-"""Commands on the head node, as root, through SSM RunCommand."""
+"""Runs commands on the head node as root, through SSM RunCommand."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
 
-# SSM cuts each stream at so many characters; the whole of it is in the bucket.
+# SSM cuts each stream at this many characters; the whole stream is in the bucket.
 INLINE_LIMITS = {"stdout": 24_000, "stderr": 8_000}
-# How long SSM looks for the agent before it gives a command up (it takes no less than 30).
+# SSM gives a command up if the agent does not answer for this long (30 is its minimum).
 DELIVERY_SECONDS = 30
 RUNNING = {"Pending", "InProgress", "Delayed", "Cancelling"}
 NO_AGENT = {"InvalidInstanceId", "TargetNotConnected"}
@@ -36,14 +36,14 @@ STDERR_SHOWN = 2000
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Both streams of a command that ended well."""
+    """The streams of a command that succeeded."""
 
     stdout: str
     stderr: str
 
 
 class Head:
-    """The head node of one cluster; finds its instance by tag when first needed."""
+    """The head node of one cluster; its instance is found by tag when first needed."""
 
     def __init__(
         self,
@@ -61,7 +61,10 @@ class Head:
 
     @property
     def instance_id(self) -> str:
-        """The running instance; StackMissing without one."""
+        """Return the running instance's id.
+
+        Raises StackMissing without an instance, HeadNotReady if it is not running.
+        """
         if not self._instance_id:
             found = find(self._clients, self._config)
             if found is None:
@@ -77,7 +80,8 @@ class Head:
     def run(self, argv: Sequence[str], *, timeout: float = 60) -> str:
         """Run one argv and return its standard output.
 
-        Raises HeadCommandFailed for any exit code but 0, and when it takes longer than `timeout`.
+        Raises HeadCommandFailed for any exit code but 0, and when it takes longer than
+        `timeout` seconds.
         """
         return self.output(argv, timeout=timeout).stdout
 
@@ -87,7 +91,10 @@ class Head:
         return self.finish(command, argv, timeout=timeout)
 
     def start(self, argv: Sequence[str], *, timeout: float) -> str:
-        """Send one argv and return the command's id at once."""
+        """Send one argv and return the command's id at once.
+
+        Raises HeadNotReady while the agent takes no commands.
+        """
         try:
             sent = self._clients.client("ssm").send_command(
                 InstanceIds=[self.instance_id],
@@ -111,7 +118,7 @@ class Head:
         return sent["Command"]["CommandId"]
 
     def finish(self, command: str, argv: Sequence[str], *, timeout: float) -> Output:
-        """Wait for a command that was started."""
+        """Wait for a command that was started; raises as `run` does."""
         deadline = self._clock() + timeout + DELIVERY_SECONDS
         pause = FIRST_PAUSE
         while (found := self.invocation(command)) is None or found["Status"] in RUNNING:
@@ -122,7 +129,7 @@ class Head:
         return self._output(command, found, argv)
 
     def invocation(self, command: str) -> dict[str, Any] | None:
-        """What SSM says of a command; None for the moment until it knows it."""
+        """Return SSM's record of a command; None shortly after it was sent."""
         try:
             return dict(
                 self._clients.client("ssm").get_command_invocation(
@@ -167,7 +174,7 @@ class Head:
 
 
 def find(clients: Clients, config: ClusterConfig) -> InstanceTypeDef | None:
-    """The cluster's head instance that isn't terminated, or None."""
+    """Return the cluster's head instance that isn't terminated, or None."""
     pages = (
         clients.client("ec2")
         .get_paginator("describe_instances")

@@ -1,4 +1,4 @@
-"""Getting the head node to the wished bundle, and waiting until it is there."""
+"""Brings the head node to a bundle, and waits until it is set up."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 BOOT = "/opt/slurm-toolkit/boot"
 POLL_SECONDS = 1.0
 BOOT_SECONDS = 2700.0
-# A head that boots says something within this time; one that has given up never does.
+# A booting head node writes its status within this time; one that has given up never does.
 SILENT_SECONDS = 240.0
-# head_boot writes while tasks go by; one task (pip, apt) may take this long without a word.
+# head_boot writes after each task; one task (pip, apt) may take this long.
 STALE_SECONDS = 900.0
 CONSOLE_SHOWN = 2000
 
 
 class HeadBoot:
-    """One head node on its way to one bundle. Every call may be repeated."""
+    """The set-up of one head node. Every call may be repeated."""
 
     def __init__(
         self,
@@ -50,7 +50,10 @@ class HeadBoot:
         self._head = Head(clients, config, sleep=sleep, clock=clock)
 
     def status(self) -> BootStatus | None:
-        """What the head node said last; nothing that an earlier head said counts."""
+        """Return the head node's last status.
+
+        A status of an earlier head instance does not count.
+        """
         status = BootStatus.parse(self._bucket.read_json(names.HEAD_STATUS))
         head = find(self._clients, self._config)
         if status is None or head is None or status.at < head["LaunchTime"].timestamp():
@@ -58,14 +61,15 @@ class HeadBoot:
         return status
 
     def is_at(self, sha: str) -> bool:
-        """Whether the head node has set itself up from this bundle."""
+        """Return whether the head node is set up from this bundle."""
         status = self.status()
         return status is not None and status.state == "ok" and status.bundle == sha
 
     def bring_to(self, sha: str, phase: Phase) -> None:
-        """Wait for the head node to set itself up from bundle/current, which is `sha`.
+        """Wait for the head node to set itself up from `sha`.
 
-        A head that is booting fetches the bundle itself; one that is up is told to.
+        bundle/current names it already. A booting head node fetches the bundle itself;
+        a running one is started on it. Raises HeadNotReady.
         """
         status = self.status()
         if status is not None and not self._under_way(status, sha):
@@ -75,7 +79,7 @@ class HeadBoot:
         self._wait(sha, phase)
 
     def rerun(self, sha: str, phase: Phase) -> None:
-        """Set the head node up again, whether it is there or not."""
+        """Set the head node up again, even if up to date."""
         self._tell()
         self._wait(sha, phase)
 
@@ -84,7 +88,7 @@ class HeadBoot:
         return status.state == "running" and status.bundle == sha and fresh
 
     def _tell(self) -> None:
-        # Gone first, so that what is read afterwards is about this run.
+        # Deleted first, so that the next status is about this set-up.
         self._bucket.delete(names.HEAD_STATUS)
         self._head.start([BOOT], timeout=BOOT_SECONDS)
 

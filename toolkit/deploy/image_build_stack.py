@@ -1,4 +1,4 @@
-"""What image builds share: a small stack of their own, and the builds side by side."""
+"""The stack that all image builds share, and the builds side by side."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def prepare(config: ClusterConfig, clients: Clients, report: Reporter) -> Workplace:
-    """Make the stack of image builds, or find it as it should be."""
+    """Make or update the stack of image builds; return its parts."""
     changes = StackChanges(clients, names.IMAGES_STACK, tags={tags.ROLE: names.ROLE_BUILDER})
     plan = changes.plan(images_template(config, clients.account))
     if plan.change_set:
@@ -44,7 +44,7 @@ def prepare(config: ClusterConfig, clients: Clients, report: Reporter) -> Workpl
 def ensure(
     config: ClusterConfig, clients: Clients, base: BaseImage, report: Reporter
 ) -> dict[str, str]:
-    """Have every image that the cluster needs; returns image ids by kind."""
+    """Build the images that the cluster lacks; return image ids by kind."""
     ec2 = clients.client("ec2")
     specs = images.wanted(config, base)
     found = images.find(ec2, [spec.name for spec in specs])
@@ -77,7 +77,7 @@ def _build(
             for spec in missing
         }
         try:
-            # All of them end, and end their builders, before the first failure is told.
+            # All builds end, and terminate their builders, before the first failure is raised.
             failures = [error for job in work.values() if (error := job.exception()) is not None]
         except BaseException:
             stop.set()
@@ -89,7 +89,10 @@ def _build(
 
 
 def _pause(stop: Event) -> Callable[[float], None]:
-    """A sleep that ends, and ends the build, when the person in front has had enough."""
+    """Return a sleep that ends the build when `stop` is set.
+
+    A person may interrupt the deploy.
+    """
 
     def pause(seconds: float) -> None:
         if stop.wait(seconds):

@@ -1,6 +1,7 @@
-"""Machine images: which ones a cluster needs, and which of them are there.
+"""Machine images: the ones a cluster needs, and the ones that exist.
 
-An image's name holds the hash of all that goes into it, so one that is there is the right one.
+An image's name holds the hash of all its input, so an existing image of that name is
+right.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BaseImage:
-    """What images are built on."""
+    """An image to build on."""
 
     id: str
     name: str
@@ -35,7 +36,7 @@ class BaseImage:
 
 @dataclass(frozen=True, slots=True)
 class ImageSpec:
-    """One image to have: its kind, its name, and what a builder makes it from."""
+    """An image that a cluster needs: its kind, its name, and the builder's bundle."""
 
     kind: str
     name: str
@@ -44,7 +45,7 @@ class ImageSpec:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image that is there."""
+    """An existing image."""
 
     id: str
     name: str
@@ -54,7 +55,10 @@ class Image:
 
 
 def find_base(ec2: EC2Client, config: ClusterConfig) -> BaseImage:
-    """The newest image of `images.base`; BaseImageMissing when nothing matches."""
+    """Return the newest image of `images.base`.
+
+    Raises BaseImageMissing when nothing matches.
+    """
     base = config.images.base
     found = ec2.describe_images(
         Owners=[base.owner],
@@ -74,11 +78,14 @@ def find_base(ec2: EC2Client, config: ClusterConfig) -> BaseImage:
 
 
 def wanted(config: ClusterConfig, base: BaseImage) -> tuple[ImageSpec, ...]:
-    """The images this configuration needs. Pure: the same files and base give the same names."""
+    """Return the images that this configuration needs. Pure.
+
+    The same files and base give the same names.
+    """
     specs = []
     for kind in names.IMAGE_KINDS:
         bundle = image_bundle({"vars.json": image_vars(config, kind)})
-        # The script is part of what makes the image; where it reads its parts from is not.
+        # The script is part of the image's input; the place of its bundle is not.
         script = builder_script(config, bucket="", image="", sha=bundle.sha)
         parts = hashlib.sha256(f"{kind}\0{base.id}\0{bundle.sha}\0{script}".encode())
         name = names.image(kind, parts.hexdigest())
@@ -87,7 +94,7 @@ def wanted(config: ClusterConfig, base: BaseImage) -> tuple[ImageSpec, ...]:
 
 
 def find(ec2: EC2Client, wanted_names: Iterable[str]) -> dict[str, Image]:
-    """Our own images of these names (wildcards allowed), by name."""
+    """Return our own images of these names (wildcards allowed), by name."""
     pages = ec2.get_paginator("describe_images").paginate(
         Owners=["self"],
         Filters=[
@@ -113,7 +120,7 @@ def find(ec2: EC2Client, wanted_names: Iterable[str]) -> dict[str, Image]:
 
 
 def delete(ec2: EC2Client, image: Image) -> None:
-    """Deregister an image and delete what its disks were copied to."""
+    """Deregister an image and delete its snapshots."""
     ec2.deregister_image(ImageId=image.id)
     for snapshot in image.snapshots:
         ec2.delete_snapshot(SnapshotId=snapshot)

@@ -1,4 +1,4 @@
-"""What the toolkit calls things in AWS: each name has its one home here."""
+"""The names of the toolkit's resources in AWS, each defined once here."""
 
 from __future__ import annotations
 
@@ -21,40 +21,43 @@ COMMAND_OUTPUT = "ssm"
 
 
 def stack(config: ClusterConfig) -> str:
-    """The cluster's CloudFormation stack."""
+    """Return the name of the cluster's CloudFormation stack."""
     return f"toolkit-{config.cluster}"
 
 
 def bucket(config: ClusterConfig, account: str) -> str:
-    """The cluster's bucket; the account and region make it unique in the world."""
+    """Return the name of the cluster's bucket.
+
+    The account and region make it unique in the world.
+    """
     return f"{config.cluster}-{account}-{config.aws.region}"
 
 
 def images_bucket(config: ClusterConfig, account: str) -> str:
-    """The bucket of image builds, one an account and region."""
+    """Return the bucket of image builds, one per account and region."""
     return f"toolkit-images-{account}-{config.aws.region}"
 
 
 def secret(config: ClusterConfig) -> str:
-    """The secret that holds slurm.key."""
+    """Return the name of the secret that holds slurm.key."""
     return f"{config.cluster}/slurm-key"
 
 
 def bundle(sha: str) -> str:
-    """Where a bundle is in either bucket."""
+    """Return a bundle's key in either bucket."""
     return f"bundle/{sha}.zip"
 
 
 def image_status(build: str) -> str:
-    """Where a builder says how it goes, in the images bucket."""
+    """Return the key of a builder's status in the images bucket."""
     return f"status/{build}.json"
 
 
 def image(kind: str, digest: str) -> str:
-    """An image's name: what it is for, and the hash of all that went into it."""
+    """Return an image's name: its kind and the hash of its input."""
     return f"toolkit-{kind}-{digest[:12]}"
 
 
 def logical(text: str) -> str:
-    """CloudFormation's logical ids know letters and digits only: `us-east-1a` → `UsEast1a`."""
+    """Return a logical id: letters and digits only, `us-east-1a` → `UsEast1a`."""
     return "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", text))

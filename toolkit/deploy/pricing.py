@@ -1,7 +1,7 @@
-"""The prices that go into a bundle: the catalogue's, and a snapshot of the spot market.
+"""The prices in a bundle: the catalogue's, and a snapshot of the spot market.
 
-The snapshot is kept beside the bundle. Without that each deploy would see other spot prices, and
-a cluster with nothing changed would be changed by the market.
+The snapshot is kept beside the bundle. Without it each deploy would see other spot
+prices, and the market would change a cluster that nobody has changed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from toolkit.deploy.storage import Bucket
 
 KEY = "prices/spot.json"
-# Ranks and weights follow the market slowly; the bill is priced second by second elsewhere.
+# Ranks and weights need no newer prices; the bill is priced second by second elsewhere.
 FRESH_SECONDS = 7 * 86_400
 
 Spot = dict[tuple[str, str], Decimal]
 
 
 def price_table(config: ClusterConfig, clients: Clients, bucket: Bucket) -> PriceTable:
-    """On-demand prices of the catalogue and spot prices of the snapshot, renewed when old."""
+    """Return on-demand prices and snapshot spot prices, renewed when old."""
     catalogue = Catalogue.bundled()
     wanted = _spot_offerings(config)
     now = time.time()
@@ -43,7 +43,10 @@ def price_table(config: ClusterConfig, clients: Clients, bucket: Bucket) -> Pric
 
 
 def head_price(config: ClusterConfig) -> str:
-    """What the head node costs an hour, as its tag says; `` when the catalogue doesn't know."""
+    """Return the head node's hourly price for its tag.
+
+    Empty when the catalogue doesn't have it.
+    """
     price = Catalogue.bundled().price(config.head.instance_type, config.aws.region)
     return f"{price.usd_per_hour:f}" if price is not None else ""
 
@@ -59,7 +62,10 @@ def _spot_offerings(config: ClusterConfig) -> set[tuple[str, str]]:
 
 
 def _market(clients: Clients, wanted: set[tuple[str, str]], now: int) -> Spot:
-    """What each costs now; 0 for what the market doesn't list, so that it isn't asked again."""
+    """Return each offering's current price.
+
+    Offerings that the market doesn't list get 0, so they are not requested again.
+    """
     types = {kind for kind, _ in wanted}
     history = read_history(clients.client("ec2"), types, now, now + 1)
     changes: Mapping[tuple[str, str], tuple[tuple[int, Decimal], ...]] = history.changes

@@ -1,4 +1,4 @@
-"""Connections to AWS for people's commands, and botocore's errors in the toolkit's words."""
+"""Connections to AWS for people's commands; turns botocore's errors into the toolkit's."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ BAD_CREDENTIALS = {
     "SignatureDoesNotMatch",
     "UnrecognizedClientException",
 }
-# Long enough for a slow link, short enough that a wrong endpoint is noticed while one watches.
+# Long enough for a slow link, short enough to notice a wrong endpoint while waiting for it.
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 60, 4
 
 
 class Clients:
-    """boto3 clients of one region, made when they are first asked for."""
+    """The boto3 clients of one region, made when first needed."""
 
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
@@ -82,7 +82,7 @@ class Clients:
     def client(self, service: Literal["sts"]) -> Any: ...  # its stubs are not installed
 
     def client(self, service: str) -> Any:
-        """The client of one service; the same one each time, safe to share between threads."""
+        """Return a service's client, always the same; threads may share it."""
         if service not in self._clients:
             self._clients[service] = self._session.client(  # type: ignore[call-overload]
                 service,
@@ -97,7 +97,7 @@ class Clients:
 
     @property
     def account(self) -> str:
-        """The account's number; asking for it shows that the credentials are good."""
+        """Return the account's number; this proves that the credentials are valid."""
         if not self._account:
             self._account = str(self.client("sts").get_caller_identity()["Account"])
         return self._account
@@ -105,7 +105,7 @@ class Clients:
 
 @contextmanager
 def connected(config: ClusterConfig) -> Iterator[Clients]:
-    """Clients for a block of work; what botocore raises inside comes out as an AwsError."""
+    """Yield clients for a block; raise botocore's errors as AwsError."""
     try:
         yield Clients(config)
     except (BotoCoreError, ClientError) as error:
@@ -113,12 +113,12 @@ def connected(config: ClusterConfig) -> Iterator[Clients]:
 
 
 def error_code(error: ClientError) -> str:
-    """AWS's own word for what went wrong."""
+    """Return AWS's error code."""
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
 def translate(error: BotoCoreError | ClientError, config: ClusterConfig) -> AwsError:
-    """The one place where botocore's errors become the toolkit's."""
+    """Return botocore's error as the toolkit's; only this function does so."""
     if isinstance(error, ClientError):
         return _refusal(error)
     if isinstance(error, NoCredentialsError | PartialCredentialsError | ProfileNotFound):

@@ -1,4 +1,4 @@
-"""Accounts and users in slurmdbd, as part of a deploy: adds and changes, never removes."""
+"""The part of deploy that adds and changes accounts and users in slurmdbd, never removes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 
 def apply_accounts(config: ClusterConfig, head: Runner, report: Reporter) -> int:
-    """Make slurmdbd hold what cluster.yaml declares; returns how much was changed.
+    """Make slurmdbd hold cluster.yaml's accounts; return the number of changes.
 
-    Comes after the head's playbook: slurmctld looks up a user's uid when it is told of the user.
-    What cluster.yaml no longer has stays; `toolkit accounts apply --prune` is for that.
+    Call it after the head node's playbook: slurmctld looks up a new user's uid.
+    Accounts that cluster.yaml no longer has stay; `toolkit accounts apply --prune`
+    removes them.
     """
     todo = plan(wanted(config), read(head, config.cluster), config.cluster, prune=False)
     if not todo.changes:

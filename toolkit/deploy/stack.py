@@ -1,4 +1,4 @@
-"""The cluster's CloudFormation template: a pure function of the configuration and a few facts."""
+"""The cluster's CloudFormation template: a pure function of the configuration and some facts."""
 
 from __future__ import annotations
 
@@ -26,47 +26,51 @@ SWEEPS_PORT = 5100
 SRUN_PORTS = (60001, 63000)
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
 
-# What machines without a way to the internet need of AWS, beside S3.
+# The AWS services that instances without internet access need, beside S3.
 ENDPOINT_SERVICES = ("ec2", "ec2messages", "secretsmanager", "ssm", "ssmmessages")
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a template needs that cluster.yaml doesn't say."""
+    """The template's input that is not in cluster.yaml."""
 
     account: str
     head_image: str
     compute_image: str
     root_device: str
-    head_price: str = ""
+    head_price: str = ""  # US dollars an hour; empty: not known
 
 
 @dataclass(frozen=True, slots=True)
 class Ingress:
-    """One opening between two security groups."""
+    """A permission for connections from one security group to another."""
 
     id: str
     to: str
     source: str
     protocol: str
-    ports: tuple[int, int] | None
+    ports: tuple[int, int] | None  # None: all
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One launch template. With a subnet its network interfaces are part of it."""
+    """A launch template."""
 
     name: str
-    id: str
+    id: str  # logical id
     pool: str
-    subnet: str = ""
+    subnet: str = ""  # with it, the network interfaces are part of the launch template
     placement_group: bool = False
     efa: int = 0
 
 
 def template(config: ClusterConfig, facts: Facts) -> str:
-    """The stack's template as YAML. The same input gives the same bytes."""
+    """Return the stack's template as YAML.
+
+    The same input gives the same bytes. Raises DeployError if a user data script is too
+    long.
+    """
     bucket = names.bucket(config, facts.account)
     scripts = {"head": head_script(config, bucket), "compute": compute_script(config, bucket)}
     for kind, script in scripts.items():
@@ -115,7 +119,10 @@ def template(config: ClusterConfig, facts: Facts) -> str:
 
 
 def _place(url: str | None) -> tuple[str, str] | None:
-    """The bucket (empty: the cluster's own) and the folder in it; None for what is not in S3."""
+    """Return the bucket ("": the cluster's own) and its folder.
+
+    None for a URL that is not in S3.
+    """
     if url is None or not url.startswith("s3://"):
         return None
     bucket, _, prefix = url.removeprefix("s3://").partition("/")
@@ -123,19 +130,25 @@ def _place(url: str | None) -> tuple[str, str] | None:
 
 
 def images_template(config: ClusterConfig, account: str) -> str:
-    """The template of what image builds need."""
+    """Return the template of the image builds' stack."""
     context = {"bucket": names.images_bucket(config, account), "tls_only": tls_only(config)}
     return render("images.yaml.j2", context)
 
 
 def head_script(config: ClusterConfig, bucket: str) -> str:
-    """The head node's user data. Nothing that changes with a deploy is in it."""
+    """Return the head node's user data.
+
+    Nothing in it changes with a deploy.
+    """
     boot = boot_settings(config, bucket=bucket, status=names.HEAD_STATUS, playbook="site.yml")
     return render("user_data_head.sh.j2", {"cluster": config.cluster, "boot": boot})
 
 
 def compute_script(config: ClusterConfig, bucket: str) -> str:
-    """A compute node's user data; CloudFormation fills in what it alone knows."""
+    """Return a compute node's user data.
+
+    CloudFormation fills in the values that it alone knows.
+    """
     node = {
         "cluster": config.cluster,
         "region": config.aws.region,
@@ -153,9 +166,10 @@ def compute_script(config: ClusterConfig, bucket: str) -> str:
 
 
 def builder_script(config: ClusterConfig, *, bucket: str, image: str, sha: str) -> str:
-    """A builder's user data: this very bundle, which says what kind of image it is.
+    """Return a builder's user data; it names the bundle to use.
 
-    Without a bucket it is the same at every endpoint: it goes into the image's name then.
+    The bundle defines the kind of image. Without a bucket the script is the same at
+    every endpoint: its hash goes into the image's name then.
     """
     boot = boot_settings(
         config,
@@ -177,7 +191,7 @@ def boot_settings(
     playbook: str,
     bundle: str = "",
 ) -> dict[str, Any]:
-    """What first_boot.py.j2 has to know."""
+    """Return the values for first_boot.py.j2."""
     return {
         "region": config.aws.region,
         "endpoint_url": config.aws.endpoint_url,
@@ -189,12 +203,15 @@ def boot_settings(
 
 
 def tls_only(config: ClusterConfig) -> bool:
-    """Refuse plain HTTP to buckets, unless HTTP is all that the endpoint speaks."""
+    """Return whether buckets refuse plain HTTP.
+
+    They don't if the endpoint has only HTTP.
+    """
     return not (config.aws.endpoint_url or "").startswith("http://")
 
 
 def ingress() -> tuple[Ingress, ...]:
-    """Who may open connections to whom, and why."""
+    """Return the allowed connections, each with its reason."""
     head, compute, storage = "HeadGroup", "ComputeGroup", "StorageGroup"
     rules = [
         Ingress("HeadFromSlurmd", head, compute, "tcp", (SLURMCTLD_PORT,) * 2, "slurmctld"),
@@ -219,21 +236,25 @@ def ingress() -> tuple[Ingress, ...]:
 
 
 def subnet_logical(zone: str) -> str:
-    """The logical id of a zone's subnet."""
+    """Return the logical id of a zone's subnet."""
     return f"Subnet{names.logical(zone)}"
 
 
 def pool_logical(pool: str) -> str:
-    """The logical id of a pool's launch template.
+    """Return the logical id of a pool's launch template.
 
-    From the name alone: an id that moves when another pool is added would make CloudFormation
-    create a second template of the same name. The hash keeps `a-b` and `ab` apart.
+    It depends on the name alone. If it moved when another pool is added, CloudFormation
+    would create a second template of the same name. The hash keeps `a-b` and `ab`
+    apart.
     """
     return f"Pool{names.logical(pool)}{hashlib.sha256(pool.encode()).hexdigest()[:6]}"
 
 
 def _templates(config: ClusterConfig) -> list[Template]:
-    """A launch template a pool; one a zone where the machines' place or network is in it."""
+    """Return a launch template for each pool, or for each zone.
+
+    There is one for each zone if it holds the instances' placement or network.
+    """
     found: list[Template] = []
     for name, pool in config.pools.items():
         if not pool.zonal:
@@ -261,7 +282,10 @@ def _zones(config: ClusterConfig) -> list[dict[str, str]]:
 
 
 def _head_needs(config: ClusterConfig, subnet: str) -> list[str]:
-    """What must be there before the head node boots, or its first boot waits for nothing."""
+    """Return the resources that must exist before the head node boots.
+
+    Its first boot would wait for them in vain.
+    """
     ways = ["WayOut"] if config.network.nat_subnet else _endpoint_ids()
     return [f"{subnet}Routes", "S3Endpoint", "SharedFilesystem", *ways]
 

@@ -1,4 +1,4 @@
-"""What a finished stack is made of, by logical id: the ids that AWS chose."""
+"""The resources of a finished stack, by logical id: the ids that AWS chose."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def stack_resources(clients: Clients, stack: str) -> dict[str, str]:
-    """Logical id → physical id of everything that has one."""
+    """Return logical id → physical id of everything that has one."""
     pages = (
         clients.client("cloudformation")
         .get_paginator("list_stack_resources")
@@ -30,7 +30,10 @@ def stack_resources(clients: Clients, stack: str) -> dict[str, str]:
 
 
 def stack_facts(config: ClusterConfig, clients: Clients) -> StackFacts:
-    """What the renderer has to know of the stack; StackMissing while it isn't whole."""
+    """Return the renderer's facts about the stack.
+
+    Raises StackMissing while the stack is incomplete.
+    """
     found = stack_resources(clients, names.stack(config))
     try:
         filesystem = found["SharedFilesystem"]

@@ -1,4 +1,4 @@
-"""Whether a cluster is healthy, and if not, why: facts first, then a verdict that is pure."""
+"""The health of a cluster: gathers facts, then judges them by a pure function."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 RECONCILE = "slurm-reconcile.timer"
 SERVICES = ("slurmctld", "slurmdbd", "mariadb", RECONCILE)
-# Its timer runs it every 15 seconds, and one pass may take five minutes.
+# A timer starts reconcile every 15 seconds, and one pass may take five minutes.
 STALE_SECONDS = 360
 HEALTHY_STACK = {"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"}
-# Words of a node's state that a person should see, beside idle or allocated.
+# Flags of a node's state that a person should see, beside idle or allocated.
 FLAGS = ("POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "DRAIN", "DOWN", "NOT_RESPONDING")
 # Reasons with this prefix are the toolkit's own, and it clears them itself.
 OWN_REASON = "toolkit:"
-# How many of a kind are named: accounts and users that slurmdbd lacks, reconcile's remarks.
+# How many of a kind are listed: accounts and users that slurmdbd lacks, reconcile's remarks.
 NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Down:
-    """A node that needs a person, and what Slurm says of it."""
+    """A node that needs a person, with Slurm's reason."""
 
     name: str
     reason: str
@@ -48,29 +48,29 @@ class Down:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The facts, and the reasons for calling the cluster unhealthy (none: healthy)."""
+    """The facts about a cluster; `reasons` judges them."""
 
     cluster: str
     stack: str
     head_instance: str = ""
     head_state: str = ""
-    setup: str = ""
+    setup: str = ""  # state of the head node's playbook
     services: Mapping[str, str] = field(default_factory=dict)
     slurmctld_answers: bool = False
-    nodes: Mapping[str, int] = field(default_factory=dict)
+    nodes: Mapping[str, int] = field(default_factory=dict)  # count by state
     down: tuple[Down, ...] = ()
-    instances: Mapping[str, int] = field(default_factory=dict)
+    instances: Mapping[str, int] = field(default_factory=dict)  # count by pool
     trouble: tuple[str, ...] = ()
-    missing_accounts: tuple[str, ...] = ()  # declared ones that slurmdbd lacks, users too
+    missing_accounts: tuple[str, ...] = ()  # declared accounts and users that slurmdbd lacks
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why the cluster isn't healthy, the most basic first."""
+        """Return why the cluster isn't healthy, the most basic reason first."""
         return tuple(_reasons(self))
 
     @property
     def healthy(self) -> bool:
-        """Whether people can work."""
+        """Return whether people can work."""
         return not self.reasons
 
 
@@ -103,7 +103,7 @@ def _reasons(status: Status) -> Iterator[str]:
 
 
 def gather(config: ClusterConfig, clients: Clients) -> Status:
-    """Read everything; what can't be read is a reason, not a failure."""
+    """Read all facts; a failed read is a reason, not an exception."""
     stack = stack_status(clients.client("cloudformation"), names.stack(config))
     if stack in {"", "REVIEW_IN_PROGRESS"}:
         return Status(cluster=config.cluster, stack="", instances=_instances(config, clients))
@@ -165,7 +165,10 @@ def missing_accounts(config: ClusterConfig, runner: Runner) -> tuple[str, ...]:
 
 
 def engine_trouble(sheet: HeadReport) -> list[str]:
-    """What the engine itself says is wrong: held back, not looking, pools that don't come up."""
+    """Return the engine's own problems.
+
+    reconcile holds back or does not run, or a pool's instances don't come up.
+    """
     found = []
     last = sheet.last_pass
     if last.note:
@@ -191,7 +194,7 @@ def _services(config: ClusterConfig, head: Head) -> dict[str, str]:
     try:
         said = head.run(["systemctl", "is-active", *wanted])
     except HeadCommandFailed as error:
-        # Exit code 3: at least one is not active; the words are on standard output all the same.
+        # Exit code 3: at least one is not active; the states are on standard output all the same.
         said = error.stdout
         if len(said.split()) != len(wanted):
             raise
@@ -218,7 +221,7 @@ def _needs_someone(node: NodeInfo) -> bool:
 
 
 def _instances(config: ClusterConfig, clients: Clients) -> dict[str, int]:
-    """Live instances by pool, the head node among them."""
+    """Return the number of live instances by pool, with the head node."""
     pages = (
         clients.client("ec2")
         .get_paginator("describe_instances")

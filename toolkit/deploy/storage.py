@@ -1,4 +1,4 @@
-"""The few things the CLI does with a bucket."""
+"""The CLI's few operations on a bucket."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ DELETE_AT_ONCE = 1000
 
 
 class Bucket:
-    """One bucket; reading what isn't there gives None."""
+    """A bucket; reading a missing object gives None."""
 
     def __init__(self, s3: S3Client, name: str) -> None:
         self._s3 = s3
         self.name = name
 
     def read(self, key: str) -> bytes | None:
-        """The object's bytes."""
+        """Return the object's bytes; None if it is missing."""
         try:
             return self._s3.get_object(Bucket=self.name, Key=key)["Body"].read()
         except ClientError as error:
@@ -37,7 +37,7 @@ class Bucket:
             raise
 
     def read_json(self, key: str) -> dict[str, Any] | None:
-        """The object as JSON; what isn't an object of JSON counts as not there."""
+        """Return the object as JSON; None unless it is a JSON object."""
         data = self.read(key)
         try:
             value = json.loads(data) if data is not None else None
@@ -50,11 +50,11 @@ class Bucket:
         self._s3.put_object(Bucket=self.name, Key=key, Body=data)
 
     def delete(self, key: str) -> None:
-        """Delete an object; one that isn't there is deleted."""
+        """Delete an object; may be repeated."""
         self._s3.delete_object(Bucket=self.name, Key=key)
 
     def exists(self) -> bool:
-        """Whether there is such a bucket."""
+        """Return whether the bucket exists."""
         try:
             self._s3.head_bucket(Bucket=self.name)
         except ClientError as error:
@@ -64,20 +64,21 @@ class Bucket:
         return True
 
     def upload(self, bundle: Bundle) -> None:
-        """Put a bundle where machines look for it by its hash."""
+        """Write a bundle under its hash, where instances look for it."""
         self.write(names.bundle(bundle.sha), bundle.data)
 
     def current(self) -> str:
-        """The hash of the bundle the head node should have; `` before the first."""
+        """Return the hash of the head node's wanted bundle, or ""."""
         return (self.read(names.BUNDLE_CURRENT) or b"").decode(errors="replace").strip()
 
     def empty(self) -> int:
-        """Delete every version of every object, those that are written meanwhile too; how many.
+        """Delete every version of every object; return how many.
 
-        Raises DestroyIncomplete for the first that can't be deleted.
+        Objects written meanwhile are deleted too. Raises DestroyIncomplete for the
+        first that can't be deleted.
         """
         deleted = 0
-        # From the beginning each time: the place where a page ended goes with what was on it.
+        # From the beginning each time: a page's end marker is deleted with the page.
         while batch := self._some_versions():
             answer = self._s3.delete_objects(
                 Bucket=self.name,

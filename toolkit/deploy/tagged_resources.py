@@ -1,4 +1,4 @@
-"""What still carries a cluster's tag or name: asked of each service, not of the stack."""
+"""The resources that carry a cluster's tag or name, listed by each service, not the stack."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
 
-# What EC2 lists by tag: (what people call it, operation, the key of the list, the key of the id).
+# Kinds that EC2 lists by tag: (its name for people, operation, key of the list, key of the id).
 KINDS = (
     ("instance", "describe_instances", "Instances", "InstanceId"),
     ("volume", "describe_volumes", "Volumes", "VolumeId"),
@@ -41,7 +41,7 @@ GONE = {"terminated", "deleted", "deleting"}
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """One thing of the cluster that is there."""
+    """A resource of the cluster that exists."""
 
     kind: str
     id: str
@@ -51,7 +51,7 @@ class Leftover:
 
 
 def leftovers(clients: Clients, config: ClusterConfig) -> tuple[Leftover, ...]:
-    """Everything of the cluster that some service still lists."""
+    """Return every resource of the cluster that some service still lists."""
     return (
         *_tagged(clients.client("ec2"), config.cluster),
         *_filesystems(clients, config),
@@ -61,9 +61,9 @@ def leftovers(clients: Clients, config: ClusterConfig) -> tuple[Leftover, ...]:
 
 
 def remove(clients: Clients, item: Leftover) -> None:
-    """Delete what no stack deletes: disks and interfaces that lost their machine.
+    """Delete a disk or interface that lost its instance; no stack does.
 
-    What can't be deleted yet stays, and is found again.
+    A resource that can't be deleted yet stays, and is found again.
     """
     ec2 = clients.client("ec2")
     with suppress(ClientError):

@@ -1,4 +1,4 @@
-"""Renders templates/aws: a name the context lacks is an error, and so is text YAML can't carry."""
+"""Renders templates/aws; a name that the context lacks is an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def render(name: str, context: Mapping[str, Any]) -> str:
-    """Render one template of templates/aws."""
+    """Render one template of templates/aws.
+
+    Raises RenderError, also for text that YAML can't carry.
+    """
     try:
         jinja = _environment(assets.directory("templates") / "aws")
         return jinja.get_template(name).render(context)
@@ -25,7 +28,7 @@ def render(name: str, context: Mapping[str, Any]) -> str:
         raise RenderError(f"templates/aws/{name}: {error}") from error
 
 
-@cache  # an environment keeps what it compiled
+@cache  # an environment keeps its compiled templates
 def _environment(root: Path) -> Environment:
     # S701: the output is YAML and shell, not HTML; every value is checked text or goes by tojson.
     environment = Environment(  # noqa: S701

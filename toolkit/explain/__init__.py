@@ -1,1 +1,5 @@
-"""Why a job or a node is as it is: facts from the head, and pure answers made of them."""
+"""Explains the state of a job or a node, from the head node's facts.
+
+Belongs here: pure functions from the head's report to answers and tables.
+Does not: collecting the facts (`slurmplugins.head`) and printing (`toolkit.commands`).
+"""

@@ -1,4 +1,4 @@
-"""An answer to "why?": a sentence, what it rests on, and what happens next."""
+"""An answer to "why?": the state, the evidence, and the next event."""
 
 from __future__ import annotations
 
@@ -12,35 +12,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """One launch that was tried: where, and what EC2 said of it."""
+    """An attempted launch: its offering, and EC2's answer."""
 
-    at: float
+    at: float  # epoch seconds
     offering: str
     outcome: str
-    said: str = ""
+    said: str = ""  # EC2's message, or the ids of launched instances
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`next` is what will happen by itself, or what to do where nothing will."""
+    """An answer about one job or node."""
 
     subject: str
     verdict: str
     because: tuple[str, ...] = ()
     tried: tuple[Try, ...] = ()
-    next: str = ""
-    decisions: tuple[str, ...] = ()
-    console: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()
+    next: str = ""  # the next event, or advice if none will come by itself
+    decisions: tuple[str, ...] = ()  # lines of the decision log
+    console: tuple[str, ...] = ()  # the end of an instance's console
+    unread: tuple[str, ...] = ()  # sources that could not be read
 
 
 def moment(at: float) -> str:
-    """A time as answers show it."""
+    """Return a time as answers show it."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def span(seconds: float) -> str:
-    """A length of time in its two largest units: 45 s, 12 m, 3 h 10 m, 2 d 4 h."""
+    """Return a duration in its largest units, such as `12 m`.
+
+    The others are 45 s, 3 h 10 m, 2 d 4 h.
+    """
     whole = max(int(seconds), 0)
     minutes, hours, days = whole // 60, whole // 3600, whole // 86_400
     if not minutes:
@@ -51,7 +54,7 @@ def span(seconds: float) -> str:
 
 
 def told(decision: Mapping[str, Any]) -> str:
-    """A line of the decision log in words."""
+    """Return an entry of the decision log as a line."""
     at = decision.get("at")
     start = moment(float(at)) if isinstance(at, int | float) else "?"
     hidden = {"at", "level", "event", "program", "pid", "run", "trace"}

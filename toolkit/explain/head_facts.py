@@ -1,4 +1,4 @@
-"""Asks the head for its facts: one command, the same on AWS and on the local cloud."""
+"""Asks the head node for its facts: one command, the same on AWS and on the local cloud."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 LIB: Final = "/opt/slurm-toolkit/lib"
 BIN: Final = "/opt/slurm-toolkit/bin"
 
-# As slurm, never as root: a lock or a file that root made, slurm's own programs could not use.
+# As slurm, never as root: Slurm's own programs could not use a lock or a file that root made.
 _AS_SLURM: Final = ("/usr/sbin/runuser", "-u", "slurm", "--")
 _FACTS: Final = ("/usr/bin/env", f"PYTHONPATH={LIB}", "/usr/bin/python3", "-P", "-m")
 
 
 def ask(head: Runner, *question: str) -> HeadReport:
-    """The head's report; `question` is what slurmplugins.head_report takes. HeadCommandFailed."""
+    """Return the head's report on `question`, slurmplugins.head_report's arguments.
+
+    Raises HeadCommandFailed.
+    """
     said = head.run([*_AS_SLURM, *_FACTS, "slurmplugins.head_report", *question], timeout=120)
     try:
         return report.from_json(json.loads(said))
@@ -30,7 +33,10 @@ def ask(head: Runner, *question: str) -> HeadReport:
 
 
 def plan(head: Runner) -> dict[str, Any]:
-    """What reconcile would do now, as slurm-reconcile --plan prints it."""
+    """Return reconcile's next changes, as slurm-reconcile --plan prints them.
+
+    Raises HeadCommandFailed.
+    """
     said = head.run([*_AS_SLURM, f"{BIN}/slurm-reconcile", "--plan"], timeout=120)
     try:
         found = json.loads(said)

@@ -1,4 +1,4 @@
-"""Why a job is where it is. Pure: facts in, answer out."""
+"""Explains a job's state. Pure: facts in, answer out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DO_NOT: Final = 93
 
 TASKS_SHOWN: Final = 20
 
-# Slurm's word for why a job is pending → what it means here, and what to do about it.
+# Slurm's reason for a pending job → its meaning here, and what to do.
 REASONS: Final = {
     "AssocGrpBillingMinutes": "its account has used up its budget",
     "AssocGrpGRES": "its account runs as many GPUs as it may",
@@ -65,9 +65,10 @@ ENDS: Final = {
 
 
 def explain(sheet: HeadReport, number: int, task: int | None = None) -> Answer:
-    """The answer for one job, or task of an array; also when Slurm knows none of that number.
+    """Return the answer for one job, array or task.
 
-    Of an array that has several records: what its tasks are.
+    There is an answer also when Slurm knows none of that number. For an array with
+    several records, it lists the tasks.
     """
     asked = tuple(_asked(sheet.jobs, number, task))
     if len(asked) > 1:
@@ -92,7 +93,7 @@ def explain(sheet: HeadReport, number: int, task: int | None = None) -> Answer:
 
 
 def _asked(jobs: Iterable[JobReport], number: int, task: int | None) -> Iterator[JobReport]:
-    """The records that the question is about."""
+    """Yield the records that the question is about."""
     if task is None:
         yield from (job for job in jobs if number in (job.id, job.array))
         return
@@ -157,7 +158,10 @@ def _pending(sheet: HeadReport, job: JobReport) -> tuple[str, tuple[str, ...], s
 
 
 def _held(job: JobReport) -> bool:
-    """Slurm names another reason while it still ends the job's last try."""
+    """Return whether the job is held.
+
+    Slurm states another reason while it still ends the job's last attempt.
+    """
     return job.held or job.reason.startswith("JobHeld")
 
 
@@ -166,14 +170,14 @@ def _times(count: int) -> str:
 
 
 def _comments(job: JobReport) -> list[str]:
-    """What the head and the job itself have noted: why it was brought back, or is held."""
+    """Return the head's and the job's comments: a requeue's or hold's cause."""
     return [f"comment: {text}" for text in (job.admin_comment, job.comment) if text]
 
 
 def _next_try(sheet: HeadReport, job: JobReport) -> str:
-    """When something will be launched for it, as far as anyone can know."""
+    """Return the time of the job's next launch, if known."""
     if _held(job):
-        # The array's number would let every task go.
+        # The array's number would release every task.
         name = job.id if job.task is None else job.label
         return f"nothing until somebody runs: scontrol release {name}"
     waits = []
@@ -196,7 +200,10 @@ def _next_try(sheet: HeadReport, job: JobReport) -> str:
 
 
 def _smaller(job: JobReport) -> str:
-    """Slurm takes as many nodes of a range as are free; what EC2 has it can't know."""
+    """Return advice on a smaller request, if fewer nodes would do.
+
+    Slurm takes as many nodes of a range as are free, and can't know how many EC2 has.
+    """
     if not 0 < job.node_count < job.most_nodes:
         return ""
     update = f"scontrol update jobid={job.label} numnodes={job.node_count}"
@@ -204,7 +211,10 @@ def _smaller(job: JobReport) -> str:
 
 
 def _pools_of(sheet: HeadReport, refusal: Mapping[str, Any]) -> Sequence[StandingReport]:
-    """How the pools do whose nodes were refused; all pools, where the refusal names no node."""
+    """Return the standings of the pools whose nodes were refused.
+
+    They are all pools if the refusal names no node.
+    """
     try:
         nodes = hostlist.expand(str(refusal.get("nodes") or ""))
     except BadName:
@@ -214,7 +224,10 @@ def _pools_of(sheet: HeadReport, refusal: Mapping[str, Any]) -> Sequence[Standin
 
 
 def _asked_first(sheet: HeadReport, at: float) -> str:
-    """What resume asks for when all that was tried is set back: it waits out no setback then."""
+    """Return the offering that resume requests first if all are unavailable.
+
+    Then it does not wait for their times to pass.
+    """
     asked = {item.offering for item in tries(sheet.decisions)}
     back = [item for item in sheet.setbacks if item.key in asked and item.until > at]
     if not asked or len(back) < len(asked):
@@ -279,7 +292,10 @@ def _attempts(attempts: tuple[AttemptReport, ...]) -> Iterator[str]:
 
 
 def _exit(text: str) -> str:
-    """`code:signal`, with the two codes that mean something here."""
+    """Return an exit code and signal from `code:signal`.
+
+    The two codes with a meaning here are explained.
+    """
     code, _, signal = text.partition(":")
     if signal not in ("", "0"):
         return f", signal {signal}"

@@ -1,4 +1,4 @@
-"""Why a node is as it is. Pure: facts in, answer out."""
+"""Explains a node's state. Pure: facts in, answer out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolkit.explain.tries import tries
 if TYPE_CHECKING:
     from slurmplugins.head.report import HeadReport, InstanceReport, NodeReport, StandingReport
 
-# Flags of a node → what it is, and what will happen. The first row that fits.
+# Flags of a node → its state, and the next event. The first row that fits counts.
 _STATES: Final = (
     ({"POWERING_DOWN"}, "powering down", "usable again as soon as its machine is gone"),
     (
@@ -34,7 +34,10 @@ _STATES: Final = (
 
 
 def explain(sheet: HeadReport, name: str) -> Answer:
-    """The answer for one node; also when Slurm knows none of that name."""
+    """Return the answer for one node.
+
+    There is an answer also when Slurm knows none of that name.
+    """
     node = next((item for item in sheet.nodes if item.name == name), None)
     if node is None:
         known = (
@@ -70,7 +73,7 @@ def explain(sheet: HeadReport, name: str) -> Answer:
 
 
 def _verdict(node: NodeReport, live: list[InstanceReport]) -> tuple[str, str]:
-    """What it is, and what will happen."""
+    """Return the node's state and its next event."""
     flags = set(node.flags)
     if not node.pool:
         return "not the toolkit's: burst.json does not name it, and nothing here touches it", ""

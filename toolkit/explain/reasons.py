@@ -1,4 +1,4 @@
-"""What the engine's own words mean: the reason of a node, the slug of a failure."""
+"""The meanings of the engine's own codes: a node's reason, a failure's code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from slurmplugins.model.node import REASON_PREFIX
 
 OURS: Final = REASON_PREFIX
 
-# A reason's first word after the prefix → what it means.
+# A reason's first word after the prefix → its meaning.
 MEANINGS: Final = {
     "bug": "our own code failed: resume's log says where",
     "cloud-error": "EC2 answered with an error that is new to us",
@@ -52,6 +52,9 @@ MEANINGS: Final = {
 
 
 def meaning(reason: str) -> str:
-    """A node's reason in words; empty where it is not ours, or new."""
+    """Return a node's reason in plain words.
+
+    Empty if the reason is not the toolkit's, or is new.
+    """
     words = reason.removeprefix(OURS).split() if reason.startswith(OURS) else []
     return MEANINGS.get(words[0], "") if words else ""

@@ -1,4 +1,4 @@
-"""Rows of `toolkit nodes` and `toolkit jobs`. Pure."""
+"""The rows of `toolkit nodes` and `toolkit jobs`. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.head.report import HeadReport, InstanceReport, JobReport, NodeReport
 
-# Words of a node's state in the order people want them; what is not here is left out.
+# Flags of a node's state in the order that people want; other flags are left out.
 _FLAGS: Final = (
     "DOWN",
     "DRAIN",
@@ -27,7 +27,7 @@ _BASES: Final = ("ALLOCATED", "MIXED", "IDLE", "DOWN")
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node and its machine. `usd_per_hour` is what was believed at launch."""
+    """A node and its instance."""
 
     node: str
     state: str
@@ -35,20 +35,17 @@ class NodeRow:
     type: str = ""
     zone: str = ""
     lifecycle: str = ""
-    usd_per_hour: str = ""
+    usd_per_hour: str = ""  # The cluster's price at launch
     age_seconds: int | None = None
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job and the machines it has. `usd_per_hour` is their sum, shared nodes whole.
-
-    `label` is what squeue calls it: the number of a task that started says nothing of its array.
-    """
+    """A job and its instances."""
 
     job: int
-    label: str
+    label: str  # Squeue's name for it: a started task's number does not show its array
     name: str
     user: str
     partition: str
@@ -58,7 +55,7 @@ class JobRow:
     types: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
     lifecycle: str = ""
-    usd_per_hour: str = ""
+    usd_per_hour: str = ""  # The sum over its instances; a shared node counts whole
     age_seconds: int | None = None
     reason: str = ""
 
@@ -73,7 +70,7 @@ JOB_HEADERS: Final = (
 
 
 def node_rows(sheet: HeadReport, *, everything: bool = False) -> tuple[NodeRow, ...]:
-    """Nodes that are in some way up or in trouble; with `everything` those at rest too."""
+    """Return nodes that are up or in trouble; with `everything`, all."""
     machines = _by_node(sheet.machines)
     rows = [(node, machines.get(node.name)) for node in sheet.nodes]
     return tuple(
@@ -84,7 +81,7 @@ def node_rows(sheet: HeadReport, *, everything: bool = False) -> tuple[NodeRow, 
 
 
 def job_rows(sheet: HeadReport) -> tuple[JobRow, ...]:
-    """Every job that slurmctld remembers, newest last."""
+    """Return every job that slurmctld remembers, newest last."""
     machines = _by_node(sheet.machines)
     return tuple(
         _job_row(job, [machines[name] for name in job.nodes if name in machines], sheet.at)
@@ -93,12 +90,15 @@ def job_rows(sheet: HeadReport) -> tuple[JobRow, ...]:
 
 
 def _place(job: JobReport) -> tuple[int, bool, int]:
-    """By number; an array's tasks together, those that wait last."""
+    """Return a sort key: by number, an array's tasks together.
+
+    Its waiting tasks come last.
+    """
     return job.array or job.id, bool(job.waiting), job.id if job.task is None else job.task
 
 
 def node_cells(rows: Iterable[NodeRow]) -> list[Sequence[object]]:
-    """The rows as a table has them."""
+    """Return the rows as table cells."""
     return [
         (row.node, row.state, row.instance or "-", row.type or "-", row.zone or "-",
          row.lifecycle or "-", row.usd_per_hour or "-", _age(row.age_seconds), row.reason)
@@ -107,7 +107,7 @@ def node_cells(rows: Iterable[NodeRow]) -> list[Sequence[object]]:
 
 
 def job_cells(rows: Iterable[JobRow]) -> list[Sequence[object]]:
-    """The rows as a table has them."""
+    """Return the rows as table cells."""
     return [
         (row.label, row.name, row.user, row.partition, row.state, row.nodes or "-",
          ",".join(row.types) or "-", ",".join(row.zones) or "-", row.lifecycle or "-",
@@ -169,7 +169,7 @@ def _state(node: NodeReport) -> str:
 
 
 def _usd(machines: Sequence[InstanceReport]) -> str:
-    """Their prices added up; empty where one is not known."""
+    """Return the sum of their prices; empty if one is unknown."""
     from decimal import Decimal, InvalidOperation
 
     try:

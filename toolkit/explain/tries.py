@@ -1,4 +1,4 @@
-"""Which offerings were tried for something, from the decision log. Pure."""
+"""Finds attempted launches and losses in the decision log. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ SHOWN: Final = 12
 
 
 def tries(decisions: Iterable[Mapping[str, Any]]) -> tuple[Try, ...]:
-    """The latest launches that were tried, oldest first."""
+    """Return the latest attempted launches, oldest first."""
     found = [item for item in map(_try, decisions) if item is not None]
     return tuple(found[-SHOWN:])
 
 
 def last_refusal(decisions: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The latest time that nodes could not be had, unless something was launched since."""
+    """Return the latest refusal of nodes, unless a launch followed."""
     refusal: Mapping[str, Any] | None = None
     for item in decisions:
         if item.get("event") in {GIVEN_BACK, NOT_GIVEN_BACK}:
@@ -31,7 +31,7 @@ def last_refusal(decisions: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | 
 
 
 def last_loss(decisions: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The latest node that was set down under it, unless something was launched since."""
+    """Return the latest node set DOWN, unless a launch followed."""
     loss: Mapping[str, Any] | None = None
     for item in decisions:
         if item.get("event") == "node" and item.get("action") == "MarkDown":

@@ -1,4 +1,5 @@
-"""Two linters: of a batch script, and of a slurm.conf. Their findings are one `Finding`.
+"""Two linters: of a batch script, and of a slurm.conf. Both give `Finding`s.
 
-Rules only. What slurm.conf we write ourselves is in `render`.
+Belongs here: rules, and the reading of the linted text.
+Does not: the slurm.conf that we write ourselves (`toolkit.render`).
 """

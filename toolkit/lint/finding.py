@@ -1,4 +1,4 @@
-"""A finding of either linter: of a batch script, or of a slurm.conf."""
+"""A finding of either linter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """An error loses jobs, nodes or work; a warning loses time or logs, or is a trap for later."""
+    """An error loses jobs, nodes or work; a warning loses time or logs, or will do so later."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -15,10 +15,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A hit, for people and editors. `line` is 0 for something that is missing."""
+    """A fault in the text, for people and editors."""
 
     slug: str
     severity: Severity
-    line: int
+    line: int  # 0 for something that is missing
     message: str
     fix: str

@@ -52,7 +52,7 @@ WORKERS = 4  # machines started or ended at the same time
 
 
 class NoNetwork:
-    """For machines that have no network to listen in."""
+    """A stand-in for machines that have no network to listen in."""
 
     def open(self, instance_id: str, namespace: Path | None) -> None:
         """Do nothing."""
@@ -62,11 +62,11 @@ class NoNetwork:
 
 
 class Cloud:
-    """One local cloud in this process. moto's tables are the process's, so there is one at a time.
+    """The local cloud of this process. There is one at a time: moto's tables are the process's.
 
-    As a context manager it forgets everything moto knew, puts the layer in
-    place, and on leaving takes it away again. Looking after machines is
-    `keeper.run`, for a thread of the caller's.
+    As a context manager it forgets everything that moto knew and puts the layer in
+    place. On leaving it takes the layer away again. `keeper.run` looks after machines,
+    in a thread of the caller's.
     """
 
     def __init__(
@@ -155,7 +155,10 @@ def _untracked(cls: type[object], *_args: object, **_more: object) -> object:
 
 
 def forget_everything() -> None:
-    """Empty every table of moto's. Its own reset first builds all of them anew, in seconds."""
+    """Empty every table of moto's.
+
+    moto's own reset first builds all of them anew, in seconds.
+    """
     for account in s3_backends.values():
         account.reset()  # buckets hold files, and their names are kept elsewhere as well
     for backend in _backends():
@@ -164,14 +167,17 @@ def forget_everything() -> None:
 
 
 def _backends() -> Iterator[BackendDict[Any]]:
-    """Yield every service's tables. moto's own list loses some: a reset that fills others again."""
+    """Yield every service's tables.
+
+    moto's own list loses some: a reset fills others again.
+    """
     for name, module in list(sys.modules.items()):
         if name.startswith("moto."):
             yield from (one for one in vars(module).values() if isinstance(one, BackendDict))
 
 
 def defer(work: Callable[[], None]) -> None:
-    """Run slow work in a thread of its own; what it raises goes to the log."""
+    """Run slow work in its own thread; exceptions are logged."""
 
     def run() -> None:
         try:

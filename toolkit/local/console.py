@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def enter_argv(layout: Layout, instance_id: str, argv: Sequence[str]) -> list[str]:
-    """Return the host command that runs `argv` as root inside a running machine."""
+    """Return the host command for running `argv` in a running machine.
+
+    It runs as root.
+    """
     processes = Processes()
     for pid in Groups.on_this_host(layout.name).members(instance_id):
         if processes.is_init(pid) and processes.is_alive(pid):

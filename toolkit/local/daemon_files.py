@@ -30,7 +30,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class StateFiles:
-    """Where one local cloud's daemon is found."""
+    """The files by which one local cloud's daemon is found."""
 
     root: Path
 
@@ -46,7 +46,7 @@ class StateFiles:
 
     @property
     def log(self) -> Path:
-        """What the daemon says."""
+        """Return the path of the daemon's log."""
         return self.root / "daemon.log"
 
     @contextlib.contextmanager

@@ -35,7 +35,7 @@ _THROTTLED = "Request limit exceeded."
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a request asks for, as far as it shows without parsing it in full."""
+    """A request's service, region and action, read without parsing it in full."""
 
     service: str
     region: str
@@ -44,7 +44,10 @@ class Call:
 
     @property
     def filtered(self) -> bool:
-        """Say whether a read is narrowed or paged, which EC2 rates more kindly."""
+        """Return whether a read is narrowed or paged.
+
+        EC2 has a higher rate for such reads.
+        """
         return any(_NARROWED.match(name) for name in self.params)
 
     @property
@@ -62,7 +65,7 @@ class Call:
 
 
 def call_of(environ: dict[str, Any], body: bytes) -> Call:
-    """Read service, region and action from the signature, the target header and the form."""
+    """Return the call from the signature, target header and form."""
     scope = _SCOPE.search(environ.get("HTTP_AUTHORIZATION", ""))
     region, service = scope.groups() if scope else ("us-east-1", "")
     target = str(environ.get("HTTP_X_AMZ_TARGET", ""))
@@ -75,7 +78,10 @@ def call_of(environ: dict[str, Any], body: bytes) -> Call:
 
 @functools.cache
 def _moto() -> WsgiApp:
-    """Return moto's application: its routes, which hold no state and take a second to build."""
+    """Return moto's application, which holds no state.
+
+    Its routes take a second to build.
+    """
     app: WsgiApp = DomainDispatcherApplication(create_backend_app)
     return app
 
@@ -91,7 +97,10 @@ class Endpoint:
         self._moto = _moto()
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        """Answer one request; the lock is held for moto alone, not while bytes travel."""
+        """Answer one request.
+
+        The lock is held for moto alone, not while bytes travel.
+        """
         body = _read(environ)
         call = call_of(environ, body)
         with self._tables.lock:
@@ -134,7 +143,7 @@ class Endpoint:
 
 
 def _read(environ: dict[str, Any]) -> bytes:
-    """Take the whole body off the wire before the lock, and give moto a copy."""
+    """Read the whole body before the lock; give moto a copy."""
     stream = environ["wsgi.input"]
     length = environ.get("CONTENT_LENGTH")
     if length:
@@ -158,14 +167,14 @@ def _refuse(call: Call, refusal: Refusal, start_response: StartResponse) -> Iter
 
 
 def _hang_up(environ: dict[str, Any]) -> None:
-    """Break the connection, so that the caller does not learn that its call was carried out."""
+    """Break the connection; the caller does not learn that its call succeeded."""
     connection = environ.get("werkzeug.socket")
     if isinstance(connection, socket.socket):
         connection.shutdown(socket.SHUT_RDWR)
 
 
 class Front:
-    """What listens on the host: the endpoint, the control API, builders' metadata."""
+    """The servers on the host: the endpoint, the control API, builders' metadata."""
 
     def __init__(self, endpoint: WsgiApp, control: WsgiApp, imds: MetadataService) -> None:
         """Divide requests by path; machines get the bare endpoint instead."""

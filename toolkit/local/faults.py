@@ -1,4 +1,4 @@
-"""What can go wrong on demand: capacity pools, forced errors. State only, no I/O.
+"""Faults on demand: capacity pools, forced errors. State only, no I/O.
 
 A pool is an instance type in a zone on a market. Without a rule it has no end. A rule
 names pools by a pattern `TYPE[/ZONE[/MARKET]]`, each part a name or `*`.
@@ -19,7 +19,7 @@ _PARTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """One place instances come from."""
+    """A source of instances."""
 
     instance_type: str
     zone: str
@@ -31,7 +31,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Which pools a rule speaks of."""
+    """A pattern of the pools that a rule covers."""
 
     instance_type: str = "*"
     zone: str = "*"
@@ -92,7 +92,7 @@ class Injection:
 
 @dataclass(slots=True)
 class Faults:
-    """Every fault in force. Not thread-safe: used under the local cloud's lock."""
+    """The faults in force. Not thread-safe: used under the local cloud's lock."""
 
     clock: Callable[[], float]
     rules: dict[Pattern, Rule] = field(default_factory=dict)
@@ -113,7 +113,10 @@ class Faults:
             self.rules.pop(pattern, None)
 
     def take(self, pool: Pool, *, at_least: int, at_most: int) -> int:
-        """Take between the two numbers of instances from the pool; 0 when it has too few."""
+        """Take instances from the pool; return how many.
+
+        The number is between the two bounds; 0 when the pool has too few.
+        """
         rules = self._rules(pool)
         granted = min([at_most, *(rule.free for rule in rules)])
         if granted < at_least:
@@ -123,12 +126,12 @@ class Faults:
         return granted
 
     def undo(self, pool: Pool, count: int) -> None:
-        """Put back what was taken for a launch that was then refused for another reason."""
+        """Return a refused launch's instances to the pool."""
         for rule in self._rules(pool):
             rule.free += count
 
     def available(self, pools: Iterable[Pool], wanted: int) -> list[int]:
-        """Return how many instances each pool would give, asked one after the other."""
+        """Return how many instances each pool would give, in order."""
         left = {pattern: rule.free for pattern, rule in self.rules.items()}
         granted = []
         for pool in pools:
@@ -150,7 +153,10 @@ class Faults:
         self.injections.append(injection)
 
     def injected(self, action: str, *, inside: bool = False) -> Injection | None:
-        """Return the error for this call, or for one offering inside its answer, and count it."""
+        """Return the error for this call, and count it.
+
+        With `inside`, it is the error for one offering inside the call's answer.
+        """
         now = self.clock()
         self.injections = [one for one in self.injections if one.until is None or one.until > now]
         for one in self.injections:

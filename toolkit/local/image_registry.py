@@ -1,4 +1,4 @@
-"""Where images are kept: on disk with the machines' driver, or in memory without one."""
+"""Keeps images: on disk with the machines' driver, or in memory without one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class DiskShelf:
         self._in_use = in_use
 
     def images(self) -> tuple[Image, ...]:
-        """Return every image that is whole; one without a note of ours is a base image."""
+        """Return every complete image; one without our note is a base."""
         return tuple(
             Image(
                 id=one.id,

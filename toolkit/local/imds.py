@@ -26,7 +26,7 @@ WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer of the service."""
+    """An answer of the service."""
 
     status: str
     body: bytes = b""
@@ -129,7 +129,7 @@ def _listing(branch: Mapping[str, Any]) -> str:
 
 
 def _limit_hops(environ: Mapping[str, Any], hops: int) -> None:
-    """Let a token travel so many hops and no more: it must not reach a container's network."""
+    """Limit a token's hops: it must not reach a container's network."""
     connection = environ.get("werkzeug.socket")
     if isinstance(connection, socket.socket):
         connection.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, max(1, min(64, int(hops))))

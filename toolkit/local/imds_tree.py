@@ -1,4 +1,4 @@
-"""What an instance reads about itself: the metadata service's tree, built from moto's rows."""
+"""The metadata service's tree: an instance's facts about itself, built from moto's rows."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _add_optional(data: dict[str, Any], life: Life, now: float) -> None:
 
 
 def _scheduled(life: Life) -> str:
-    """Events as the metadata service has them, with dates in a style of their own."""
+    """Return events in the metadata service's own format of dates."""
     events = [
         {
             "NotBefore": datetime.fromtimestamp(when, UTC).strftime("%d %b %Y %H:%M:%S GMT"),

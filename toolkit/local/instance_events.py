@@ -31,7 +31,7 @@ class Interruptions:
         self._tables = tables
 
     def find(self, target: str) -> Life:
-        """Return the live instance with this id, of this node, or with this Name."""
+        """Return the live instance with this id, node or Name tag."""
         alive = [life for life in self._tables.lives.values() if life.state in ALIVE]
         for life in alive:
             if target == life.id:
@@ -48,7 +48,10 @@ class Interruptions:
         raise NoSuchTarget(f"no live instance is, or is the node, {target}")
 
     def interrupt(self, target: str, notice: float = DEFAULT_NOTICE) -> Life:
-        """Give notice of so many seconds; a second notice can only bring the end nearer."""
+        """Give notice of that many seconds.
+
+        A second notice can only bring the end nearer.
+        """
         with self._tables.lock:
             life = self.find(target)
             if life.pool.market != SPOT:
@@ -63,7 +66,7 @@ class Interruptions:
         return life
 
     def rebalance(self, target: str) -> Life:
-        """Say that an instance is at elevated risk; nothing else happens to it."""
+        """Announce that an instance is at elevated risk; nothing else happens."""
         with self._tables.lock:
             life = self.find(target)
             if life.pool.market != SPOT:
@@ -74,21 +77,24 @@ class Interruptions:
         return life
 
     def impair(self, target: str, ago: float, *, restore: bool = False) -> Life:
-        """Let the instance's status check fail, since so many seconds ago, or pass again."""
+        """Let the instance's status check fail, or pass again.
+
+        It fails since `ago` seconds.
+        """
         with self._tables.lock:
             life = self.find(target)
             life.impaired = None if restore else self._tables.wall() - ago
         return life
 
     def schedule(self, target: str, code: str, seconds: float, *, cancel: bool = False) -> Life:
-        """Announce an event for the instance, or call all of its events off."""
+        """Announce an event for the instance, or cancel all of them."""
         with self._tables.lock:
             life = self.find(target)
             life.events = () if cancel else (*life.events, (code, self._tables.wall() + seconds))
         return life
 
     def _publish(self, life: Life, kind: str, detail: dict[str, Any]) -> None:
-        """Send EventBridge the event that EC2 sends; rules pass it on, to SQS for instance."""
+        """Send EC2's event to EventBridge; rules pass it on, e.g. to SQS."""
         event = {
             "Source": "aws.ec2",
             "DetailType": kind,
@@ -102,7 +108,7 @@ class Interruptions:
 
 
 def node_of(life: Life) -> str | None:
-    """Return the Slurm node that an instance is, from the tags it was launched with."""
+    """Return an instance's Slurm node, from its tags at launch."""
     return tags.node_of(life.tags, int(life.instance.ami_launch_index), life.id)
 
 

@@ -41,10 +41,11 @@ class Brought:
 
 
 def up(options: Options, report: Report) -> Brought:
-    """Check the host, build the base image if need be, start the daemon, wait until it answers.
+    """Check the host, start the daemon, and wait until it answers.
 
-    `report(phase, detail)` is told of progress. PreflightFailed lists everything
-    the host lacks; nothing has been changed then.
+    The base image is built if necessary. `report(phase, detail)` is called with
+    progress. PreflightFailed lists everything that the host lacks; nothing has been
+    changed then.
     """
     options = replace(options, state=options.state.absolute())
     files = StateFiles(options.state)
@@ -94,7 +95,10 @@ def _build_base(layout: Layout, report: Report) -> None:
 
 
 def _write_credentials(options: Options) -> None:
-    """Write a profile `local` for AWS tools; no secret, since no signature is checked."""
+    """Write a profile `local` for AWS tools.
+
+    It has no secret, since no signature is checked.
+    """
     path = options.state / "aws" / "credentials"
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     path.touch(mode=0o600)
@@ -104,7 +108,7 @@ def _write_credentials(options: Options) -> None:
 
 
 def _start(options: Options, files: StateFiles) -> int:
-    """Start the daemon in a session of its own, and wait until it answers."""
+    """Start the daemon in its own session; wait until it answers."""
     files.root.mkdir(mode=0o755, parents=True, exist_ok=True)
     argv = [sys.executable, "-m", "toolkit.local.daemon", "--detach", options.to_json()]
     with files.log.open("ab") as log:
@@ -129,14 +133,20 @@ def _start(options: Options, files: StateFiles) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """Return an environment in which the daemon finds this package, whatever its directory."""
+    """Return an environment in which the daemon finds this package.
+
+    It does so from any directory.
+    """
     here = str(Path(__file__).resolve().parents[2])
     path = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{path}" if path else here}
 
 
 def down(state: Path, report: Report) -> cleanup.Removed:
-    """End the daemon and every machine, and remove all of it but images, consoles and cache."""
+    """End the daemon and every machine; remove their files.
+
+    Images, consoles and cache stay.
+    """
     state = state.absolute()
     files = StateFiles(state)
     running = files.running()
@@ -167,7 +177,11 @@ def _end(files: StateFiles, running: Running) -> None:
 
 
 def _ended(pid: int) -> bool:
-    """The daemon lets go of its lock a moment before it is gone; its parent may collect it late."""
+    """Return whether the process has ended, collected or not.
+
+    The daemon releases its lock a moment before its end, and its parent may collect it
+    late.
+    """
     try:
         return ") Z " in Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except OSError:
@@ -175,7 +189,7 @@ def _ended(pid: int) -> bool:
 
 
 def _clean(layout: Layout) -> cleanup.Removed:
-    """Remove what a daemon that is gone left: its machines, and file systems nobody lists."""
+    """Remove the machines and file systems that a killed daemon left."""
     if os.geteuid() != 0:
         if _has_machines(layout):
             raise LocalError(

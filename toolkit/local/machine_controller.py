@@ -48,7 +48,7 @@ class Network(Protocol):
 
 
 class Keeper:
-    """One look is `tick`; `run` looks until told to stop."""
+    """A controller of machines. `tick` looks once; `run` looks until it is stopped."""
 
     def __init__(  # noqa: PLR0917 - injected parts
         self,
@@ -131,7 +131,7 @@ class Keeper:
             self._ready.pop(life.id, None)
 
     def _begin(self, life: Life, step: Callable[[Life], None]) -> None:
-        """Carry a step out beside; at most one at a time for an instance."""
+        """Run a step in its own thread, one per instance at most."""
 
         def work() -> None:
             try:
@@ -185,7 +185,7 @@ class Keeper:
         log.info("%s terminated: %s", life.id, life.reason)
 
     def _guest_went(self, life: Life) -> None:
-        """Do what the instance asked for in case its machine powers itself off."""
+        """Do what the instance wants when its machine powers itself off."""
         terminate = life.instance.instance_initiated_shutdown_behavior == "terminate"
         wanted = "shutting-down" if terminate or life.pool.market == "spot" else "stopping"
         with self._tables.lock:

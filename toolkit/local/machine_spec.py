@@ -1,4 +1,4 @@
-"""From moto's row of an instance to what a driver needs to boot its machine."""
+"""Turns moto's row of an instance into a driver's input for its machine."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def machine_spec(life: Life, *, file_systems: Path, port: int) -> MachineSpec:
     """Return the machine of an instance.
 
-    An instance with a public address runs in the host's network, the local
-    stand-in for an internet gateway; all others have a namespace of their own.
+    An instance with a public address runs in the host's network, the local stand-in for
+    an internet gateway. Every other one has its own namespace.
     """
     instance = life.instance
     nic = instance.nics[0]

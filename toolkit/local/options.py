@@ -1,4 +1,4 @@
-"""How one local cloud is to run: where it keeps things, what it pretends, how fast it is."""
+"""The settings of one local cloud: its paths, its behaviour, its delays."""
 
 from __future__ import annotations
 
@@ -16,24 +16,22 @@ DRIVERS = ("nspawn", "none")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """One local cloud's settings; the daemon is started with exactly these.
-
-    `boot_delay` is added to what the machine itself needs from pending to
-    running; `shutdown_grace` is how long a terminated machine may take to power
-    off; `visible_after` is EC2's eventual consistency: for so long a new
-    instance is missing from Describe calls. `throttle` applies EC2's published
-    request rates. `forget_after` is how long a terminated instance is listed.
-    """
+    """A local cloud's settings; the daemon is started with exactly these."""
 
     state: Path = DEFAULT_STATE
     port: int = DEFAULT_PORT
     driver: str = "nspawn"
     region: str = "us-east-1"
     boot_delay: float = 0.0
+    """Seconds added to a machine's own from pending to running."""
     shutdown_grace: float = 3.0
+    """Seconds that a terminated machine may take to power off."""
     visible_after: float = 0.0
+    """EC2's eventual consistency: seconds that Describe calls lack a new instance."""
     throttle: bool = True
+    """Applies EC2's published request rates."""
     forget_after: float = 3600.0
+    """Seconds that a terminated instance is listed."""
 
     def to_json(self) -> str:
         """Return the settings as the daemon's argument."""
@@ -41,7 +39,7 @@ class Options:
 
     @classmethod
     def from_json(cls, text: str) -> Options:
-        """Read what `to_json` wrote; unknown keys of a newer toolkit are left out."""
+        """Parse `to_json`'s output; unknown keys of newer toolkits are ignored."""
         known = {field.name for field in fields(cls)}
         data = {key: value for key, value in json.loads(text).items() if key in known}
         data["state"] = Path(data["state"])
@@ -49,7 +47,7 @@ class Options:
 
 
 def state_dir(given: Path | None = None) -> Path:
-    """Return the state directory: as given, else from the environment, else the default."""
+    """Return the given state directory, the environment's, or the default."""
     if given is not None:
         return given
     return Path(os.environ.get(STATE_VARIABLE) or DEFAULT_STATE)

@@ -105,7 +105,7 @@ class Listeners:
 
 
 def bind(address: str, port: int, namespace: Path | None = None) -> socket.socket:
-    """Return a bound TCP socket, made in a network namespace if one is given."""
+    """Return a bound TCP socket, in a network namespace if given."""
     if namespace is None:
         return _bind(address, port)
     result: list[socket.socket | OSError] = []
@@ -149,10 +149,13 @@ def _enter(namespace: Path) -> None:
 
 
 class MachineSockets:
-    """What a machine finds in its network: the endpoint on loopback, the metadata service."""
+    """The servers in a machine's network: the endpoint on loopback, the metadata service."""
 
     def __init__(self, listeners: Listeners, port: int, api: WsgiApp, imds: Any) -> None:
-        """`api` is the endpoint as machines may use it; `imds` makes an app an instance."""
+        """Keep the parts; `api` is the endpoint that machines may use.
+
+        `imds` makes an instance's app.
+        """
         self._listeners = listeners
         self._port = port
         self._api = api

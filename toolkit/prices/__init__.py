@@ -1,4 +1,8 @@
-"""What an instance costs an hour, at any second, with the source and the age of every price."""
+"""The hourly price of an instance at any second, with the source and age of every price.
+
+Belongs here: the on-demand catalogue, the spot history, and the choice among them.
+Does not: amounts of money and their division (`toolkit.accounting`).
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""The price of an instance at every second, from the best source there is.
+"""The price of an instance at every second, from the best source available.
 
-Nothing falls back silently: every span carries the source that it was priced from.
+Nothing falls back silently: every span carries its price's source. The sources are
+tried in this order.
 
-* spot: history → what was believed at launch → the on-demand list (tagged as a guess) → unknown
-* on-demand: the list → what was believed at launch → unknown
+* Spot: history → price tag at launch → on-demand list (tagged as a guess) → unknown. *
+On-demand: the list → price tag at launch → unknown.
 """
 
 from __future__ import annotations
@@ -21,25 +22,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What has to be known about an instance to price it."""
+    """The facts of an instance that its price depends on."""
 
     instance_type: str
     zone: str
     spot: bool
-    believed: Decimal | None
+    believed: Decimal | None  # US dollars an hour, from the price tag at launch
     launched_at: int
 
 
 @dataclass(frozen=True, slots=True)
 class PriceBook:
-    """Catalogue and spot history of one region."""
+    """The catalogue and the spot history of one region."""
 
     region: str
     catalogue: Catalogue
     history: SpotHistory
 
     def spans(self, ask: Ask, start: int, end: int) -> list[PriceSpan]:
-        """Prices that cover start ≤ t < end completely, in order, without overlap."""
+        """Return prices that cover start ≤ t < end, in order.
+
+        There are no gaps and no overlap.
+        """
         if start >= end:
             return []
         if not ask.spot:

@@ -1,4 +1,4 @@
-"""The dated catalogue of on-demand prices and machine sizes that ships with the toolkit."""
+"""The dated catalogue of on-demand prices and instance sizes that ships with the toolkit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a machine has to share out."""
+    """The size of an instance."""
 
     cpus: int
     memory_mib: int
@@ -29,20 +29,23 @@ class Catalogue:
     """On-demand Linux prices of one region on one day, and the size of each type."""
 
     region: str
-    as_of: int
+    as_of: int  # epoch seconds
     origin: str
-    prices: Mapping[str, Decimal]
-    shapes: Mapping[str, Shape]
+    prices: Mapping[str, Decimal]  # US dollars an hour, by type
+    shapes: Mapping[str, Shape]  # by type
 
     @classmethod
     def bundled(cls) -> Catalogue:
-        """The one in this package."""
+        """Return the catalogue in this package."""
         text = files("toolkit.prices").joinpath("catalogue.json").read_text(encoding="utf-8")
         return cls.parse(text)
 
     @classmethod
     def parse(cls, text: str) -> Catalogue:
-        """Read the catalogue's JSON; prices are strings there, so that no float touches them."""
+        """Parse the catalogue's JSON.
+
+        Prices are strings there, so they never become floats.
+        """
         data = json.loads(text)
         day = datetime.strptime(data["as_of"], "%Y-%m-%d").replace(tzinfo=UTC)
         types: dict[str, dict[str, object]] = data["types"]
@@ -62,6 +65,6 @@ class Catalogue:
         )
 
     def price(self, instance_type: str, region: str) -> Price | None:
-        """The list price, or None for a type or a region that the catalogue doesn't have."""
+        """Return the list price; None for an unknown type or region."""
         usd = self.prices.get(instance_type) if region == self.region else None
         return None if usd is None else Price(usd, PriceSource.LIST, self.as_of)

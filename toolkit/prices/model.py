@@ -1,4 +1,4 @@
-"""A price, where it is from, and the span of time it holds for."""
+"""A price, its source, and the time span in which it holds."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ if TYPE_CHECKING:
 
 
 class PriceSource(StrEnum):
-    """Where a price comes from, the best first. It goes with every cent of the report."""
+    """The source of a price, the best first. The report states it for every price."""
 
     HISTORY = "history"
-    """DescribeSpotPriceHistory: what the market said at that second."""
+    """DescribeSpotPriceHistory: the market's price at that second."""
     LIST = "list"
     """The dated on-demand catalogue, for an on-demand instance."""
     BELIEVED = "believed"
-    """What the cluster believed at launch, kept in the instance's tag."""
+    """The cluster's price at launch, kept in the instance's tag."""
     LIST_FOR_SPOT = "list-for-spot"
-    """The on-demand price for a spot instance: too high, and only for want of anything better."""
+    """The on-demand price for a spot instance: too high, used only if there is no better one."""
     UNKNOWN = "unknown"
     """No price at all: the amount is 0 and the report says so."""
 
     @property
     def is_guess(self) -> bool:
-        """Whether the report must warn about it."""
+        """Return whether the report must warn about it."""
         return self in {PriceSource.LIST_FOR_SPOT, PriceSource.UNKNOWN}
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars an hour. `as_of` is the second (epoch) at which the source said so."""
+    """A price of an instance."""
 
     usd_per_hour: Decimal
     source: PriceSource
-    as_of: int
+    as_of: int  # epoch second of the source
 
 
 @dataclass(frozen=True, slots=True)
 class PriceSpan:
-    """One price that holds for start ≤ t < end."""
+    """A price that holds for start ≤ t < end."""
 
     start: int
     end: int

@@ -27,14 +27,20 @@ class SpotHistory:
 
     @classmethod
     def of(cls, points: Iterable[tuple[str, str, int, Decimal]]) -> SpotHistory:
-        """Build from (type, zone, second, price) in any order; the later of two equals wins."""
+        """Build from (type, zone, second, price) in any order.
+
+        The later of two points at the same second wins.
+        """
         steps: dict[tuple[str, str], dict[int, Decimal]] = defaultdict(dict)
         for kind, zone, at, usd in points:
             steps[kind, zone][at] = usd
         return cls({key: tuple(sorted(points.items())) for key, points in steps.items()})
 
     def spans(self, instance_type: str, zone: str, start: int, end: int) -> list[PriceSpan]:
-        """The known prices within start ≤ t < end; time before the first change is left out."""
+        """Return the known prices within start ≤ t < end.
+
+        Time before the first change is left out.
+        """
         changes = self.changes.get((instance_type, zone), ())
         first = max(bisect_right(changes, start, key=lambda change: change[0]) - 1, 0)
         spans = []
@@ -50,9 +56,10 @@ class SpotHistory:
 
 
 def read_history(ec2: EC2Client, types: Collection[str], start: int, end: int) -> SpotHistory:
-    """Ask EC2 for the changes from start to end; it adds the last change before start itself.
+    """Read the price changes from start to end.
 
-    EC2 keeps 90 days. Older time has no history here and is priced, and tagged, otherwise.
+    EC2 adds the last change before start itself. It keeps 90 days: older time has no
+    history here, and its price has another source and tag.
     """
     if not types:
         return SpotHistory()

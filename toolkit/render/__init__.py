@@ -1,7 +1,12 @@
-"""cluster.yaml → the files a head node runs on. Pure: values in, text out.
+"""Renders the head node's files from cluster.yaml. Pure: values in, text out.
 
-`bundle_files` renders everything below `rendered/` of the bundle; `image_vars` what an image build
-is told. Knows which Slurm version has which option (`options`).
+Belongs here: slurm.conf, burst.json, the playbooks' variables, and the options of each
+Slurm version (`options`).
+Does not: reading cluster.yaml (`toolkit.config`) and uploading the files
+(`toolkit.deploy`).
+
+`bundle_files` renders everything below `rendered/` of the bundle; `image_vars` renders
+the variables of an image build.
 """
 
 from __future__ import annotations

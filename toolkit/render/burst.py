@@ -1,4 +1,4 @@
-"""burst.json: what the head's programs know of the cluster (see slurmplugins.config.burst)."""
+"""Renders burst.json: the cluster for the head's programs (see slurmplugins.config.burst)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def burst_json(config: ClusterConfig, facts: StackFacts, prices: Prices) -> str:
-    """The whole file; RenderError when a pool has a zone that the stack has no subnet in."""
+    """Return the whole file.
+
+    Raises RenderError when a pool has a zone that the stack has no subnet in.
+    """
     document = {
         "version": VERSION,
         "cluster": config.cluster,
@@ -40,7 +43,10 @@ def burst_json(config: ClusterConfig, facts: StackFacts, prices: Prices) -> str:
 
 
 def launch_template(cluster: str, pool: str, zone: str = "") -> str:
-    """The name of a pool's launch template, the same in the stack and here."""
+    """Return the name of a pool's launch template.
+
+    The stack has it under the same name.
+    """
     return f"{cluster}-{pool}-{zone}" if zone else f"{cluster}-{pool}"
 
 

@@ -1,4 +1,4 @@
-"""Nodes and partitions as slurm.conf has to state them, worked out from cluster.yaml."""
+"""Computes the nodes and partitions of slurm.conf from cluster.yaml."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from toolkit.render.prices import Prices
 
 MEMORY_PERCENT: Final = 95
-"""Of an instance's nominal memory. Kernel and hypervisor keep the rest, and a node that registers
-with less than it was promised to have is drained."""
+"""Of an instance's nominal memory. Kernel and hypervisor keep the rest, and Slurm drains a node
+that registers with less than slurm.conf promises."""
 WEIGHT_STEP: Final = 10
 """Between two price ranks, so that a site can put a pool between two others."""
 MILLI: Final = 1000
@@ -23,41 +23,42 @@ MIB_PER_GIB: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class NodeLine:
-    """One pool. `weight` ranks pools by price: Slurm takes the lowest that fits."""
+    """The nodes of one pool, one line of slurm.conf."""
 
     pool: str
-    nodes: str
+    nodes: str  # hostlist
     cpus: int
     memory_mib: int
     gpus: int
-    gpu: str
-    weight: int
+    gpu: str  # kind of GPU, e.g. a10g
+    weight: int  # ranks pools by price: Slurm takes the lowest that fits
     features: tuple[str, ...]
-    price: Decimal
+    price: Decimal  # US dollars an hour; 0: not known
 
     @property
     def gres(self) -> str:
-        """`gpu:a10g:1`, `gpu:4` for GPUs of no stated kind, or nothing."""
+        """Return `gpu:a10g:1`, or `gpu:4` without a kind, or ""."""
         if not self.gpus:
             return ""
         return ":".join(part for part in ("gpu", self.gpu, str(self.gpus)) if part)
 
     @property
     def memory_per_cpu(self) -> int:
-        """What a job gets with each CPU unless it asks for another amount."""
+        """Return a job's memory in MiB for each CPU, by default."""
         return self.memory_mib // self.cpus
 
     @property
     def per_gpu(self) -> tuple[int, int] | None:
-        """The CPUs and the memory that belong to each GPU; None without one."""
+        """Return the CPUs and the MiB for each GPU; None without GPUs."""
         return (self.cpus // self.gpus, self.memory_mib // self.gpus) if self.gpus else None
 
     @property
     def billing(self) -> tuple[tuple[str, Decimal], ...]:
-        """Milli-dollars an hour for each unit, if that unit alone used up the node.
+        """Return each unit's milli-dollars an hour, as if it used the node.
 
-        With PriorityFlags=MAX_TRES a job is billed for the share of the node that nobody else can
-        have because of it, so a whole node costs what its instance costs.
+        With PriorityFlags=MAX_TRES a job is billed for the share of the node that no
+        other job can have because of it. Therefore a whole node costs what its instance
+        costs.
         """
         whole = self.price * MILLI
         rows = [("CPU", whole / self.cpus), ("Mem", whole * MIB_PER_GIB / self.memory_mib)]
@@ -68,18 +69,20 @@ class NodeLine:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLine:
-    """One partition over whole pools. What a job gets unless it asks is by the least of them, for
-    more than that some of the nodes could not give. Per GPU is 0 where there is none.
+    """A partition over whole pools.
+
+    The defaults per CPU and per GPU are the smallest of its pools': some nodes could
+    not give more.
     """
 
     name: str
-    nodes: str
+    nodes: str  # Hostlist
     default: bool
     max_time: str
-    suspend_time: int
-    memory_per_cpu: int
-    cpus_per_gpu: int
-    memory_per_gpu: int
+    suspend_time: int  # Seconds
+    memory_per_cpu: int  # MiB
+    cpus_per_gpu: int  # 0 without GPUs
+    memory_per_gpu: int  # MiB; 0 without GPUs
     billing: tuple[tuple[str, Decimal], ...]
     priority: int = 1
     grace_seconds: int = 0
@@ -87,9 +90,7 @@ class PartitionLine:
 
 @dataclass(frozen=True, slots=True)
 class SlurmContext:
-    """Everything slurm.conf and the files beside it are made of. `static`: nodes that always have
-    a machine, as a hostlist.
-    """
+    """The values that slurm.conf and the files beside it are rendered from."""
 
     cluster: str
     version: SlurmVersion
@@ -101,26 +102,26 @@ class SlurmContext:
     nodes: tuple[NodeLine, ...]
     partitions: tuple[PartitionLine, ...]
     overrides: tuple[tuple[str, str], ...]
-    static: str = ""
+    static: str = ""  # Nodes that always have an instance, as a hostlist
 
     @property
     def gpu_kinds(self) -> tuple[str, ...]:
-        """Every kind of GPU in the cluster, sorted."""
+        """Return every kind of GPU in the cluster, sorted."""
         return tuple(sorted({node.gpu for node in self.nodes if node.gpus and node.gpu}))
 
     @property
     def preempts(self) -> bool:
-        """Whether jobs of one partition take nodes from another's."""
+        """Return whether jobs of one partition preempt jobs of another."""
         return len({part.priority for part in self.partitions}) > 1
 
     @property
     def has_gpus(self) -> bool:
-        """Whether any node has one."""
+        """Return whether any node has a GPU."""
         return any(node.gpus for node in self.nodes)
 
 
 def slurm_context(config: ClusterConfig, prices: Prices) -> SlurmContext:
-    """Work out the lines; the order of pools and partitions is cluster.yaml's."""
+    """Compute the lines, in cluster.yaml's order of pools and partitions."""
     nodes = _nodes(config, prices)
     return SlurmContext(
         cluster=config.cluster,
@@ -140,12 +141,15 @@ def slurm_context(config: ClusterConfig, prices: Prices) -> SlurmContext:
 
 
 def head_hostname(config: ClusterConfig) -> str:
-    """The head's own name for itself: slurmctld refuses to start where it differs."""
+    """Return the head's own hostname.
+
+    slurmctld refuses to start on a host of another name.
+    """
     return f"{config.cluster}-head"
 
 
 def first_price(config: ClusterConfig, pool: str, prices: Prices) -> Decimal:
-    """What a node of the pool costs an hour when the first offering can be had."""
+    """Return the hourly price of the pool's first offering."""
     first = config.pools[pool].offerings[0]
     capacity = "spot" if first.capacity == "spot" else "on-demand"
     return prices.usd_per_hour(first.type, capacity, config.offering_zones(pool, first)[0])
@@ -153,7 +157,7 @@ def first_price(config: ClusterConfig, pool: str, prices: Prices) -> Decimal:
 
 def _nodes(config: ClusterConfig, prices: Prices) -> tuple[NodeLine, ...]:
     price = {name: first_price(config, name, prices) for name in config.pools}
-    # A pool without a known price goes last: it is not to win because nobody knows its price.
+    # A pool without a known price goes last: an unknown price must not win.
     ranks = sorted({value for value in price.values() if value})
     rank = {value: number for number, value in enumerate(ranks, start=1)}
     last = len(ranks) + 1
@@ -204,7 +208,7 @@ def _partitions(config: ClusterConfig, nodes: dict[str, NodeLine]) -> tuple[Part
 
 
 def _dearest(members: list[NodeLine]) -> tuple[tuple[str, Decimal], ...]:
-    """One weight a unit for the whole partition: where pools differ, the dearest of them."""
+    """Return one weight for each unit: the highest of the pools."""
     weights: dict[str, Decimal] = {}
     for unit, weight in (row for node in members for row in node.billing):
         weights[unit] = max(weight, weights.get(unit, Decimal(0)))

@@ -1,4 +1,4 @@
-"""Everything below `rendered/` in the bundle."""
+"""Renders everything below `rendered/` in the bundle."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ __all__ = ["bundle_files", "image_vars"]
 def bundle_files(
     config: ClusterConfig, facts: StackFacts, prices: Prices, *, templates: Path
 ) -> dict[str, str]:
-    """File name → text. The same input gives the same bytes, so the bundle's hash is stable.
+    """Return the text of each file, by name.
 
-    `templates` is the directory that holds `slurm/`. RenderError says what doesn't fit.
+    The same input gives the same bytes, so the bundle's hash is stable. `templates` is
+    the directory that holds `slurm/`. Raises RenderError if the configuration and the
+    stack don't fit together.
     """
     context = slurm_context(config, prices)
     return slurm_files(context, templates) | {

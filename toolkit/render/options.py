@@ -1,7 +1,8 @@
-"""Which Slurm has which option: one table, for the renderer and for whoever lints a slurm.conf.
+"""The options of each Slurm version, in one table for the renderer and the linter.
 
-Keys are option names as slurm.conf spells them, or `Option=parameter` for one word of a list.
-What is not in the table is in every supported version, as far as we know.
+Keys are option names in slurm.conf's spelling, or `Option=parameter` for one word of a
+list. As far as we know, an option that is not in the table is in every supported
+version.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """From `since` on, until before `removed`; `why` is what a person should know about it."""
+    """The versions of an option: from `since` on, before `removed`."""
 
     name: str
     since: SlurmVersion = OLDEST
     removed: SlurmVersion | None = None
-    why: str = ""
+    why: str = ""  # what a person should know about it
 
     def supported_by(self, version: SlurmVersion) -> bool:
-        """Whether this version knows the option and gives it a meaning."""
+        """Return whether this version knows the option and uses it."""
         return self.since <= version and (self.removed is None or version < self.removed)
 
 
@@ -33,7 +34,7 @@ def _v(text: str) -> SlurmVersion:
     return SlurmVersion.parse(text)
 
 
-# "Gone" options are those a supported version refuses, warns about or silently ignores.
+# "Gone" options: a supported version refuses them, warns about them or ignores them silently.
 _GONE: Final = OLDEST
 TABLE: Final = (
     # Nodes that come and go
@@ -93,13 +94,19 @@ _BY_NAME: Final = {option.name.lower(): option for option in TABLE}
 
 
 def find(name: str, word: str = "") -> Option | None:
-    """The table's row for an option, or for one word of an option's list; case doesn't matter."""
+    """Return the table's row for an option or a list's word.
+
+    Case doesn't matter. None if the table has no row.
+    """
     key = f"{name}={word.partition('=')[0]}" if word else name
     return _BY_NAME.get(key.lower())
 
 
 def problem(name: str, word: str, version: SlurmVersion) -> str | None:
-    """Why `word` (or the whole option, when empty) can't be used with this version, or None."""
+    """Return the reason why this version can't use `word`, or None.
+
+    An empty `word` means the whole option.
+    """
     option = find(name, word)
     if option is None or option.supported_by(version):
         return None
@@ -110,11 +117,11 @@ def problem(name: str, word: str, version: SlurmVersion) -> str | None:
 
 
 def supported(name: str, words: Iterable[str], version: SlurmVersion) -> tuple[str, ...]:
-    """Of a list option's words, those that this version knows."""
+    """Return the words of a list option that this version knows."""
     return tuple(word for word in words if problem(name, word, version) is None)
 
 
 def check_range(version: SlurmVersion) -> None:
-    """ValueError for a version that the toolkit has no table for."""
+    """Raise ValueError for a version that the table does not cover."""
     if not OLDEST <= version <= NEWEST:
         raise ValueError(f"Slurm {version} is not supported: {OLDEST} to {NEWEST} are")

@@ -1,4 +1,4 @@
-"""slurm.settings of cluster.yaml: raw settings, kept from saying more than one setting each."""
+"""Applies slurm.settings of cluster.yaml; refuses values that would be several settings."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from toolkit.render.versions import SlurmVersion
 
 OMIT: Final = "omit"
-"""As a value: leave our own setting out, so that Slurm's default holds."""
+"""A value that leaves our own setting out, so that Slurm's default holds."""
 SITE_TITLE: Final = "From cluster.yaml"
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{1,60}", re.ASCII)
-# slurm.conf has no quoting: # starts a comment, a backslash joins the next line. What ends a line
-# isn't printable, in Unicode's sense, and is refused with the rest of its kind.
+# slurm.conf has no quoting: # starts a comment, a backslash joins the next line. Line ends are not
+# printable characters in Unicode's sense, and all unprintable characters are refused.
 _VALUE: Final = re.compile(r"[^ #\\](?:[^#\\]*[^ #\\])?")
 _SECOND_SETTING: Final = re.compile(r"\s[A-Za-z]\w*=")
-# They start lines of their own kind, or read another file.
+# These start lines of their own kind, or read another file.
 _NOT_SETTINGS: Final = frozenset(
     {"include", "nodename", "nodeset", "partitionname", "downnodes", "frontendname", "switchname"}
 )
@@ -33,7 +33,11 @@ _NOT_SETTINGS: Final = frozenset(
 def apply_overrides(
     sections: tuple[Section, ...], overrides: Iterable[tuple[str, str]], version: SlurmVersion
 ) -> tuple[Section, ...]:
-    """Our sections with their values replaced or left out, and the rest in a section of its own."""
+    """Return the sections with the overrides applied.
+
+    An override replaces our value, or omits it; other settings get a section of their
+    own. Raises RenderError.
+    """
     wanted: dict[str, tuple[str, str]] = {}
     for name, value in overrides:
         _check(name, value, version)
@@ -48,7 +52,7 @@ def apply_overrides(
 
 
 def _merge(section: Section, wanted: dict[str, tuple[str, str]]) -> Section:
-    """Takes from `wanted` what this section states itself."""
+    """Apply the section's overrides, and remove them from `wanted`."""
     rows = []
     for name, ours in section.rows:
         _, value = wanted.pop(name.lower(), (name, ours))

@@ -1,4 +1,4 @@
-"""vars.json: what the playbooks are told. Nothing secret; names start with `toolkit_`."""
+"""Renders vars.json, the playbooks' variables. No secrets; names start with `toolkit_`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 HOMES = "/shared/home"
 
 OF_TRAINING = ("xxhash>=4.0",)
-"""What toolkit.training needs in every training environment, beside what a cluster asks for."""
+"""Requirements of toolkit.training, in every training environment beside the cluster's own."""
 
 
 def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
-    """For site.yml and verify.yml, on the head."""
+    """Return the variables for site.yml and verify.yml, on the head."""
     return _dump(
         _head_only(config)
         | {
@@ -39,10 +39,12 @@ def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
 
 
 def image_vars(config: ClusterConfig, kind: str) -> str:
-    """For image.yml. Nothing of one cluster alone: clusters with the same needs share an image.
+    """Return the variables for image.yml.
 
-    What an image doesn't hold is left out, because images are named after all that went in: a
-    change of the training environment must not rebuild the compute image.
+    They hold nothing of one cluster alone: clusters with the same needs share an image.
+    Variables that an image does not use are left out, because images are named after
+    all their input. A change of the training environment must not rebuild the compute
+    image.
     """
     values: dict[str, Any] = {"image_kind": kind, "toolkit_slurm_version": config.slurm.version}
     if config.profile == "aws":
@@ -51,7 +53,7 @@ def image_vars(config: ClusterConfig, kind: str) -> str:
 
 
 def _drivers(config: ClusterConfig) -> dict[str, Any]:
-    """What machines of these pools have that a kernel doesn't know by itself."""
+    """Return the drivers of these pools' devices that the kernel lacks."""
     pools = config.pools.values()
     return {
         name: True
@@ -77,20 +79,21 @@ def _head_only(config: ClusterConfig) -> dict[str, Any]:
 
 
 def _for_s3(config: ClusterConfig) -> list[str]:
-    """What training scripts need to read datasets and to copy checkpoints."""
+    """Return the requirements for reading datasets and copying checkpoints."""
     return ["boto3"] if config.data.in_s3 or config.training.checkpoints else []
 
 
 def _for_gpus(config: ClusterConfig) -> list[str]:
-    """What runs need to record how much of their GPUs they use."""
+    """Return the requirements for recording GPU use."""
     real = config.profile == "aws" and any(pool.shape.gpus for pool in config.pools.values())
     return ["nvidia-ml-py"] if real else []
 
 
 def _site_facts(config: ClusterConfig, bucket: str) -> dict[str, Any]:
-    """For training.json, by the names that `toolkit.training` reads: what is not given is left out.
+    """Return training.json, by the names that `toolkit.training` reads.
 
-    Region and endpoint are for whoever has a bucket, the cluster's or their own.
+    Values that are not set are left out. Region and endpoint are always there: they are
+    for any bucket, the cluster's or a user's.
     """
     found = {
         "aws_region": config.aws.region,

@@ -1,7 +1,8 @@
-"""What the renderer must know about prices: who asks for one gets US dollars an hour.
+"""The prices that the renderer needs: US dollars an hour.
 
-They rank nodes and weigh billing; the bill itself is `toolkit.accounting`'s, priced second by
-second. So one number a (type, capacity, zone) is enough, and a missing one is 0, "not known".
+They rank nodes and weigh billing; the bill itself is `toolkit.accounting`'s, priced
+second by second. One number for each (type, capacity, zone) is enough; 0 means "not
+known".
 """
 
 from __future__ import annotations
@@ -19,30 +20,38 @@ UNKNOWN: Final = Decimal(0)
 
 
 class Prices(Protocol):
-    """Anything that can put a price on an offering in a zone."""
+    """A source of hourly prices for offerings in zones."""
 
     def usd_per_hour(self, instance_type: str, capacity: str, zone: str) -> Decimal:
-        """US dollars an hour; 0 when not known."""
+        """Return US dollars an hour; 0 when not known."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """On-demand prices by type, and what spot costs now by (type, zone)."""
+    """Prices in memory."""
 
     on_demand: Mapping[str, Decimal]
+    """By type."""
     spot: Mapping[tuple[str, str], Decimal] = field(default_factory=dict)
+    """Current price by (type, zone)."""
 
     @classmethod
     def of_catalogue(
         cls, catalogue: Catalogue, region: str, spot: Mapping[tuple[str, str], Decimal]
     ) -> PriceTable:
-        """The catalogue's prices where it is about this region, and the given spot prices."""
+        """Return the catalogue's prices with the given spot prices.
+
+        A catalogue of another region is ignored.
+        """
         same = region == catalogue.region
         return cls(dict(catalogue.prices) if same else {}, dict(spot))
 
     def usd_per_hour(self, instance_type: str, capacity: str, zone: str) -> Decimal:
-        """Spot without a known price counts as on-demand: never cheaper than it may turn out."""
+        """Return US dollars an hour; unknown spot prices count as on-demand.
+
+        So spot is never cheaper than it may turn out.
+        """
         listed = self.on_demand.get(instance_type, UNKNOWN)
         if capacity == "spot":
             return self.spot.get((instance_type, zone), listed)

@@ -1,4 +1,4 @@
-"""A group of settings in slurm.conf, under one title."""
+"""A titled group of settings in slurm.conf."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""slurm.conf's global settings: what the toolkit needs, then what cluster.yaml overrides.
+"""The global settings of slurm.conf: the toolkit's own, then cluster.yaml's overrides.
 
-Only what differs from Slurm's defaults, or what a burst depends on, is stated. Each value's reason
-is beside it. Times are seconds.
+Only settings that differ from Slurm's defaults, or that power saving depends on, are
+stated. Each value's reason is beside it. Times are seconds.
 """
 
 from __future__ import annotations
@@ -18,27 +18,31 @@ if TYPE_CHECKING:
 
 BIN: Final = "/opt/slurm-toolkit/bin"
 REQUEUE_EXIT: Final = 85
-"""A training job's "saved, bring me back" (toolkit.training)."""
+"""A training job saved its work and asks to be requeued (toolkit.training)."""
 MESSAGE_TIMEOUT: Final = 30
 UNKILLABLE_STEP_TIMEOUT: Final = 180
 """At least five times MESSAGE_TIMEOUT, or busy nodes are drained for nothing."""
 KILL_WAIT: Final = 60
-"""Between SIGTERM and SIGKILL: a requeued job's time to save, half of a spot notice."""
+"""Between SIGTERM and SIGKILL: a requeued job's time to save, half of a spot notice's."""
 SLURMD_TIMEOUT: Final = 120
-"""After it a silent node is down. The reconciler is quicker where EC2 says why."""
+"""After it slurmctld sets a silent node DOWN. reconcile is quicker if EC2 gives a reason."""
 REQUEUE_DELAY: Final = 10
-"""Before a requeued job may start again; long enough for its last step's end to be known."""
+"""Before a requeued job may start again; long enough for slurmctld to learn of its last step's
+end."""
 MAX_REQUEUES: Final = 1000
-"""Each spot interruption is a requeue, and Slurm's own limit (5) ends in a held job. The training
-runtime keeps the budgets that stop a job which fails by itself."""
+"""Each spot interruption is a requeue, and Slurm's own limit (5) ends in a held job.
+toolkit.training has the budgets that stop a job which fails by itself."""
 SCHEDULE_EVERY: Final = 5
-"""Between scheduler passes: a requeued job is found by the next one (Slurm's defaults: 30, 60)."""
+"""Between scheduler passes: the next one finds a requeued job (Slurm's defaults: 30, 60)."""
 
 Value = str | int | tuple[str, ...]
 
 
 def sections(context: SlurmContext) -> tuple[Section, ...]:
-    """Every global setting for this cluster's version; RenderError for a bad override."""
+    """Return every global setting for this cluster's version.
+
+    Raises RenderError for a bad override.
+    """
     try:
         options.check_range(context.version)
     except ValueError as error:
@@ -99,7 +103,7 @@ def _power(context: SlurmContext) -> dict[str, Value]:
         "ResumeProgram": f"{BIN}/slurm-resume",
         "SuspendProgram": f"{BIN}/slurm-suspend",
         "ResumeFailProgram": f"{BIN}/slurm-resume-fail",
-        # Not to prepare anything: its end makes slurmctld start the job at once.
+        # It prepares nothing: its end makes slurmctld start the job at once.
         "PrologSlurmctld": f"{BIN}/slurm-prolog",
         "ResumeTimeout": context.resume_timeout,
         "SuspendTimeout": context.suspend_timeout,
@@ -127,7 +131,7 @@ def _jobs(context: SlurmContext) -> dict[str, Value]:
         "JobRequeue": 1,
         "RequeueExit": REQUEUE_EXIT,
         "MaxBatchRequeue": MAX_REQUEUES,
-        # Each attempt adds to the job's output instead of wiping what the last one said.
+        # Each attempt adds to the job's output instead of overwriting it.
         "JobFileAppend": 1,
         "MpiDefault": "none",
         "PrologFlags": () if context.local else ("Alloc", "Contain"),
@@ -149,10 +153,10 @@ def _scheduling(context: SlurmContext) -> dict[str, Value]:
         ),
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_Core_Memory",
-        # Partitions are cluster.yaml's; QOS that preempt each other are an admin's to make.
+        # Partitions are in cluster.yaml; an admin may make QOS that preempt each other.
         "PreemptType": f"preempt/{'partition_prio' if context.preempts else 'qos'}",
         "PreemptMode": "REQUEUE",
-        # The job's own --signal comes when its grace time begins, and it saves as for a time limit.
+        # The job's own --signal is sent when its grace time begins: it saves as for a time limit.
         "PreemptParameters": ("send_user_signal",),
         "PriorityType": "priority/multifactor",
         "PriorityFlags": ("MAX_TRES",),
@@ -168,7 +172,7 @@ def _accounting(context: SlurmContext) -> dict[str, Value]:
     kinds = tuple(f"gres/gpu:{kind}" for kind in context.gpu_kinds)
     return {
         "AccountingStorageType": "accounting_storage/slurmdbd",
-        # By its address: nodes, whose jobs may ask sacct, don't find the head's name.
+        # An address: nodes, whose jobs may call sacct, can't resolve the head's name.
         "AccountingStorageHost": context.head_address,
         "AccountingStorageEnforce": ("associations", "limits", "qos", "safe"),
         "AccountingStorageTRES": ("gres/gpu", *kinds) if context.has_gpus else (),

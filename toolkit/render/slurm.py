@@ -1,4 +1,4 @@
-"""slurm.conf, gres.conf, cgroup.conf and oci.conf."""
+"""Renders slurm.conf, gres.conf, cgroup.conf and oci.conf."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from toolkit.render.context import NodeLine, PartitionLine, SlurmContext
 
 PSEUDO_GPUS: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
-"""A GRES needs a device node each that exists; these do in every container, and do no harm."""
+"""A GRES needs a device node that exists; these exist in every container, and do no harm."""
 _CENT_OF_A_MILLI: Final = Decimal("0.01")
 
 
 def slurm_files(context: SlurmContext, templates: Path) -> dict[str, str]:
-    """File name → text, for /etc/slurm on the head; configless hands them to the nodes."""
+    """Return the text of each file in the head's /etc/slurm, by name.
+
+    Configless Slurm hands them to the nodes.
+    """
     jinja = environment(templates / "slurm")
     shared = {"cluster": context.cluster, "version": str(context.version), "local": context.local}
     return {
@@ -40,7 +43,7 @@ def slurm_files(context: SlurmContext, templates: Path) -> dict[str, str]:
 
 
 def node_line(node: NodeLine) -> str:
-    """A pool as one line of slurm.conf."""
+    """Return a pool as one line of slurm.conf."""
     fields = {
         "NodeName": node.nodes,
         "CPUs": node.cpus,
@@ -54,7 +57,7 @@ def node_line(node: NodeLine) -> str:
 
 
 def partition_line(part: PartitionLine) -> str:
-    """A partition as one line of slurm.conf."""
+    """Return a partition as one line of slurm.conf."""
     fields = {
         "PartitionName": part.name,
         "Nodes": part.nodes,
@@ -73,7 +76,7 @@ def partition_line(part: PartitionLine) -> str:
 
 
 def gres_rows(context: SlurmContext) -> list[str]:
-    """One line a device where devices are pretended, one a pool where they are real."""
+    """Return one line per device if pretended, one per pool otherwise."""
     rows = []
     for node in (node for node in context.nodes if node.gpus):
         kind = f" Type={node.gpu}" if node.gpu else ""

@@ -1,4 +1,4 @@
-"""What only the stack knows: ids and names that AWS chose."""
+"""Ids and names that AWS chose, known only from the stack."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StackFacts:
-    """Read from the stack's resources once it exists. `subnets` maps a zone to its subnet."""
+    """Values read from the stack's resources once it exists."""
 
     bucket: str
     secret_id: str
-    subnets: Mapping[str, str]
+    subnets: Mapping[str, str]  # by zone
     shared_dns: str
-    shared_mount: str
+    shared_mount: str  # the filesystem's name for mounting
 
     @property
     def shared_source(self) -> str:
-        """What `mount -t lustre` is told to mount."""
+        """Return the source argument for `mount -t lustre`."""
         return f"{self.shared_dns}@tcp:/{self.shared_mount}"

@@ -1,4 +1,4 @@
-"""Jinja, strict: a name that the context lacks is an error, never an empty string."""
+"""Strict Jinja: a name that the context lacks is an error, never an empty string."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@cache  # an environment keeps what it compiled
+@cache  # an environment keeps its compiled templates
 def environment(root: Path) -> Environment:
-    """Templates below `root`. The files are configuration, not HTML, so nothing is escaped."""
+    """Return the environment for templates below `root`.
+
+    The files are configuration, not HTML, so nothing is escaped.
+    """
     return Environment(
         loader=FileSystemLoader(root),
         undefined=StrictUndefined,
@@ -27,7 +30,10 @@ def environment(root: Path) -> Environment:
 
 
 def render(jinja: Environment, name: str, **context: object) -> str:
-    """The template's text; RenderError when it and its context don't fit together."""
+    """Return the template's text.
+
+    Raises RenderError when it and its context don't fit together.
+    """
     try:
         return jinja.get_template(name).render(**context)
     except TemplateError as error:

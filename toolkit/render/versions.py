@@ -1,4 +1,4 @@
-"""Slurm versions: `24.11`, or `24.11.5` as the daemons print it."""
+"""Slurm versions: `24.11`, or `24.11.5` in the daemons' own output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SlurmVersion:
 
     @classmethod
     def parse(cls, text: str) -> SlurmVersion:
-        """Read `24.11` or `24.11.5`; ValueError for anything else."""
+        """Parse `24.11` or `24.11.5`; ValueError for anything else."""
         match = _VERSION.fullmatch(text.strip())
         if match is None:
             raise ValueError(f"not a Slurm version: {text!r}")

@@ -1,1 +1,6 @@
-"""MLflow's runs and the folders behind them, as people's commands read them."""
+"""MLflow's runs and their folders, for people's commands.
+
+Belongs here: asking the head node for runs and sweeps, comparing and printing them.
+Does not: recording runs (`toolkit.training`) and the program on the head
+(slurmplugins).
+"""

@@ -1,4 +1,4 @@
-"""Two runs side by side: where they differ, and what stayed the same. Pure."""
+"""Compares two runs: their differences, and how much is the same. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.head.mlflow import Run
 
-# Tags that make a run what it is. The others (job ids, folders, costs) differ between any two.
+# Tags of a run's causes. The others (job ids, folders, costs) differ between any two runs.
 CAUSES = (
     "mlflow.source.git.commit",
     "toolkit.git_diff",
@@ -29,9 +29,9 @@ ABSENT = "-"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One line of a comparison. `kind` is parameter, cause or metric."""
+    """A line of a comparison."""
 
-    kind: str
+    kind: str  # parameter, cause or metric
     name: str
     left: str
     right: str
@@ -39,16 +39,16 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What differs, and how many parameters and causes are the same."""
+    """The differences of two runs."""
 
     left: str
     right: str
     differences: tuple[Difference, ...]
-    same: int
+    same: int  # how many parameters and causes are equal
 
 
 def compare(left: Run, right: Run) -> Comparison:
-    """Parameters and causes that differ, and every metric that either has."""
+    """Return differing parameters, causes and metrics."""
     names = sorted({*left.params, *right.params})
     pairs = [("parameter", name, *_both(left.params, right.params, name)) for name in names]
     pairs += [("cause", name, *_both(left.tags, right.tags, name)) for name in CAUSES]

@@ -1,4 +1,4 @@
-"""What can go wrong when runs are asked for.
+"""Errors of the people's commands about runs.
 
 * ToolkitError
   * RunsError                     runs-unreadable
@@ -16,19 +16,19 @@ from toolkit.errors import ToolkitError
 
 
 class RunsError(ToolkitError):
-    """The head's answer about runs makes no sense."""
+    """The head node's answer about runs is not understood."""
 
     reason = "runs-unreadable"
 
 
 class RunNotFound(RunsError):
-    """No run is meant by what was given, or its folder is gone."""
+    """No run matches the reference, or its folder is gone."""
 
     reason = "run-not-found"
 
 
 class FolderOfRoot(RunsError):
-    """A run is said to be in a folder of root's."""
+    """A run's folder belongs to root."""
 
     reason = "folder-of-root"
 
@@ -40,7 +40,7 @@ class SweepNotFound(RunsError):
 
 
 class ReplayRefused(RunsError):
-    """Something of the run is not there any more, or not what it was."""
+    """A part of the run is gone, or has changed."""
 
     reason = "replay-refused"
 

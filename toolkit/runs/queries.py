@@ -1,7 +1,7 @@
-"""Ask the head node for runs: MLflow has the list, the run's folder has the rest.
+"""Asks the head node for runs: MLflow has the list, the run's folder has the rest.
 
-Where a run's folder is, its tags say, and any user can write any tag. What is read or run there is
-therefore read and run as whoever owns the folder, never as root.
+A run's tags name its folder, and any user can write any tag. Therefore files there are
+read and run as the folder's owner, never as root.
 """
 
 from __future__ import annotations
@@ -28,26 +28,29 @@ _AWAY, _REFUSED, _NO_RUN = 75, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A run: what MLflow has of it, and what is in its folder; one of them may be missing."""
+    """A run: MLflow's part and its folder's part; one of them may be missing."""
 
     run: Run | None
     folder: dict[str, Any] | None
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """Return a name for people."""
         if self.run:
             return self.run.name or self.run.run_id
         return str((self.folder or {}).get("run_dir", "?"))
 
 
 def newest(runner: Runner, *, limit: int, running: bool) -> list[Run]:
-    """The newest runs."""
+    """Return the newest runs."""
     return _runs(runner, "list", f"--limit={limit}", *(["--running"] if running else []))
 
 
 def find(runner: Runner, reference: str) -> Found:
-    """The newest run that a job's number, a run id, a name or a folder means; RunNotFound."""
+    """Return the newest run that matches the reference.
+
+    It may be a job's number, a run id, a name or a folder. Raises RunNotFound.
+    """
     try:
         runs = _runs(runner, "find", "--", reference)
     except TrackingAway:
@@ -66,17 +69,26 @@ def find(runner: Runner, reference: str) -> Found:
 
 
 def settle(runner: Runner, *, dry_run: bool = False) -> list[dict[str, Any]]:
-    """Have the head end the runs whose jobs are over (its timer does so too); what it ended."""
+    """Have the head node end the runs of ended jobs; return them.
+
+    The head's timer does the same.
+    """
     return _items(_ask(runner, "settle", *(["--dry-run"] if dry_run else [])))
 
 
 def tag(runner: Runner, jobs: Mapping[str, Mapping[str, str]]) -> int:
-    """Set tags on every run of each job; on how many runs. A job without a run is passed over."""
+    """Set tags on every run of each job; return how many runs.
+
+    A job without a run is ignored.
+    """
     return len(_items(_ask(runner, "tag", json.dumps(jobs))))
 
 
 def replay(runner: Runner, found: Found, flags: Sequence[str]) -> dict[str, Any]:
-    """Have the folder's owner submit the run again; what was submitted. ReplayRefused."""
+    """Have the folder's owner submit the run again; return the submission.
+
+    Raises ReplayRefused.
+    """
     if found.folder is None:
         raise RunNotFound(f"{found.name}: no folder of a user's, and the submission is kept there")
     place = str(found.folder["run_dir"])
@@ -100,7 +112,10 @@ def _refusal(answer: dict[str, Any]) -> list[str]:
 
 
 def _folder(runner: Runner, place: str) -> dict[str, Any] | None:
-    """The summary of a run's folder; None when it is gone, root's, or can't be read."""
+    """Return the summary of a run's folder.
+
+    None when it is gone, root's, or can't be read.
+    """
     try:
         return _object(_as_owner(runner, place, "summary", place))
     except (HeadCommandFailed, FolderOfRoot):

@@ -1,7 +1,7 @@
-"""Sweeps, asked of and started on the head node.
+"""Asks for sweeps and starts them on the head node.
 
-Optuna is in the training environment, so its part runs there: as `nobody`, since all it needs is
-the storage's port. A sweep is started as the user whose it is, never as root.
+Optuna is in the training environment, so its part runs there as `nobody`: it needs only
+the storage's port. A sweep is started as its user, never as root.
 """
 
 from __future__ import annotations
@@ -23,29 +23,32 @@ _NO_SWEEP, _NO_STORAGE = 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A sweep to be started: `trials` tasks of a job array, `at_once` of them at a time."""
+    """A sweep to start, as a job array."""
 
     name: str
     user: str
-    trials: int
-    at_once: int
-    options: tuple[str, ...]  # more of sbatch's
+    trials: int  # tasks of the array
+    at_once: int  # tasks at a time; 0: no limit
+    options: tuple[str, ...]  # more options for sbatch
     script: str
     arguments: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The call, and the array's job id; "" when nothing was submitted."""
+    """The call of a started sweep."""
 
     argv: tuple[str, ...]
-    job_id: str
+    job_id: str  # of the array; "" when nothing was submitted
 
 
 def ask(
     runner: Runner, name: str, *, count: int = 5, settle: bool = False, dry_run: bool = False
 ) -> dict[str, Any]:
-    """How a sweep goes. With `settle`, trials whose tasks are gone are failed."""
+    """Return the state of a sweep.
+
+    With `settle`, trials whose tasks are gone are marked failed.
+    """
     flags = [*(["--settle"] if settle else []), *(["--dry-run"] if dry_run else [])]
     argv = [
         *("runuser", "-u", "nobody", "--", "env", f"PYTHONPATH={LIBRARY}", PYTHON, "-m"),
@@ -63,7 +66,10 @@ def ask(
 
 
 def argv_of(start: Start, home: str) -> tuple[str, ...]:
-    """The call that starts it, in a plain environment: nothing of root's gets into the job."""
+    """Return the call that starts a sweep.
+
+    Its environment is plain: none of root's variables get into the job.
+    """
     limit = f"%{start.at_once}" if start.at_once else ""
     return (
         *("runuser", "-u", start.user, "--", "env", "-i", f"--chdir={home}"),
@@ -77,7 +83,10 @@ def argv_of(start: Start, home: str) -> tuple[str, ...]:
 
 
 def submit(runner: Runner, start: Start, *, dry_run: bool) -> Started:
-    """Submit the array; HeadCommandFailed with sbatch's words where it refuses."""
+    """Submit the array.
+
+    Raises HeadCommandFailed with sbatch's message if it refuses.
+    """
     entry = runner.run(["getent", "passwd", start.user]).strip().split(":")
     if len(entry) < len(("name", "password", "uid", "gid", "gecos", "home")):
         raise RunsError(f"{start.user} is no user of the cluster")

@@ -1,4 +1,4 @@
-"""Runs as a person reads them in a terminal."""
+"""Runs as text for a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIME = "%Y-%m-%d %H:%M"
 
 
 def line(run: Run) -> tuple[str, ...]:
-    """A row of the list."""
+    """Return a row of the list."""
     tags = run.tags
     user = tags.get("toolkit.user") or tags.get("mlflow.user", "-")
     usd = tags.get("cost_usd") or tags.get("toolkit.cost_usd_estimate", "-")
@@ -27,7 +27,7 @@ def line(run: Run) -> tuple[str, ...]:
 
 
 def page(found: Found) -> Iterator[str]:
-    """Everything about one run."""
+    """Yield everything about one run."""
     yield found.name
     if found.run:
         yield from _mlflow(found.run)
@@ -38,7 +38,7 @@ def page(found: Found) -> Iterator[str]:
 
 
 def moment(at: float | None) -> str:
-    """A time in UTC."""
+    """Return a time in UTC."""
     return datetime.fromtimestamp(at, UTC).strftime(_TIME) if at else "-"
 
 

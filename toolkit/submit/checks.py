@@ -1,4 +1,4 @@
-"""What is wrong with a submission before it is one."""
+"""Checks a submission before Slurm gets it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from toolkit.training.run_folder.stop_forecast import Measured, StopForecast
 
 _PINNED: Final = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
-# lib/preflight.sh alone only finds the image: a step is in it by these.
+# lib/preflight.sh alone only finds the image; these start a step in it.
 _IN_CONTAINER: Final = re.compile(r"\brun_workers\b|\bCONTAINER\[@\]|\bTOOLKIT_CONTAINER\b")
 _STEP: Final = 1.0
-"""Seconds that a step is taken to last where no run has told."""
+"""Assumed seconds of a step, if no run has measured it."""
 
 
 UNKNOWN_STOP: Final = (
@@ -36,14 +36,14 @@ UNKNOWN_STOP: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """What a stop will take, and how that is known."""
+    """A forecast of a stop's duration, and its source."""
 
     forecast: StopForecast
     source: str
 
     @classmethod
     def of_size(cls, gib: float, gib_per_second: float) -> Self:
-        """From what the caller says of a checkpoint."""
+        """Forecast from the caller's figures of a checkpoint."""
         seconds = gib / gib_per_second
         forecast = stop_forecast.forecast(
             step_seconds=_STEP,
@@ -55,7 +55,7 @@ class Stop:
 
     @classmethod
     def of_run(cls, found: Measured) -> Self:
-        """From what an earlier run measured."""
+        """Forecast from the measurements of an earlier run."""
         ranks = f"{found.world_size} rank{'s' if found.world_size > 1 else ''}"
         return cls(found.forecast, f"measured by job {found.job_id} on {ranks}")
 
@@ -67,9 +67,9 @@ class Stop:
 def findings(
     plan: Plan, text: str, slurm: SlurmSide, *, user: str, stop: Stop | None
 ) -> tuple[Finding, ...]:
-    """Everything known against the submission, what would lose work first."""
+    """Return all findings about the submission, errors first."""
     takes = stop.forecast.seconds if stop else None
-    # Other sites share what they call /scratch; a machine of this cluster has its own.
+    # Other sites may share /scratch; on this cluster each instance has its own.
     found = [*lint(text, takes, plan.outside, node_disks=(str(SCRATCH),))]
     found += [*_names(plan, slurm, user), *_container(plan, text), *_stop_in_time(stop)]
     if not any(one.slug in ("partition", "account") for one in found):

@@ -1,4 +1,4 @@
-"""What submitting can fail with.
+"""Errors of a submission.
 
 * SubmitRefused      submit-refused    1   a check failed; nothing was submitted
 * SlurmRefused       slurm-refused     1   Slurm said no, or nothing
@@ -9,7 +9,10 @@ from toolkit.errors import ToolkitError
 
 
 class SubmitRefused(ToolkitError):
-    """A check found what would lose work or can't run; `--force` submits all the same."""
+    """A check found that the job would lose work or can't run.
+
+    `--force` submits it all the same.
+    """
 
     reason = "submit-refused"
 

@@ -1,4 +1,4 @@
-"""The sbatch call that a submission comes to: pure, and printed before it is made."""
+"""Builds the sbatch call of a submission. Pure; the call is printed before it is made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """An option that the toolkit gives because nobody else did."""
+    """An option that the toolkit adds because neither script nor caller sets it."""
 
     option: str
     why: str
@@ -23,22 +23,22 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`argv` is sbatch's call. `partition` and `account`: what was asked for, empty if nothing.
-    `container`: the image that the toolkit's job scripts run their workers in. `outside`: what
-    sbatch is told besides the script, what it listens to most last.
-    """
+    """A planned submission."""
 
-    argv: tuple[str, ...]
+    argv: tuple[str, ...]  # the sbatch call
     added: tuple[Added, ...]
     script: str
-    partition: str
-    account: str
-    container: str = ""
-    outside: tuple[Directive, ...] = ()
+    partition: str  # the requested one, empty if none
+    account: str  # the requested one, empty if none
+    container: str = ""  # the image that the toolkit's job scripts run their workers in
+    outside: tuple[Directive, ...] = ()  # options from outside the script, the strongest last
 
     @property
     def call(self) -> tuple[str, ...]:
-        """The whole call. sbatch's own --container would put the batch script in there as well."""
+        """Return the whole call.
+
+        sbatch's own --container would put the batch script in the container as well.
+        """
         return (
             ("env", f"TOOLKIT_CONTAINER={self.container}", *self.argv)
             if self.container
@@ -46,7 +46,7 @@ class Plan:
         )
 
 
-# An option, and the names that say something about it.
+# An option to add, and the names of options that decide the same.
 _DEFAULTS: Final = (
     (
         Added("--requeue", "or a site's JobRequeue=0 ends the job with its first machine"),
@@ -54,7 +54,7 @@ _DEFAULTS: Final = (
     ),
     (Added("--open-mode=append", "or each requeue empties the job's log"), ("open-mode",)),
 )
-# What anything here looks at, of that which sbatch also reads from SBATCH_ variables.
+# The options used here that sbatch also reads from SBATCH_ variables.
 _VARIABLES: Final = (
     "account", "partition", "exclusive", "requeue", "no-requeue", "open-mode", "signal",
 )  # fmt: skip
@@ -70,9 +70,10 @@ def plan(
     environment: Mapping[str, str],
     container: str = "",
 ) -> Plan:
-    """What is to be run. The script's own lines and the caller's options are never contradicted.
+    """Plan the sbatch call.
 
-    sbatch's own order: the command line, the environment, the script.
+    The script's own lines and the caller's options are never contradicted. Precedence
+    is sbatch's own: the command line, the environment, the script.
     """
     outside = (*_of(environment), *batch_script.said(options, _COMMAND_LINE))
     read = batch_script.parse(text, outside=outside)

@@ -1,4 +1,4 @@
-"""What submitting asks of Slurm: partitions, accounts, a rehearsal, and the job itself."""
+"""The calls of Slurm for a submission: partitions, accounts, a rehearsal, the job itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIBRARY = "/shared/lib"
 
 
 class Here:
-    """Runs commands on this machine, where sbatch is."""
+    """Runs commands on this machine, which has sbatch."""
 
     def run(self, argv: Sequence[str], *, timeout: float = TIMEOUT) -> str:
         try:
@@ -37,7 +37,7 @@ class Here:
 
 
 class AsUser:
-    """Runs commands on the head as one of its people."""
+    """Runs commands on the head node as one of its users."""
 
     def __init__(self, runner: Runner, user: str) -> None:
         self._runner, self._user = runner, user
@@ -52,13 +52,13 @@ class AsUser:
 
 
 class SlurmSide:
-    """Every method raises SlurmRefused, or what its runner raises."""
+    """A client of Slurm. Every method raises SlurmRefused, or its runner's errors."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
     def text(self, script: str) -> str:
-        """The script as the machine has it that will run sbatch."""
+        """Return the script, read on the machine that will run sbatch."""
         return self._runner.run(["cat", "--", script], timeout=TIMEOUT)
 
     def partitions(self) -> tuple[str, ...]:
@@ -66,12 +66,15 @@ class SlurmSide:
         return tuple(dict.fromkeys(found.split()))
 
     def accounts(self, user: str) -> tuple[str, ...]:
-        """The accounts that the user may charge."""
+        """Return the accounts that the user may charge."""
         argv = ["sacctmgr", "-n", "-P", "show", "assoc", f"user={user}", "format=account"]
         return tuple(dict.fromkeys(self._runner.run(argv, timeout=TIMEOUT).split()))
 
     def measured(self, text: str, arguments: Sequence[str]) -> Measured | None:
-        """What the earlier run most like this one found a stop to take; None where none tells."""
+        """Return the stop time measured by the most similar earlier run.
+
+        None if no run has one.
+        """
         sha256 = hashlib.sha256(text.encode()).hexdigest()
         program = ["env", f"PYTHONPATH={LIBRARY}", PYTHON, "-m", "toolkit.training", "similar-run"]
         try:
@@ -79,18 +82,21 @@ class SlurmSide:
                 [*program, f"--script-sha256={sha256}", "--", *arguments], timeout=TIMEOUT
             )
             found = json.loads(said)
-        except (ToolkitError, ValueError):  # no library there, or an older one: nothing is known
+        except (ToolkitError, ValueError):  # the library is missing or older: nothing is known
             return None
         return Measured.parse(found) if isinstance(found, dict) else None
 
     def rehearse(self, argv: Sequence[str]) -> None:
-        """Have Slurm check the job without taking it; raises SlurmRefused with its reason."""
+        """Have Slurm check the job without submitting it.
+
+        Raises SlurmRefused with its reason.
+        """
         self._runner.run([argv[0], "--test-only", *argv[1:]], timeout=TIMEOUT)
 
     def submit(self, argv: Sequence[str]) -> str:
-        """The job's number."""
+        """Submit the job and return its number."""
         answer = self._runner.run(argv, timeout=TIMEOUT).strip()
-        number = answer.partition(";")[0]  # of several clusters it names the one
+        number = answer.partition(";")[0]  # with several clusters, a name follows
         if not number.isdecimal():
             raise SlurmRefused(f"sbatch answered {answer[:200]!r}")
         return number

@@ -1,4 +1,5 @@
-"""The cache of a node: fill it from a store, verify what is there, evict what is not used.
+"""The cache of a node: fills it from a store, verifies entries, evicts unused ones.
 
-Stores are in `store`; which dataset a job asks for is in `dataset`.
+Belongs here: everything that changes the cache folder.
+Does not: stores (`store`), and which dataset a job asks for (`dataset`).
 """

@@ -1,13 +1,15 @@
 """Datasets as folders on a node's own disk: filled once, shared by all jobs, evicted by size.
 
-    entries/<hex>/{size,manifest.json,data/…}   whole, checked, read-only; there or not there
-    filling/<hex>/…                             the same on its way; a dead filler's is taken over
-    trash/                                      on its way out
-    locks/<hex>                                 shared: in use; exclusive: filled or evicted now
-    budget                                      exclusive: space is being given out
+    entries/<hex>/{size,manifest.json,data/…}   complete, checked, read-only
+    filling/<hex>/…                             incomplete; a dead process's is taken over
+    trash/                                      being deleted
+    locks/<hex>                                 shared: in use; exclusive: being filled or evicted
+    budget                                      exclusive: space is being reserved
 
-A lock file's time is its dataset's last use. Space is given out before a fill begins: `size` says
-how much a folder will take in the end, so entries and fills together never exceed the limit.
+An entry appears and disappears as a whole, by a rename. A lock file's mtime is the last
+use of its dataset. Space is reserved before a fill begins: `size` holds the bytes that
+the folder will take in the end. Therefore entries and fills together never exceed the
+limit.
 """
 
 import errno
@@ -36,27 +38,29 @@ class Entry:
     """A dataset in the cache."""
 
     version: str
-    size: int  # what it takes, in whole blocks
-    used_at: float
+    size: int  # bytes, in whole blocks
+    used_at: float  # epoch seconds
     in_use: bool
 
 
 class Held:
-    """A dataset that stays where it is until `release`, or until the process ends."""
+    """A dataset that is not evicted until `release`, or until the process ends."""
 
     def __init__(self, version: str, folder: Path, lock: Lock, *, filled: bool) -> None:
         self.version, self.path, self.filled = version, folder / "data", filled
         self._folder, self._lock = folder, lock
 
     def manifest(self) -> Manifest:
+        """Read the dataset's manifest from the cache and check it."""
         return parse((self._folder / "manifest.json").read_bytes(), self.version)
 
     def release(self) -> None:
+        """Allow the dataset to be evicted."""
         self._lock.close()
 
 
 class Cache:
-    """One cache folder. Any number of processes use it at once, and any may die at any time."""
+    """A cache folder. Any number of processes use it at once, and any may die at any time."""
 
     def __init__(
         self,
@@ -84,10 +88,11 @@ class Cache:
         stop: Callable[[], bool] = parallel.never,
         say: Callable[[str], None] | None = None,
     ) -> Held:
-        """The dataset's folder, filled from the source unless it is there. Waits for whoever fills.
+        """Return the dataset's folder, filled from the source unless it is cached.
 
-        Raises CacheFull, Stopped, and what reading the source raises; what was fetched until then
-        is kept for the next try, except on a full disk.
+        Waits while another process fills it. Raises CacheFull, Stopped, and the errors
+        of reading the source. The bytes fetched until then are kept for the next try,
+        except on a full disk.
         """
         lock = self._lock(version)
         fetched, waited, began = -1, False, self._clock()
@@ -111,7 +116,7 @@ class Cache:
             raise
 
     def entries(self) -> list[Entry]:
-        """What is whole, the least recently used first."""
+        """Return the complete entries, the least recently used first."""
         found = []
         for folder in self._folders("entries"):
             version = f"sha256:{folder.name}"
@@ -123,18 +128,20 @@ class Cache:
 
     @property
     def used(self) -> int:
-        """Bytes given out, to entries and to fills."""
+        """Return the bytes reserved by entries and fills."""
         return sum(
             _size(folder) for place in ("entries", "filling") for folder in self._folders(place)
         )
 
     def stats(self) -> Stats:
+        """Return the counts since the cache began."""
         return self._stats.read()
 
     def verify(self, version: str) -> list[str] | None:
-        """Read an entry and compare; evict it if it is damaged. Which paths are; None: no entry.
+        """Read an entry, compare it, and evict it if damaged.
 
-        A damaged entry that a job holds stays: the job has read what it has read.
+        Returns the damaged paths, None if there is no entry. A damaged entry that a job
+        holds stays: the job has read those bytes already.
         """
         with self._lock(version) as lock:
             lock.shared()
@@ -148,7 +155,7 @@ class Cache:
             return found
 
     def evict(self, version: str) -> bool:
-        """Take an entry out unless it is in use; whether it is gone."""
+        """Evict an entry unless it is used; return whether it is gone."""
         with self._lock(version) as lock:
             if not lock.try_exclusive():
                 return False
@@ -165,7 +172,10 @@ class Cache:
         stop: Callable[[], bool],
         say: Callable[[str], None] | None,
     ) -> int:
-        """Under the exclusive lock. On return the entry is there, whole and on disk."""
+        """Fill the entry under the exclusive lock; return the bytes fetched.
+
+        On return the entry is complete and on disk.
+        """
         folder = self.root / "filling" / hex_of(manifest.version)
         try:
             self._reserve(folder, manifest.footprint, stop)
@@ -175,14 +185,14 @@ class Cache:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise CacheUnusable(f"the cache {self.root}: {error.strerror}") from error
-            # The space goes back: what is on the disk besides the cache needs it as well.
+            # The space is given back: other files on this disk need it as well.
             self._disk.remove_tree(folder)
             raise CacheFull(f"the disk of the cache {self.root} is full") from error
         self._disk.rename(folder, self._entry(manifest.version))
         return fetched
 
     def _reserve(self, folder: Path, size: int, stop: Callable[[], bool]) -> None:
-        """Set space aside, evicting what was used least recently. Raises CacheFull."""
+        """Reserve space, evicting the least recently used folders. Raises CacheFull."""
         if size > self.limit:
             raise CacheTooSmall(
                 f"the dataset takes {_gb(size)}, the cache may hold {_gb(self.limit)}",
@@ -207,7 +217,7 @@ class Cache:
             self._disk.write_file(folder / "size", f"{size}\n".encode())
 
     def _candidates(self, *, besides: Path) -> list[Path]:
-        """What could go, the least recently used first; fills that were left as well."""
+        """Return entries and abandoned fills, the least recently used first."""
         folders = [*self._folders("filling"), *self._folders("entries")]
         return sorted((path for path in folders if path != besides), key=self._used_at)
 
@@ -220,7 +230,10 @@ class Cache:
             return size
 
     def _evict(self, folder: Path) -> None:
-        """Under its exclusive lock. One rename takes it out of sight, whole."""
+        """Evict the folder under its exclusive lock.
+
+        One rename hides the whole folder, then it is deleted.
+        """
         size, whole = _size(folder), folder.parent.name == "entries"
         gone = self.root / "trash" / f"{folder.name}.{uuid.uuid4().hex}"
         self._disk.rename(folder, gone)
@@ -253,7 +266,7 @@ class Cache:
 
 
 def _size(folder: Path) -> int:
-    """What the folder was given; nothing while its fill has not begun."""
+    """Return the bytes reserved for the folder, 0 before its fill."""
     try:
         return int((folder / "size").read_text())
     except (FileNotFoundError, NotADirectoryError, ValueError):

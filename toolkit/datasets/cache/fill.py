@@ -1,6 +1,7 @@
-"""A dataset's files written into a folder: several at once, big ones in ranges, hashed on the way.
+"""Fills a folder with a dataset's files.
 
-Whatever the folder holds from an earlier, unfinished try is checked, and kept where it is right.
+Several files are written at once, large ones in ranges; all are hashed while they are
+written. Files of an earlier, unfinished try are checked and kept if they are right.
 """
 
 import os
@@ -19,7 +20,7 @@ from toolkit.datasets.store.transfer import LocalFile, place
 
 
 class Source(Protocol):
-    """Where the content comes from: a store, or another cache."""
+    """A place to read content from: a store, or another cache."""
 
     workers: int
 
@@ -27,7 +28,7 @@ class Source(Protocol):
 
 
 class FolderSource:
-    """A dataset that lies in a folder, as it is in a cache."""
+    """A dataset in a folder with the layout of a cache entry's `data`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder)
@@ -46,9 +47,10 @@ def fill(
     stop: Callable[[], bool] = parallel.never,
     say: Callable[[str], None] | None = None,
 ) -> int:
-    """Write what is missing; the bytes that were fetched. Not yet on disk when it returns.
+    """Write the missing files into the folder; return the bytes fetched.
 
-    Raises ContentCorrupt when the source's bytes are not what the manifest says, and Stopped.
+    The files are not yet synced to disk on return. Raises Stopped, and ContentCorrupt
+    when the source's bytes differ from the manifest.
     """
     progress = Progress("filling the cache", files=len(manifest.files), size=manifest.size, say=say)
     for name in sorted({file.path.rpartition("/")[0] for file in manifest.files} | {""}):
@@ -65,7 +67,7 @@ def fill(
 
 
 def damaged(manifest: Manifest, folder: Path) -> list[str]:
-    """The paths whose content is not what the manifest says."""
+    """Return the paths whose content differs from the manifest."""
     found: list[str] = []
     progress = Progress("verifying", files=len(manifest.files), size=manifest.size)
 
@@ -79,7 +81,7 @@ def damaged(manifest: Manifest, folder: Path) -> list[str]:
 
 
 class _Filling:
-    """Paths are text here: making them of `Path` took more time than copying small files."""
+    """A fill. Paths are `str`: building `Path` objects took longer than copying small files."""
 
     def __init__(self, folder: Path, source: Source, disk: Disk, progress: Progress) -> None:
         self._folder, self._source, self._disk = str(folder), source, disk
@@ -88,7 +90,10 @@ class _Filling:
         self._left: dict[str, int] = {}
 
     def tasks(self, manifest: Manifest) -> Iterator[tuple[File, Span]]:
-        """Every chunk of every file. Runs in one thread at a time, ahead of those who copy."""
+        """Yield every chunk of every file.
+
+        Runs in one thread at a time, ahead of the threads that copy.
+        """
         for file in manifest.files:
             if len(file.chunks) > 1:
                 self._prepare(file)
@@ -118,7 +123,7 @@ class _Filling:
             os.close(descriptor)
 
     def _prepare(self, file: File) -> None:
-        """A big file at its full size, so that its parts can be written in any order."""
+        """Create a large file at its full size for out-of-order parts."""
         path = f"{self._folder}/{file.path}"
         self._left[file.path] = len(file.chunks)
         try:
@@ -150,10 +155,13 @@ class _Filling:
     def _is_there(
         self, path: str, descriptor: int, file: File, span: Span, buffer: memoryview
     ) -> bool:
-        """Whether an earlier try has written this part: the hash says so. A hole is not read."""
+        """Return whether an earlier try wrote this part, judged by its hash.
+
+        A hole in the file is not read.
+        """
         try:
             written = os.lseek(descriptor, span.offset, os.SEEK_DATA)
-        except OSError:  # nothing but a hole from here on
+        except OSError:  # the rest of the file is a hole
             return False
         if written >= span.offset + span.length:
             return False

@@ -1,4 +1,4 @@
-"""How well a cache serves: counted in one small file, so that it outlives the jobs."""
+"""Counts of a cache's requests, in one small file that outlives the jobs."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
@@ -11,11 +11,11 @@ from toolkit.training.io.durable_files import encode, read_json
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Since the cache began: every request was a hit, joined another's fill, or filled itself."""
+    """Counts since the cache began. Each request is one of `hits`, `joined` and `fills`."""
 
-    hits: int = 0
-    joined: int = 0
-    fills: int = 0
+    hits: int = 0  # requests whose dataset was cached
+    joined: int = 0  # requests that waited for another process's fill
+    fills: int = 0  # requests that filled the entry themselves
     fetched_bytes: int = 0
     fill_seconds: float = 0.0
     evictions: int = 0
@@ -27,7 +27,7 @@ class Stats:
 
     @property
     def hit_ratio(self) -> float | None:
-        """The share of requests that moved no bytes of their own; None before the first."""
+        """Return the share of requests that fetched nothing; None without any."""
         return (self.hits + self.joined) / self.requests if self.requests else None
 
     def plus(self, **more: float) -> "Stats":
@@ -42,7 +42,7 @@ class StatsFile:
         self._disk, self._sleep = disk, sleep
 
     def read(self) -> Stats:
-        """What is counted so far; nothing when the file can't be read."""
+        """Return the counts so far; zeros when the file can't be read."""
         said = read_json(self._path) or {}
         try:
             return Stats(**{field.name: said[field.name] for field in fields(Stats)})

@@ -1,1 +1,5 @@
-"""Datasets made of datasets: build once, name by inputs and code, trace their lineage."""
+"""Datasets made of datasets: built once, named by inputs and code.
+
+Belongs here: the key of a build, running it, its lineage.
+Does not: how the result is stored (`store`) and cached (`cache`).
+"""

@@ -1,8 +1,9 @@
-"""Bronze, silver, gold: data made from data, kept under what it was made of, made once.
+"""Bronze, silver, gold: builds a dataset from others once and keeps it under its key.
 
-The key is the hash of the input versions, the code and the parameters. While none of them changes
-the result is there already; when one does, a new one is made beside the old. The record of it is
-the lineage that `toolkit data show` prints and that garbage collection follows.
+The key is the hash of the input versions, the code and the parameters. While none of
+them changes, the result is there already; when one does, a new result is made beside
+the old one. The record of a build is the lineage: `toolkit data show` prints it, and
+garbage collection follows it.
 """
 
 import hashlib
@@ -34,7 +35,7 @@ Build = Callable[[Sequence[Path], Path, Mapping[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A derived dataset: its version, how it came about, and whether it was there already."""
+    """A derived dataset: its version, its derivation, and whether it existed already."""
 
     version: str
     derivation: Derivation
@@ -43,22 +44,26 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What would be made of what, and what was made of it before."""
+    """A build that could be made, and its earlier result if there is one."""
 
     key: str
     inputs: tuple[str, ...]
     code: str
     params: Mapping[str, Any]
-    found: Derivation | None
+    found: Derivation | None  # None if the key was never built
 
     def made(self, output: str, tier: Tier, at: float) -> Derivation:
+        """Return the derivation that records `output` as the result."""
         return Derivation(self.key, output, self.inputs, self.code, self.params, tier, at)
 
 
 def planned(
     catalog: Catalog, inputs: Sequence[str], code: Sequence[Path], params: Mapping[str, Any]
 ) -> Planned:
-    """Look it up; changes nothing. Raises DatasetUnknown, DataError."""
+    """Look up the inputs and an earlier result; changes nothing.
+
+    Raises DatasetUnknown, DataError.
+    """
     versions = tuple(catalog.resolve(reference) for reference in inputs)
     for version in versions:
         if not catalog.has(version):
@@ -78,12 +83,15 @@ def derived(
     name: str | None = None,
     where: Places | None = None,
 ) -> Derived:
-    """What `build(input_folders, output_folder, params)` makes of the inputs, made if need be.
+    """Return `build(input_folders, output_folder, params)`'s dataset, building it if necessary.
 
-    `code` is what the result depends on besides data and parameters: files and folders, by default
-    the file that `build` is defined in. Builders at the same time build once (nodes with an S3
-    store: once a node, and the first result counts). A failed build leaves nothing. A job that is
-    asked to stop leaves while it waits for another builder or for the inputs, to come back.
+    `code` is what the result depends on besides data and parameters: files and folders.
+    The default is the file that defines `build`. Builders of the same key build once at
+    a time: with an S3 store once on each node, and the first result counts. A failed
+    build leaves nothing.
+
+    If the job is asked to stop while it waits for another builder or for the inputs,
+    the script exits and the job is requeued.
     """
     if name:
         check_name(name)
@@ -105,7 +113,10 @@ def derived(
 
 
 def key_of(inputs: Sequence[str], code: str, params: Mapping[str, Any]) -> str:
-    """The key of a derivation; the order of the inputs matters. Raises DataError."""
+    """Return the key of a derivation. Raises DataError.
+
+    The order of the inputs matters.
+    """
     try:
         text = json.dumps(
             {"code": code, "inputs": list(inputs), "params": params},
@@ -119,7 +130,7 @@ def key_of(inputs: Sequence[str], code: str, params: Mapping[str, Any]) -> str:
 
 
 def code_hash(code: Sequence[Path]) -> str:
-    """The hash of files and of folders' files, by name and content. Raises DataError."""
+    """Return the hash of the files, by name and content. Raises DataError."""
     digest = hashlib.sha256()
     for path in code:
         files = [path] if path.is_file() else sorted(_code_files(path))
@@ -134,7 +145,7 @@ def code_hash(code: Sequence[Path]) -> str:
 
 
 def tier_of(version: str, derivations: Sequence[Derivation]) -> Tier:
-    """Bronze unless it was derived; then what its latest derivation says."""
+    """Return the tier of the latest derivation; bronze if not derived."""
     made = [one.tier for one in derivations if one.output == version]
     return made[-1] if made else "bronze"
 
@@ -152,7 +163,10 @@ def _output(
 def _build(
     catalog: Catalog, work: Path, build: Build, held: Sequence[Held], params: Mapping[str, Any]
 ) -> str:
-    """Build in a folder of its own and add it; what a killed builder left there goes first."""
+    """Build in a folder of its own and add the result.
+
+    The remains of a killed builder are deleted first.
+    """
     shutil.rmtree(work, ignore_errors=True)
     output = work / uuid.uuid4().hex
     output.mkdir(parents=True)
@@ -174,7 +188,7 @@ def _refuse_empty(output: Path) -> None:
 
 
 def _keep(catalog: Catalog, made: Derivation, name: str | None, *, new: bool) -> None:
-    """On record, young for garbage collection, and named if asked."""
+    """Record the derivation, refresh its manifest's age, and name it if asked."""
     with adding(catalog):
         catalog.put_manifest(catalog.manifest(made.output))
         if new:
@@ -190,7 +204,7 @@ def _grade(catalog: Catalog, inputs: Sequence[str]) -> Tier:
 
 
 def _lock_root(catalog: Catalog, where: Places) -> Path:
-    """Where builders of the same thing meet: the widest place that has locks."""
+    """Return the widest folder with locks that builders share."""
     if isinstance(catalog.store, FolderStore):
         root = catalog.store.root / "building"
     else:

@@ -1,4 +1,4 @@
-"""What a dataset is and where it came from, for people."""
+"""Descriptions of a dataset and its lineage, for people."""
 
 import json
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _DEEPEST = 50
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """One version, its names, and its place among the others."""
+    """A version, its names, and its place among the others."""
 
     version: str
     tier: Tier
@@ -25,17 +25,17 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a list. `made_from`: the inputs' names, or how their versions begin."""
+    """A line of a list."""
 
     name: str | None
     number: int | None
     version: str
     tier: Tier
-    made_from: tuple[str, ...]
+    made_from: tuple[str, ...]  # the inputs' names, or the first characters of their versions
 
 
 def listed(catalog: Catalog, *, unnamed: bool = False) -> list[Row]:
-    """Every name and what it stands for, then versions without one if they are wanted."""
+    """Return every name with its version, then unnamed versions if wanted."""
     derivations = catalog.derivations()
     named = [(one, one.version) for one in catalog.named() if one.version]
     names = {version: one.reference for one, version in named}
@@ -53,7 +53,7 @@ def listed(catalog: Catalog, *, unnamed: bool = False) -> list[Row]:
 
 
 def describe(catalog: Catalog, reference: str) -> Description:
-    """Read it all. Raises DatasetUnknown."""
+    """Read everything about a version. Raises DatasetUnknown."""
     version = catalog.resolve(reference)
     manifest = catalog.manifest(version)
     derivations = catalog.derivations()
@@ -69,7 +69,7 @@ def describe(catalog: Catalog, reference: str) -> Description:
 
 
 def lines(found: Description) -> Iterator[str]:
-    """The description as text."""
+    """Yield the description as text."""
     yield f"{found.version}  {found.tier}"
     yield f"names: {', '.join(found.names) or 'none: garbage, unless something kept needs it'}"
     yield f"files: {found.files}, {found.size:,} bytes"

@@ -1,4 +1,4 @@
-"""A build that is a program: any that reads folders and writes into one."""
+"""Builds by a program that reads folders and writes into one."""
 
 import json
 import os
@@ -16,10 +16,11 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 def build_by(words: Sequence[str]) -> Build:
-    """A build that runs these words; `{input}`, `{input2}`, `{output}`, `{PARAMETER}` are put in.
+    """Return a build that runs these words as a program.
 
-    The same is in the environment: TOOLKIT_INPUTS (one a line), TOOLKIT_OUTPUT, TOOLKIT_PARAMS
-    (JSON). What the program prints goes to standard error.
+    `{input}`, `{input2}`, `{output}` and `{PARAMETER}` are replaced. The environment
+    has the same values: TOOLKIT_INPUTS (one a line), TOOLKIT_OUTPUT, TOOLKIT_PARAMS
+    (JSON). The program's standard output goes to standard error.
     """
 
     def build(inputs: Sequence[Path], output: Path, params: Mapping[str, Any]) -> None:
@@ -42,7 +43,10 @@ def build_by(words: Sequence[str]) -> Build:
 
 
 def code_in(words: Sequence[str]) -> list[Path]:
-    """The files among a program's words; an interpreter found by PATH is none. Raises DataError."""
+    """Return the files among a program's words. Raises DataError.
+
+    An interpreter found by PATH is not one of them.
+    """
     found = [path for word in words if (path := Path(word)).is_file()]
     if not found:
         raise DataError(
@@ -53,7 +57,7 @@ def code_in(words: Sequence[str]) -> list[Path]:
 
 
 def recorded(words: Sequence[str], params: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that the key is made of. Raises DataError."""
+    """Return the parameters that the key is made of. Raises DataError."""
     taken = {"command", "output"} | {name for name in params if name.startswith("input")}
     if clash := sorted(taken & params.keys()):
         raise DataError(f"{clash[0]} can't be the name of a parameter")

@@ -1,4 +1,6 @@
-"""Where datasets are kept: the catalog, manifests, uploads and garbage collection.
+"""The store of datasets: the catalog, manifests, uploads and garbage collection.
 
-`port` is the protocol; `folder_store` and `s3_store` implement it; `open_store` chooses one.
+Belongs here: everything that reads or changes a store. `port` is the protocol,
+`folder_store` and `s3_store` implement it, `open_store` chooses one.
+Does not: copies on a node (`cache`).
 """

@@ -1,4 +1,4 @@
-"""A folder into the store: hashed, sent where it is missing, and visible all at once at the end."""
+"""Adds a folder to the store: hashes it, sends missing content, publishes all at the end."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,13 +18,13 @@ from toolkit.datasets.store.transfer import LocalFile
 
 T = TypeVar("T")
 
-# Files that become visible together: one sync for all of them, and little to lose by a kill.
+# Files that become visible together: one sync for all of them, and little lost by a kill.
 _BATCH_FILES, _BATCH_BYTES = 1024, 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What an addition came to."""
+    """The result of an addition."""
 
     version: str
     named: Named | None
@@ -44,7 +44,10 @@ def add(
     say: Callable[[str], None] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Added:
-    """Add a folder, under a name if one is given. Again after a kill: it goes on where it was."""
+    """Add a folder, under a name if one is given.
+
+    May be repeated after a kill: it continues where it was.
+    """
     if name:
         check_name(name)
     scanned = scan(root, memory=memory, stop=stop, say=say, clock=catalog.clock)
@@ -58,7 +61,7 @@ def add(
 
 
 class _Sending:
-    """One dataset's content on its way to the store."""
+    """The transfer of one dataset's content to the store."""
 
     def __init__(
         self,
@@ -80,7 +83,7 @@ class _Sending:
         self._missing: list[tuple[Upload, File, Span]] = []
 
     def run(self, marker: Marker) -> int:
-        """Send what the store lacks; how many bytes that was."""
+        """Send the content that the store lacks; return the bytes sent."""
         for batch in _batches(self._files):
             marker.refresh()
             self._uploads, self._missing = [], []

@@ -1,4 +1,4 @@
-"""What a store holds, in terms of datasets: versions, names and where derived data came from."""
+"""A store's versions, names and derivations."""
 
 import json
 import re
@@ -24,12 +24,12 @@ _DERIVATION_KEY = re.compile(rf"{DERIVATIONS}([0-9a-f]{{64}})\.json")
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """One thing a name stood for: `name@number` for ever, plain `name` while it is the newest."""
+    """A version that a name stands for: `name@number` for ever, `name` while it is the newest."""
 
     name: str
     number: int
     version: str | None  # None: forgotten, and its number is not used again
-    at: float
+    at: float  # epoch seconds
 
     @property
     def reference(self) -> str:
@@ -38,19 +38,19 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """How a version was made: the key is the hash of inputs, code and parameters."""
+    """The record of how a version was made."""
 
-    key: str
+    key: str  # hash of inputs, code and parameters
     output: str
     inputs: tuple[str, ...]
     code: str
     params: Mapping[str, Any]
     tier: Tier
-    at: float
+    at: float  # epoch seconds
 
 
 class Catalog:
-    """Reads and writes the small records of a store."""
+    """A reader and writer of a store's small records."""
 
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
         self.store, self.clock = store, clock
@@ -58,7 +58,10 @@ class Catalog:
     # -- versions
 
     def manifest(self, version: str) -> Manifest:
-        """The manifest of a version, checked. Raises DatasetUnknown, ManifestInvalid."""
+        """Read a version's manifest and check it.
+
+        Raises DatasetUnknown, ManifestInvalid.
+        """
         encoded = self.store.read(manifest_key(version))
         if encoded is None:
             raise DatasetUnknown(
@@ -71,19 +74,25 @@ class Catalog:
         return self.store.read(manifest_key(version)) is not None
 
     def put_manifest(self, manifest: Manifest) -> None:
-        """Write it, or write it again: it is young for garbage collection then."""
+        """Write the manifest; a repeated write makes it young for garbage collection."""
         self.store.write(manifest_key(manifest.version), manifest.encoded)
 
     # -- names
 
     def resolve(self, reference: str) -> str:
-        """The version `sha256:…`, `name` or `name@number` stands for. Raises DatasetUnknown."""
+        """Return the version of `sha256:…`, `name` or `name@number`.
+
+        Raises DatasetUnknown.
+        """
         if is_version(reference):
             return reference
         return self.meant(reference)[-1].version or ""
 
     def named(self, name: str | None = None) -> list[Named]:
-        """Everything the name stood for, or every name did; in order of name and number."""
+        """Return all versions of a name, or of every name.
+
+        Ordered by name and number; forgotten ones are included.
+        """
         found = []
         for item in self.store.list(f"{NAMES}{check_name(name)}/" if name else NAMES):
             if match := _NAME_KEY.fullmatch(item.key):
@@ -94,7 +103,10 @@ class Catalog:
         return sorted(found, key=lambda one: (one.name, one.number))
 
     def name(self, name: str, version: str) -> Named:
-        """Let the name stand for a version from now on; nothing new if it does already."""
+        """Let the name stand for a version from now on.
+
+        Returns the new entry, or the newest one if it has this version already.
+        """
         check_name(name)
         while True:
             known = self.named(name)
@@ -107,7 +119,10 @@ class Catalog:
                 return made
 
     def forget(self, reference: str) -> list[Named]:
-        """Take `name@number`, or all that `name` stood for, out of what is kept; which they are."""
+        """Forget `name@number`, or all numbers of `name`; return them.
+
+        Garbage collection no longer keeps their versions.
+        """
         gone = self.meant(reference)
         for one in gone:
             record = encode({"version": None, "at": self.clock()})
@@ -115,7 +130,7 @@ class Catalog:
         return gone
 
     def meant(self, reference: str) -> list[Named]:
-        """What `name@number`, or all of `name`, stands for and stood for, but for the forgotten."""
+        """Return the entries of `name@number`, or of `name`, but for forgotten ones."""
         match = _REFERENCE.fullmatch(reference)
         if match is None:
             raise NameRefused(
@@ -135,7 +150,7 @@ class Catalog:
     # -- lineage
 
     def derivation(self, key: str) -> Derivation | None:
-        """What was made under this key, if its output is still there."""
+        """Return the derivation of a key, None if its output is gone."""
         content = self.store.read(f"{DERIVATIONS}{key}.json")
         if content is None:
             return None
@@ -143,7 +158,7 @@ class Catalog:
         return found if self.has(found.output) else None
 
     def derivations(self) -> list[Derivation]:
-        """Every derivation on record, the oldest first."""
+        """Return every recorded derivation, the oldest first."""
         keys = [_DERIVATION_KEY.fullmatch(item.key) for item in self.store.list(DERIVATIONS)]
         found = [
             _derivation(match[1], content)
@@ -170,7 +185,7 @@ def manifest_key(version: str) -> str:
 
 
 def manifest_versions(store: Store) -> Iterator[tuple[str, float]]:
-    """Every version in the store, and when its manifest was last written."""
+    """Yield every version in the store with its manifest's last write."""
     for item in store.list(MANIFESTS):
         version = "sha256:" + item.key.removeprefix(MANIFESTS).removesuffix(".json")
         if is_version(version):
@@ -178,7 +193,7 @@ def manifest_versions(store: Store) -> Iterator[tuple[str, float]]:
 
 
 def ancestors(versions: Sequence[str], derivations: Sequence[Derivation]) -> set[str]:
-    """The versions, and all that they were made from, and so on."""
+    """Return the versions, their inputs, their inputs' inputs, and so on."""
     inputs: dict[str, set[str]] = {}
     for one in derivations:
         inputs.setdefault(one.output, set()).update(one.inputs)
@@ -193,7 +208,7 @@ def ancestors(versions: Sequence[str], derivations: Sequence[Derivation]) -> set
 
 
 def check_name(name: str) -> str:
-    """The name, if it is one. Raises NameRefused."""
+    """Return the name if it is valid. Raises NameRefused."""
     if not _NAME.fullmatch(name) or ".." in name:
         raise NameRefused(
             f"{name!a} can't be the name of a dataset",

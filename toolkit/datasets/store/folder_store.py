@@ -20,10 +20,10 @@ _REFUSED = (PermissionError, FileNotFoundError, NotADirectoryError, IsADirectory
 
 
 class FolderStore(Store):
-    """Objects are written under `incoming/`, checked, brought to disk, and renamed into place.
+    """Objects are written under `incoming/`, checked, synced to disk, and renamed into place.
 
-    What is made in it is as open as its root is: where that is sticky and open to all, as /tmp is,
-    everybody adds and nobody replaces what is another's.
+    New files and folders get the root's permissions. In a sticky root that is open to
+    all, like /tmp, every user can add content and no user can replace another's.
     """
 
     def __init__(self, root: Path, *, disk: Disk | None = None) -> None:
@@ -43,7 +43,7 @@ class FolderStore(Store):
         with _told(self.root):
             self._disk.make_folder(path.parent, within=self.root)
             if _anothers(path) and self.read(key) == content:
-                # It may not be replaced, and need not be.
+                # This user may not replace it, and need not.
                 with suppress(PermissionError):
                     self._disk.touch(path)
             else:
@@ -84,7 +84,7 @@ class FolderStore(Store):
         with _told(self.root):
             try:
                 if target.stat().st_size == file.size:
-                    # Wanted again: young for garbage collection. It may be another user's.
+                    # Wanted again: make it young for garbage collection. It may be another user's.
                     with suppress(PermissionError):
                         self._disk.touch(target)
                     return None
@@ -117,7 +117,7 @@ class FolderStore(Store):
 
 
 class _Incoming(Upload):
-    """A file under `incoming/`, locked by whoever writes it; a dead writer's is taken up."""
+    """A file under `incoming/`, locked by its writer; a dead writer's file is continued."""
 
     def __init__(self, file: File, path: Path, target: Path, disk: Disk) -> None:
         self._file, self._target, self._disk = file, target, disk
@@ -163,7 +163,7 @@ class _Incoming(Upload):
 
 
 class _Object(Readable):
-    """Content in place, with the store's words for what can go wrong."""
+    """Content in place; its errors are raised as the store's."""
 
     def __init__(self, path: str, file: File) -> None:
         self._path, self._file = path, file
@@ -188,12 +188,12 @@ def _anothers(path: Path) -> bool:
 
 
 def _lock(path: Path) -> Lock | None:
-    """The lock of an unfinished file that may be gone on with; None when it is another's."""
+    """Lock an unfinished file to continue it; None if that fails."""
     try:
         lock = Lock(path)
     except PermissionError:
         return None
-    # The one that was locked may have been renamed into place meanwhile.
+    # The locked file may have been renamed into place meanwhile.
     if lock.try_exclusive() and lock.is_at_its_path():
         return lock
     lock.close()

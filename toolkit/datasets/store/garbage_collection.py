@@ -1,8 +1,9 @@
-"""Garbage collection: what no name leads to goes, in two phases, and never while somebody adds.
+"""Garbage collection: deletes versions that no name leads to, never during an addition.
 
-First the manifests that nothing kept descends from, then the content that no manifest mentions.
-Both only when they are older than a grace time, so an addition that was cut short can be gone on
-with the next day. Killed at any point, it leaves content without a manifest, for the next time.
+First it deletes the manifests that no kept version descends from, then the content that
+no manifest mentions. Both must be older than a grace time, so that an interrupted
+addition can be continued the next day. A kill at any point leaves content without a
+manifest, for the next collection.
 """
 
 from collections.abc import Iterable
@@ -25,10 +26,10 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class Doomed:
-    """What a collection takes away."""
+    """The objects that a collection deletes."""
 
     versions: tuple[str, ...]
-    derivations: tuple[str, ...]  # keys; their output goes, or is gone
+    derivations: tuple[str, ...]  # keys; their output is deleted, or gone already
     objects: tuple[Item, ...]
     kept_versions: int
     kept_bytes: int
@@ -39,14 +40,17 @@ class Doomed:
 
 
 def plan(catalog: Catalog, *, grace: float = GRACE_SECONDS) -> Doomed:
-    """What would go now; changes nothing. A manifest that can't be read stops it."""
+    """Return what a collection would delete now; changes nothing.
+
+    A manifest that can't be read is an error: nothing is deleted then.
+    """
     before = catalog.clock() - grace
     derivations = catalog.derivations()
     roots = [one.version for one in catalog.named() if one.version]
     kept = ancestors(roots, derivations)
     versions = dict(manifest_versions(catalog.store))
     doomed = {version for version, at in versions.items() if version not in kept and at < before}
-    # What was made lately, or from something young, is not torn out of its lineage.
+    # The ancestors of a young version stay: its lineage is kept complete.
     doomed -= ancestors([version for version in versions if version not in doomed], derivations)
     wanted = _objects_of(catalog, versions.keys() - doomed)
     items = list(catalog.store.list(OBJECTS))
@@ -65,7 +69,10 @@ def plan(catalog: Catalog, *, grace: float = GRACE_SECONDS) -> Doomed:
 
 
 def sweep(catalog: Catalog, *, grace: float = GRACE_SECONDS) -> Doomed:
-    """Take it away. Raises StoreBusy, with nothing lost, when somebody is adding."""
+    """Delete what no name leads to; return it.
+
+    Raises StoreBusy, with nothing lost, while an addition runs.
+    """
     with sweeping(catalog) as marker:
         doomed = plan(catalog, grace=grace)
         _delete(catalog, marker, [f"{DERIVATIONS}{key}.json" for key in doomed.derivations])
@@ -82,7 +89,7 @@ def _objects_of(catalog: Catalog, versions: Iterable[str]) -> set[str]:
         try:
             keys.update(object_key(file) for file in catalog.manifest(version).files)
         except DataError as error:
-            # Deleting what an unreadable manifest may mention would make it unmendable.
+            # An unreadable manifest may mention this content: without it, it can't be mended.
             raise type(error)(
                 f"nothing was deleted: {error.message}", next_step=error.next_step
             ) from error

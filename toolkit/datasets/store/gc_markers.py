@@ -1,8 +1,9 @@
-"""Adding and collecting exclude each other, on any store, without a lock service.
+"""Markers by which additions and collections exclude each other, without a lock service.
 
-Each says what it is about to do, and only then looks whether the other has said so. Stores answer
-a list with all that was written before it, so at least one of the two sees the other. Additions
-don't exclude each other. Who was killed is waited for no longer than `STALE_SECONDS`.
+Each side writes its marker first, and only then looks for the other's. Stores answer a
+list with everything written before it, so at least one of the two sees the other.
+Additions do not exclude each other. A killed process's marker is respected for at most
+`STALE_SECONDS`.
 """
 
 import time
@@ -21,7 +22,7 @@ _LOOK_SECONDS = 2.0
 
 
 class Marker:
-    """What somebody has said; refreshed while they are at it."""
+    """The marker of one addition or collection, refreshed while the work lasts."""
 
     def __init__(self, catalog: Catalog, prefix: str) -> None:
         self._catalog = catalog
@@ -34,8 +35,10 @@ class Marker:
         self._said = self._catalog.clock()
 
     def refresh(self) -> None:
-        """Call it often, and before the work becomes visible. Raises StoreBusy after a long sleep:
-        the others may have taken us for dead.
+        """Write the marker again if it is getting old.
+
+        Call it often, and before the work becomes visible. Raises StoreBusy after a
+        long sleep: the other side may have taken this process for dead.
         """
         silent = self._catalog.clock() - self._said
         if silent > STALE_SECONDS / 2:
@@ -57,7 +60,11 @@ def adding(
     sleep: Callable[[float], None] = time.sleep,
     patience: float = PATIENCE_SECONDS,
 ) -> Iterator[Marker]:
-    """While this lasts, nothing is collected. Waits for a collection; StoreBusy if it is long."""
+    """Keep garbage collection away while the block runs.
+
+    Waits for a running collection; raises StoreBusy if it takes longer than `patience`
+    seconds.
+    """
     waited = 0.0
     while True:
         marker = Marker(catalog, ADDING)
@@ -76,7 +83,10 @@ def adding(
 
 @contextmanager
 def sweeping(catalog: Catalog) -> Iterator[Marker]:
-    """While this lasts, nobody adds. Raises StoreBusy when somebody is at it."""
+    """Keep additions away while the block runs.
+
+    Raises StoreBusy if one is running.
+    """
     marker = Marker(catalog, SWEEP)
     try:
         if _at_it(catalog, ADDING):

@@ -1,7 +1,8 @@
 """A dataset's manifest: its files by relative path, size and content, in one canonical form.
 
-The version of a dataset is `sha256:` and the hash of these bytes, so equal folders have equal
-versions on every machine. Times, owners and modes are not part of it; empty folders neither.
+The version of a dataset is `sha256:` and the hash of these bytes, so equal folders have
+equal versions on every machine. Times, owners and modes are not part of it; empty
+folders neither.
 """
 
 import hashlib
@@ -17,38 +18,41 @@ from toolkit.datasets import chunks
 from toolkit.datasets.errors import ManifestInvalid, NameRefused
 
 KIND = "toolkit-dataset-1"
-BLOCK = 4096  # what filesystems give out; small files cost at least this
+BLOCK = 4096  # allocation unit of filesystems; a small file takes at least this
 LONGEST_PATH, LONGEST_PART = 3800, 255
 
 _HEX = re.compile(r"[0-9a-f]{64}")
 _VERSION = re.compile(r"sha256:([0-9a-f]{64})")
-# Controls, halves of surrogate pairs, line and paragraph separators: they hide what a name is.
+# Controls, halves of surrogate pairs, line and paragraph separators: they disguise a name.
 _REFUSED_CATEGORIES = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file: where it is in the dataset, and the sha256 of each of its chunks."""
+    """A file of a dataset."""
 
-    path: str
+    path: str  # relative to the dataset's folder
     size: int
-    chunks: tuple[str, ...]
+    chunks: tuple[str, ...]  # sha256 of each chunk
 
     @property
     def object(self) -> str:
-        """What its content is stored under."""
+        """Return the name that its content is stored under."""
         return chunks.object_name(self.chunks)
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The files of a dataset, in order of their paths. Made by `manifest` or `parse`."""
+    """The files of a dataset, ordered by path. Made by `manifest` or `parse`."""
 
     files: tuple[File, ...]
 
     @cached_property
     def encoded(self) -> bytes:
-        """The canonical form: one line of ASCII JSON with sorted keys, files sorted by path."""
+        """Return the canonical form.
+
+        One line of ASCII JSON with sorted keys, files sorted by path.
+        """
         files = [
             {"chunks": list(file.chunks), "path": file.path, "size": file.size}
             for file in self.files
@@ -62,18 +66,24 @@ class Manifest:
 
     @property
     def size(self) -> int:
-        """Bytes in all files."""
+        """Return the bytes in all files."""
         return sum(file.size for file in self.files)
 
     @property
     def footprint(self) -> int:
-        """Bytes a copy takes on disk, in whole blocks, with the manifest beside it."""
+        """Return the bytes of a copy on disk, in whole blocks.
+
+        The manifest beside it is included.
+        """
         blocks = sum(-(-file.size // BLOCK) + 1 for file in self.files)
         return (blocks + -(-len(self.encoded) // BLOCK)) * BLOCK
 
 
 def manifest(files: Iterable[File]) -> Manifest:
-    """The manifest of these files. Raises NameRefused or ManifestInvalid for what can't be one."""
+    """Return the manifest of these files.
+
+    Raises NameRefused or ManifestInvalid for files that can't be in one.
+    """
     ordered = tuple(sorted(files, key=lambda file: file.path.encode("utf-8", "surrogatepass")))
     folders: set[str] = set()
     for file in ordered:
@@ -89,7 +99,10 @@ def manifest(files: Iterable[File]) -> Manifest:
 
 
 def parse(encoded: bytes, version: str = "") -> Manifest:
-    """The manifest that has just these bytes, and `version` where one is given."""
+    """Parse a manifest's canonical bytes and check its version.
+
+    An empty `version` is not checked. Raises ManifestInvalid.
+    """
     if version and version_of(encoded) != version:
         raise ManifestInvalid(f"the manifest stored as {version} is another one")
     try:
@@ -107,12 +120,15 @@ def version_of(encoded: bytes) -> str:
 
 
 def is_version(text: str) -> bool:
-    """Whether it reads `sha256:` and 64 hexadecimal digits."""
+    """Return whether the text is `sha256:` and 64 hexadecimal digits."""
     return _VERSION.fullmatch(text) is not None
 
 
 def hex_of(version: str) -> str:
-    """The digits of a version: what files and folders are named by. Raises NameRefused."""
+    """Return the digits of a version, which name files and folders.
+
+    Raises NameRefused.
+    """
     match = _VERSION.fullmatch(version)
     if match is None:
         raise NameRefused(f"{version!r} is not a version: sha256: and 64 hexadecimal digits")
@@ -120,9 +136,10 @@ def hex_of(version: str) -> str:
 
 
 def check_path(path: str) -> None:
-    """Raise NameRefused unless `path` leads, on any machine, to a file below the dataset's folder.
+    """Raise NameRefused unless `path` is a file below the dataset's folder.
 
-    Said of the path with escapes, never as it is: such names are made to be printed.
+    It must be so on any machine. The error shows the path with escapes, never raw: such
+    names are made to be printed.
     """
     if len(path.encode("utf-8", "surrogatepass")) > LONGEST_PATH:
         raise NameRefused(f"path too long: {path[:80]!a}…")

@@ -1,4 +1,4 @@
-"""Open the store that a URL names: a folder, or a bucket."""
+"""Opens the store that a URL names: a folder, or a bucket."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,10 @@ _S3 = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?")
 
 
 def open_store(url: str) -> Store:
-    """The store at a folder or `s3://bucket/prefix`. Raises NameRefused for another URL."""
+    """Open the store at a folder or `s3://bucket/prefix`.
+
+    Raises NameRefused for another URL.
+    """
     if url.startswith("s3://"):
         match = _S3.fullmatch(url)
         if match is None:

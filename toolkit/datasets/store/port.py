@@ -1,13 +1,13 @@
-"""Where datasets are kept: content by its hash, and small records beside it.
+"""The protocol of a store: content by its hash, and small records beside it.
 
     objects/<last two>/<object>  the content of one file
     manifests/<hex>.json         one dataset version
-    names/<name>/<number>.json   what a name stood for, and stands for (the highest number)
-    derivations/<key>.json       what was made from what, how
-    adding/, sweep/              who is adding, who is collecting
+    names/<name>/<number>.json   a name's versions; the highest number is the current one
+    derivations/<key>.json       how a version was made from others
+    adding/, sweep/              markers of running additions and collections
 
-A store is a folder on a filesystem that all nodes have, or `s3://bucket/prefix`. Nothing in it has
-to be trusted: content is checked against the manifest whenever it is read, and the manifest
+A store is a folder on a filesystem that all nodes mount, or `s3://bucket/prefix`. Nothing in it
+has to be trusted: content is checked against the manifest whenever it is read, and the manifest
 against the version.
 """
 
@@ -23,7 +23,7 @@ OBJECTS = "objects/"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Something in a store."""
+    """An object or record in a store."""
 
     key: str
     size: int
@@ -31,64 +31,67 @@ class Item:
 
 
 class Upload(Protocol):
-    """One file on its way in. `send` may be called from several threads."""
+    """A file on its way to the store. `send` may be called from several threads."""
 
     def missing(self) -> Sequence[Span]:
-        """What has not arrived yet; empty when all of it is there from an earlier try."""
+        """Return the spans that have not arrived yet.
+
+        Empty when all of the file arrived in an earlier try.
+        """
         ...
 
     def send(self, source: Readable, span: Span, buffer: memoryview) -> None:
-        """Send one of the missing spans, checked against the manifest. Raises SourceChanged."""
+        """Send a missing span, checked against the manifest. Raises SourceChanged."""
         ...
 
     def abandon(self) -> None:
-        """Let go of it; what has arrived is kept for the next try."""
+        """Release the upload; arrived parts are kept for the next try."""
         ...
 
 
 class Store(Protocol):
-    """Every method raises StoreFailed or StoreUnreachable when the store can't do it."""
+    """A store. Every method raises StoreFailed or StoreUnreachable when the store can't do it."""
 
     url: str
-    workers: int  # how many transfers at once serve it best
+    workers: int  # the best number of transfers at once
 
     def read(self, key: str) -> bytes | None:
-        """A record; None when there is none."""
+        """Read a record; None when there is none."""
         ...
 
     def write(self, key: str, content: bytes) -> None:
-        """Put a record, in place of any that is there; durable on return."""
+        """Write or replace a record; durable on return."""
         ...
 
     def write_new(self, key: str, content: bytes) -> bool:
-        """Put a record unless there is one; True for the writer who was first."""
+        """Write a record unless it exists; return whether it was written."""
         ...
 
     def list(self, prefix: str) -> Iterator[Item]:
-        """Everything whose key begins so, in no order."""
+        """Yield every item whose key begins with `prefix`, in no order."""
         ...
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete; what is not there is fine."""
+        """Delete the keys; missing ones are ignored."""
         ...
 
     def upload(self, file: File) -> Upload | None:
-        """Begin, or take up again, the transfer of a file's content; None when it is there."""
+        """Begin or resume a file's transfer; None when it is stored."""
         ...
 
     def finish(self, uploads: Sequence[Upload]) -> None:
-        """Make uploads that miss nothing visible; durable on return."""
+        """Make complete uploads visible; durable on return."""
         ...
 
     def open(self, file: File) -> Readable:
-        """A file's content. Reading raises ContentCorrupt when there is none."""
+        """Return a file's content. Reading raises ContentCorrupt when there is none."""
         ...
 
     def tidy(self, before: float) -> None:
-        """Delete what was begun, never finished and not touched since `before`."""
+        """Delete unfinished uploads that were not touched since `before`."""
         ...
 
 
 def object_key(file: File) -> str:
-    """Where a file's content is."""
+    """Return the key of a file's content."""
     return f"{OBJECTS}{file.object[-2:]}/{file.object}"

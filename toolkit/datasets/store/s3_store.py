@@ -1,4 +1,4 @@
-"""A store in S3. boto3 is loaded when a store is opened: where it is missing, only S3 is."""
+"""A store in S3. boto3 is loaded when a store is opened, so that only S3 needs it."""
 
 import base64
 import hashlib
@@ -23,7 +23,10 @@ _TAKEN = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 
 
 class S3Store(Store):
-    """Credentials are what boto3 finds; region and endpoint too, else what the cluster says."""
+    """A store in a bucket. boto3 finds the credentials.
+
+    Region and endpoint come from boto3 too, else from the cluster's settings.
+    """
 
     workers = 16
 
@@ -90,13 +93,16 @@ class S3Store(Store):
 
 
 class Bucket:
-    """One bucket, its errors in our words."""
+    """A bucket whose errors are raised as the store's."""
 
     def __init__(self, name: str, client: Any) -> None:
         self.name, self._client = name, client
 
     def ask(self, operation: str, *, absent: Any = ..., taken: Any = ..., **asked: Any) -> Any:
-        """The answer; `absent` or `taken` in place of that refusal, where one is given."""
+        """Call S3 and return the answer.
+
+        `absent` or `taken`, if given, is returned in place of that refusal.
+        """
         from botocore.exceptions import ClientError
 
         with _told(f"s3://{self.name}"):
@@ -152,12 +158,12 @@ class _Whole(Upload):
 
 
 class _Parts(Upload):
-    """A multipart upload; one that was cut short is taken up where it was."""
+    """A multipart upload; an interrupted one is continued."""
 
     def __init__(self, bucket: Bucket, key: str, file: File) -> None:
         self._bucket, self._key, self._file = bucket, key, file
         self._lock = threading.Lock()
-        # Whole chunks a part, so that each can be checked; one, but for files over 160 GB.
+        # A part is whole chunks, so that each can be checked: one chunk up to 160 GB, else more.
         self._part = chunks.CHUNK * -(-len(file.chunks) // MOST_PARTS)
         self._sent: dict[int, dict[str, Any]] = {}
         self._arrived: dict[int, str] = {}
@@ -172,7 +178,7 @@ class _Parts(Upload):
         number = span.offset // self._part + 1
         checksum = base64.b64encode(hashlib.sha256(content).digest()).decode()
         etag = hashlib.md5(content, usedforsecurity=False).hexdigest()
-        # S3's tag of a part is its md5. Where it isn't (KMS), the part is just sent again.
+        # S3's ETag of a part is its md5. With KMS it is not: the part is sent again.
         if self._arrived.get(number) != etag:
             answer = self._bucket.ask(
                 "upload_part",
@@ -191,7 +197,7 @@ class _Parts(Upload):
             }
 
     def abandon(self) -> None:
-        return  # S3 keeps the parts; `tidy` lets them go in the end
+        return  # S3 keeps the parts; `tidy` deletes them in the end
 
     def complete(self) -> None:
         parts = [self._sent[number] for number in sorted(self._sent)]
@@ -225,7 +231,10 @@ class _Parts(Upload):
 
 
 def _checked(file: File, source: Readable, span: Span, buffer: memoryview) -> bytearray:
-    """A span of whole chunks, in memory; each is what the manifest says. Raises SourceChanged."""
+    """Read a span of whole chunks and check each against the manifest.
+
+    Raises SourceChanged.
+    """
     content = bytearray()
     for piece in source.pieces(span, buffer):
         content += piece

@@ -1,8 +1,8 @@
-"""A folder as a manifest: names checked, content hashed on several threads, nothing hashed twice.
+"""Scans a folder into a manifest: checks names, hashes content on several threads.
 
-What a file's content was is remembered by (size, mtime, inode), so a folder that did not change is
-only listed. A file that changed less than two seconds before it was looked at is not remembered:
-it could change once more within the same tick of the filesystem's clock.
+A file's hashes are remembered by (size, mtime, inode), so an unchanged folder is only
+listed. A file that changed less than two seconds before the scan is not remembered. It
+could change once more within the same tick of the filesystem's clock.
 """
 
 import hashlib
@@ -30,10 +30,10 @@ RACY_NS = 2_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file: its path in the dataset, where its bytes are, and what tells a change."""
+    """A file found in the folder; size, mtime and inode reveal a change."""
 
-    path: str
-    place: Path
+    path: str  # in the dataset
+    place: Path  # where its bytes are; differs for a symbolic link
     size: int
     mtime: int  # nanoseconds
     inode: int
@@ -41,10 +41,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """A folder, hashed. `places` says where each path's bytes are."""
+    """A hashed folder."""
 
     manifest: Manifest
-    places: Mapping[str, Path]
+    places: Mapping[str, Path]  # where each path's bytes are
     hashed: int  # files that had to be read
 
 
@@ -56,7 +56,10 @@ def scan(
     say: Callable[[str], None] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Scanned:
-    """Hash what is below `root`. Raises NameRefused, SourceChanged, DatasetUnknown, Stopped."""
+    """Hash the files below `root` and return their manifest.
+
+    Raises NameRefused, SourceChanged, DatasetUnknown, Stopped.
+    """
     root = root.resolve()
     if not root.is_dir():
         raise DatasetUnknown(f"{root} is not a folder")
@@ -76,7 +79,7 @@ def scan(
 
 
 class Memory:
-    """What was hashed before, for one folder, in a file that may be lost at any time."""
+    """The hashes of earlier scans of a folder, in a file that may be lost at any time."""
 
     def __init__(self, folder: Path, root: Path) -> None:
         name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()
@@ -99,7 +102,7 @@ class Memory:
 
 
 def default_memory(root: Path, environment: Mapping[str, str] = os.environ) -> Memory:
-    """The memory of this user for a folder."""
+    """Return this user's memory of a folder."""
     cache = environment.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Memory(Path(cache) / "toolkit" / "data", root)
 
@@ -119,7 +122,10 @@ def _walk(root: Path) -> Iterator[Found]:
 
 
 def _found(root: Path, path: str, place: Path) -> Found:
-    """A regular file, or a link to one inside the folder. Raises NameRefused for anything else."""
+    """Return a regular file, or a link's target inside the folder.
+
+    Raises NameRefused for anything else.
+    """
     if place.is_symlink():
         target = place.resolve()
         if not target.is_relative_to(root) or not target.is_file():

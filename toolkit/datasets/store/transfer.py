@@ -1,4 +1,4 @@
-"""Bytes on the move: read piece by piece, hashed and written on the way."""
+"""Reads files piece by piece; hashes and writes the pieces on the way."""
 
 import hashlib
 import os
@@ -10,7 +10,7 @@ from toolkit.datasets.filesystem import Disk
 
 
 class LocalFile:
-    """A file's content. No symbolic link is followed at its last name."""
+    """A file's content. A symbolic link as the last part of its path is not followed."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = path
@@ -30,7 +30,7 @@ class LocalFile:
 
 
 def place(pieces: Iterable[Bytes], descriptor: int, span: Span, expected: str, disk: Disk) -> bool:
-    """Write a chunk where it belongs; whether it was the chunk that was expected."""
+    """Write a chunk at its offset; return whether it was expected."""
     digest, at = hashlib.sha256(), span.offset
     for piece in pieces:
         if at + len(piece) > span.offset + span.length:

@@ -1,4 +1,4 @@
-"""A dataset in the store, read whole and compared."""
+"""Verifies a dataset in the store."""
 
 import threading
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from toolkit.datasets.store.manifest import File
 def damaged(
     catalog: Catalog, version: str, *, say: Callable[[str], None] | None = None
 ) -> list[str]:
-    """The paths whose stored content is missing or not what was added, in order.
+    """Return the paths whose stored content is missing or damaged, in order.
 
-    Raises ManifestInvalid where the manifest itself is damaged.
+    Raises ManifestInvalid if the manifest itself is damaged.
     """
     manifest, store = catalog.manifest(version), catalog.store
     found: set[str] = set()

@@ -1,4 +1,5 @@
-"""Rules over a batch script: what will lose work when its nodes go.
+"""Rules over a batch script: the ways in which it loses work when its nodes go.
 
-`script` and `shell` read it, `*_rules` are the rules, `check` runs them.
+Belongs here: `script` and `shell` read it, `*_rules` are the rules, `check` runs them.
+Does not: checks that need Slurm (`toolkit.submit`).
 """

@@ -1,4 +1,4 @@
-"""All rules over one script."""
+"""Runs all rules over one script."""
 
 from __future__ import annotations
 
@@ -24,10 +24,14 @@ def check(
     outside: Iterable[Directive] = (),
     node_disks: tuple[str, ...] = (),
 ) -> tuple[Finding, ...]:
-    """Findings, errors first, then by line. `# toolkit-lint: ignore=SLUG` in the script, with its
-    reason beside it, silences a rule there. `stop_seconds`: what a step and a save take, if known.
-    `outside`: what sbatch is told besides. `node_disks`: folders that are each node's own, besides
-    those that are so on every cluster.
+    """Return the findings, errors first, then by line.
+
+    `# toolkit-lint: ignore=SLUG` in the script, with its reason beside it, silences a
+    rule there.
+
+    - `stop_seconds`: the seconds of a step and a save, if known.
+    - `outside`: sbatch's options from outside the script.
+    - `node_disks`: folders on a node's own disk, in addition to those of every cluster.
     """
     silenced = {word for found in _IGNORE.finditer(text) for word in re.split(r"[,\s]+", found[1])}
     read = script.parse(text, stop_seconds or script.A_STOP, outside, node_disks)
@@ -41,5 +45,5 @@ def check(
 
 
 def is_batch_script(text: str) -> bool:
-    """Whether sbatch would take it: it begins with an interpreter line."""
+    """Return whether sbatch would accept it: an interpreter line comes first."""
     return text.startswith("#!")

@@ -1,4 +1,4 @@
-"""Rules about what a script runs: where the ranks meet, how they end, what becomes of the code."""
+"""Rules about the script's commands: rendezvous of ranks, their end, exit codes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _HARMLESS: Final = re.compile(
 
 def _fixed_port(script: Script) -> Iterator[Hit]:
     if "exclusive" in script.directives:
-        return  # nobody else is on its nodes
+        return  # no other job is on its nodes
     seen: set[str] = set()
     for command in script.commands:
         text = shell.expanded(command.text, script.values)
@@ -134,7 +134,10 @@ def _deepspeed(script: Script) -> Iterator[Hit]:
 
 
 def _swallowed(script: Script) -> Iterator[Hit]:
-    """What Slurm takes for the job's end is the last command's code."""
+    """Find a launch whose exit code is not the job's.
+
+    Slurm takes the last command's exit code for the job's.
+    """
     outer = [launch for launch in script.launches if not launch.inner]
     piped = [launch for launch in outer if _hidden(script, launch)]
     yield from (_swallow_hit(launch, _hidden(script, launch)) for launch in piped)
@@ -165,7 +168,10 @@ def _swallowed(script: Script) -> Iterator[Hit]:
 
 
 def _hidden(script: Script, launch: Launch) -> str:
-    """What hides the launch's own code on its own line; empty when nothing does."""
+    """Return the text that hides the launch's exit code on its line.
+
+    Empty if nothing does.
+    """
     if re.search(r"\|\|\s*(?:true|:)\s*$", launch.text):
         return "|| true"
     pipes = "pipefail" in script.text or "PIPESTATUS" in script.text

@@ -1,4 +1,4 @@
-"""Rules about what a script asks of sbatch: coming back, its log, its warning signal."""
+"""Rules about the script's options for sbatch: requeueing, its log, its warning signal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIGNAL: Final = re.compile(
 )
 
 _LEAD: Final = 60
-"""Seconds before the time limit at which sbatch sends a signal that names none."""
+"""Seconds before the time limit at which sbatch sends a signal, by default."""
 
 _RUNS: Final = re.compile(
     r"^(?:\w+=\S*\s+)*(?:exec\s+|uv\s+run\s+|\S*/)?"
@@ -27,7 +27,10 @@ _RUNS: Final = re.compile(
 
 
 def _hit(script: Script, option: str, message: str, fix: str) -> Hit:
-    """Where the option was said. One from outside wins over the lines, and is mended outside."""
+    """Return a hit at the option's line.
+
+    An option from outside wins over the script's lines, and must be corrected outside.
+    """
     said = script.directives.get(option)
     if said and said.source:
         return Hit(0, f"{said.source}: {message}", fix.removeprefix("#SBATCH "))
@@ -102,7 +105,7 @@ def _signal_unheard(script: Script) -> Iterator[Hit]:
     signal = _signal(script)
     if signal is None or "B" in (signal["flags"] or "").upper() or script.sources:
         return
-    # What else a script may start steps by can't be seen; nothing but its own commands is judged.
+    # Sourced files may start steps, but can't be seen; only the script's own commands are judged.
     if not script.steps and any(_RUNS.search(command.text) for command in script.commands):
         yield _hit(
             script,

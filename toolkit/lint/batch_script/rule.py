@@ -1,4 +1,4 @@
-"""A rule about a batch script, and one thing that it found."""
+"""A rule about a batch script, and its hits."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One thing a rule found. `line` is 0 for something that is missing."""
+    """A place where a rule found fault."""
 
-    line: int
+    line: int  # 0 for something that is missing
     message: str
     fix: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`slug` is stable: scripts and `# toolkit-lint: ignore=` name it."""
+    """A rule."""
 
-    slug: str
+    slug: str  # stable: scripts and `# toolkit-lint: ignore=` name it
     severity: Severity
     find: Callable[[Script], Iterable[Hit]]

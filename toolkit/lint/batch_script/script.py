@@ -1,4 +1,4 @@
-"""A batch script as the rules look at it: its directives, its commands, what it launches."""
+"""A batch script for the rules: its directives, its commands, its launches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from toolkit.lint.batch_script.shell import Command
 
 A_STOP: Final = 60.0
-"""Seconds that ending a step and saving are taken to need where nobody has measured it."""
+"""Assumed seconds for ending a step and saving, if nobody has measured them."""
 
 _TORCHRUN: Final = re.compile(
     r"(?:^|[\s/;(\"'])torchrun(?=[\s\"'])|torch\.distributed\.(?:run|launch)\b"
@@ -32,7 +32,7 @@ _TRAINS: Final = re.compile(
     re.IGNORECASE,
 )
 _SOURCED: Final = re.compile(r"(?:source|\.)\s+[\"']?(?P<file>[^\s\"';&|]+)")
-# What these files do to a shell is known: they set no trap for a job.
+# Files with a known effect on a shell: they set no trap for a job.
 _ENVIRONMENT: Final = re.compile(
     r"(?:conda\.sh|mamba\.sh|/activate|bashrc|profile|modules?(?:\.sh)?|\.env)$"
     r"|^activate$|bin/activate"
@@ -46,25 +46,23 @@ _OPPOSITE: Final = {"requeue": "no-requeue", "no-requeue": "requeue"}
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """An #SBATCH option by its long name. `ignored`: sbatch stopped reading before it. `source`:
-    where it was said, if not on a line of the script.
-    """
+    """An option for sbatch, by its long name."""
 
     name: str
     value: str
-    line: int
-    ignored: bool = False
-    source: str = ""
+    line: int  # 0 if it is not in the script
+    ignored: bool = False  # sbatch stopped reading options before it
+    source: str = ""  # its place, if it is not in the script
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A command that starts ranks. `text` has the script's own variables put in."""
+    """A command that starts ranks."""
 
     line: int
     kind: str  # torchrun | deepspeed | accelerate | composer | python
-    text: str
-    inner: bool
+    text: str  # with the script's own variables replaced by their values
+    inner: bool  # in a here-document
 
     @property
     def srun(self) -> bool:
@@ -76,24 +74,22 @@ class Launch:
 
     @property
     def agent(self) -> bool:
-        """An elastic agent stands between Slurm and the workers."""
+        """Return whether an elastic agent stands between Slurm and the workers."""
         return self.kind in ("torchrun", "accelerate")
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The whole of it. `values`: what the script sets its variables to. `stop_seconds`: what its
-    training needs to end a step and save. `node_disks`: folders that go with their machine.
-    """
+    """A batch script."""
 
     text: str
-    directives: Mapping[str, Directive]
+    directives: Mapping[str, Directive]  # by name, without ignored ones
     ignored: tuple[Directive, ...]
     commands: tuple[Command, ...]
-    values: Mapping[str, str]
+    values: Mapping[str, str]  # the script's own variables
     launches: tuple[Launch, ...]
-    stop_seconds: float
-    node_disks: tuple[str, ...]
+    stop_seconds: float  # seconds that its training needs to end a step and save
+    node_disks: tuple[str, ...]  # folders on a node's own disk
 
     def value(self, name: str) -> str:
         found = self.directives.get(name)
@@ -110,7 +106,7 @@ class Script:
 
     @property
     def sources(self) -> bool:
-        """It takes in code that can't be seen here."""
+        """Return whether it reads in code that can't be seen here."""
         return any(
             (found := _SOURCED.match(command.text)) and not _ENVIRONMENT.search(found["file"])
             for command in self.commands
@@ -118,7 +114,7 @@ class Script:
 
     @property
     def steps(self) -> bool:
-        """It starts processes that Slurm knows as a step, which signals go to."""
+        """Return whether it starts a step, which Slurm sends signals to."""
         text = "\n".join(self.expanded(command) for command in self.commands)
         return bool(re.search(r"(?:^|[\s;&|(\"'])(?:srun|mpirun|mpiexec)\b", text))
 
@@ -127,7 +123,7 @@ class Script:
 
 
 def said(words: Sequence[str], source: str) -> tuple[Directive, ...]:
-    """The options among words that sbatch is given outside of the script."""
+    """Return the options among words given to sbatch outside the script."""
     return tuple(
         Directive(name, value, 0, source=source) for name, value in sbatch_options.options(words)
     )
@@ -139,8 +135,9 @@ def parse(
     outside: Iterable[Directive] = (),
     node_disks: tuple[str, ...] = (),
 ) -> Script:
-    """Never raises: what can't be understood can't be complained about. `outside`: options that win
-    over the script's own, and later ones over earlier ones.
+    """Parse a batch script. Never raises: unclear text gives no findings.
+
+    Options in `outside` win over the script's own, and later ones over earlier ones.
     """
     found, documents = shell.commands(text)
     values = shell.assignments(found)

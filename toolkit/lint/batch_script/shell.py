@@ -1,7 +1,7 @@
-"""Shell text as commands: what one would read in it, not what bash would make of it.
+"""Splits shell text into commands as a reader would, not as bash executes it.
 
-Quotes, continued lines, arrays, `$(...)` over several lines, comments and here-documents are
-understood as far as finding the commands needs it. Nothing is ever executed.
+It understands quotes, continued lines, arrays, `$(...)` over several lines, comments
+and here-documents as far as finding the commands needs it. Nothing is ever executed.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _LONGEST: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A logical line. `inner`: it is in a here-document, run by something else, if at all."""
+    """A logical line."""
 
     line: int
     text: str
-    inner: bool = False
+    inner: bool = False  # in a here-document, for another program, if it is run at all
 
 
 class _Reader:
-    """One pass over the characters; a command ends where a newline is not inside of anything."""
+    """A reader of characters. A command ends at a newline outside quotes and parentheses."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -112,13 +112,16 @@ class _Reader:
 
 
 def commands(text: str) -> tuple[tuple[Command, ...], frozenset[int]]:
-    """The commands of a script, in order, comments left out; and the lines of here-documents."""
+    """Return the commands in order, and the lines of here-documents.
+
+    Comments are left out.
+    """
     reader = _Reader(text)
     return tuple(reader.commands()), frozenset(reader.documents)
 
 
 def assignments(found: Iterable[Command]) -> dict[str, str]:
-    """What each variable is set to; of one that is set in several places, all of it."""
+    """Return each variable's value, or all its values joined."""
     values: dict[str, list[str]] = {}
     for command in found:
         if match := _ASSIGNMENT.match(command.text):
@@ -127,7 +130,10 @@ def assignments(found: Iterable[Command]) -> dict[str, str]:
 
 
 def is_assignment(text: str) -> bool:
-    """Whether the command only sets a variable (`A=b cmd` runs cmd)."""
+    """Return whether the command only sets a variable.
+
+    `A=b cmd` does not: it runs cmd.
+    """
     match = _ASSIGNMENT.match(text)
     if not match:
         return False
@@ -138,7 +144,7 @@ def is_assignment(text: str) -> bool:
 
 
 def expanded(text: str, values: Mapping[str, str]) -> str:
-    """The text with the variables that the script itself sets put in."""
+    """Return the text with the script's own variables replaced."""
 
     def put_in(match: re.Match[str]) -> str:
         name = match[1] or match[2] or match[3]
@@ -155,7 +161,7 @@ def expanded(text: str, values: Mapping[str, str]) -> str:
 
 
 def without_substitutions(text: str) -> str:
-    """The text less every `$(...)` and `` `...` ``: what is in them is another command."""
+    """Return the text without `$(...)` and `` `...` ``, other commands."""
     for _ in range(_DEPTH):
         after = _SUBSTITUTION.sub("", text)
         if after == text:

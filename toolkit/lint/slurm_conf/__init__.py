@@ -1,4 +1,5 @@
-"""Rules over a slurm.conf: what will lose jobs, nodes or money on a cluster of cloud nodes.
+"""Rules over a slurm.conf: the ways in which cloud nodes lose jobs, nodes or money.
 
-`parser` reads the file, `rules_*` are the rules, `check` runs them.
+Belongs here: `parser` reads the file, `rules_*` are the rules, `check` runs them.
+Does not: the table of options and versions (`toolkit.render.options`).
 """

@@ -1,4 +1,4 @@
-"""Every known trap in one list, and the linter that walks it."""
+"""The linter of a slurm.conf: runs every known trap over it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 ALWAYS: Final[tuple[Trap, ...]] = rules_jobs.TRAPS
 WITH_CLOUD_NODES: Final[tuple[Trap, ...]] = rules_power.TRAPS
-"""They say nothing about a cluster whose nodes are always there."""
+"""These do not apply to a cluster whose nodes are always up."""
 
 
 def check(conf: SlurmConf, version: SlurmVersion) -> tuple[SettingFinding, ...]:
-    """Everything wrong with the file for this Slurm: errors first, then by line."""
+    """Return the findings for this Slurm version, errors first, then by line."""
     rules = (*ALWAYS, *(WITH_CLOUD_NODES if conf.cloud_nodes else ()))
     found = [
         SettingFinding(

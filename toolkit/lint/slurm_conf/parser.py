@@ -1,4 +1,4 @@
-"""Reads a slurm.conf, whoever wrote it: settings, nodes and partitions with their lines."""
+"""Reads any slurm.conf: settings, nodes and partitions with their lines."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _TIMES: Final = {"infinite": -1, "-1": -1, "unlimited": -1}
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value, as it is written, and the line it is on (0: not in the file)."""
+    """A value in its own spelling."""
 
     name: str
     value: str
-    line: int = 0
+    line: int = 0  # 0: not in the file
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The members of a list."""
+        """Return the members of a list."""
         return tuple(word.strip() for word in self.value.split(",") if word.strip())
 
     @property
     def number(self) -> int | None:
-        """A whole number, -1 for infinite, None for anything else."""
+        """Return a whole number, -1 for infinite, None for anything else."""
         text = self.value.lower()
         if text in _TIMES:
             return _TIMES[text]
@@ -41,10 +41,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A NodeName or PartitionName line: its keys in lower case."""
+    """A NodeName or PartitionName line."""
 
     name: str
-    values: Mapping[str, str]
+    values: Mapping[str, str]  # keys in lower case
     line: int
 
     def get(self, key: str) -> str:
@@ -53,9 +53,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class SlurmConf:
-    """The file. Of a setting that is there twice the last one counts, as in Slurm."""
+    """A slurm.conf. The last of two equal settings counts, as in Slurm."""
 
-    settings: Mapping[str, Setting] = field(default_factory=dict)
+    settings: Mapping[str, Setting] = field(default_factory=dict)  # by name in lower case
     nodes: tuple[Line, ...] = ()
     partitions: tuple[Line, ...] = ()
     includes: tuple[Line, ...] = ()
@@ -64,7 +64,7 @@ class SlurmConf:
         return self.settings.get(name.lower())
 
     def number(self, name: str, default: int) -> int:
-        """A setting's number; Slurm's default where it is not set or no number."""
+        """Return a setting's number, `default` if unset or no number."""
         found = self.get(name)
         value = None if found is None else found.number
         return default if value is None else value
@@ -74,7 +74,10 @@ class SlurmConf:
         return () if found is None else found.words
 
     def parameter(self, name: str, word: str) -> str | None:
-        """What a word of a list is set to: `10` of `requeue_delay=10`, empty for a bare word."""
+        """Return the value of a word in a list.
+
+        `10` for `requeue_delay=10`, empty for a bare word, None without the word.
+        """
         for each in self.words(name):
             key, _, value = each.partition("=")
             if key.lower() == word.lower():
@@ -86,7 +89,10 @@ class SlurmConf:
         return tuple(node for node in self.nodes if node.get("state").upper() == "CLOUD")
 
     def expanded(self, hostlist: str) -> tuple[str, ...]:
-        """Names; of a hostlist that is not of our kind, itself."""
+        """Return the names in a hostlist.
+
+        A hostlist in another syntax is returned as it is.
+        """
         if hostlist.upper() == "ALL":
             return tuple(name for line in self.nodes for name in self.expanded(line.name))
         try:
@@ -96,7 +102,7 @@ class SlurmConf:
 
 
 def parse(text: str) -> SlurmConf:
-    """Never raises: what is not understood is left to slurmctld, which will say so."""
+    """Parse a slurm.conf. Never raises: slurmctld reports unknown lines."""
     settings: dict[str, Setting] = {}
     lines: dict[str, list[Line]] = {"nodename": [], "partitionname": [], "include": []}
     defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
@@ -119,7 +125,7 @@ def parse(text: str) -> SlurmConf:
 
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments, continued ones joined, with the number of their first."""
+    """Yield lines with their number, without comments, continued ones joined."""
     held, began = "", 0
     for number, raw in enumerate(text.splitlines(), start=1):
         part = re.split(r"(?<!\\)#", raw, maxsplit=1)[0].rstrip()

@@ -1,4 +1,4 @@
-"""What a trap in a slurm.conf is: a rule, and what it found."""
+"""A trap in a slurm.conf: a rule, and its hits."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ NEWS: Final = "https://github.com/SchedMD/slurm/tree/master/CHANGELOG"
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One thing wrong. `setting` is the option's name, `line` 0 where it is missing."""
+    """A fault that a trap found."""
 
-    setting: str
+    setting: str  # the option's name
     message: str
     fix: str
-    line: int = 0
+    line: int = 0  # 0 where it is missing
 
 
 @dataclass(frozen=True, slots=True)
 class Trap:
-    """A rule. `slug` is stable, `source` says who knows."""
+    """A rule about a slurm.conf."""
 
-    slug: str
+    slug: str  # stable
     severity: Severity
-    source: str
+    source: str  # URL of the documentation
     find: Callable[[SlurmConf, SlurmVersion], Iterable[Hit]]
 
 
 @dataclass(frozen=True, slots=True)
 class SettingFinding(Finding):
-    """A hit of a trap, for people and editors."""
+    """A finding about a setting."""
 
     setting: str
     source: str
 
 
 def missing(conf: SlurmConf, name: str, word: str, message: str) -> Iterable[Hit]:
-    """A hit unless the list has the word."""
+    """Yield a hit unless the list has the word."""
     if conf.parameter(name, word) is None:
         found = conf.get(name)
         yield Hit(name, message, f"add {word} to {name}", 0 if found is None else found.line)
 
 
 def line_of(conf: SlurmConf, name: str) -> int:
-    """Where the setting is; 0 when nowhere."""
+    """Return the setting's line; 0 if it is not in the file."""
     found = conf.get(name)
     return 0 if found is None else found.line

@@ -1,4 +1,4 @@
-"""Traps of jobs that lose their nodes: requeueing, time to save, prologs, spelling."""
+"""Traps for jobs that lose their nodes: requeueing, time to save, prologs, spelling."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 SPOT_NOTICE: Final = 120
 DRAIN: Final = 10
-"""Of a spot notice, what passes before the job's processes get their signal."""
+"""Seconds of a spot notice that pass before the job's processes get their signal."""
 SHORTEST_KILL_WAIT: Final = 30
 FEWEST_REQUEUES: Final = 20
 LONGEST_REQUEUE_DELAY: Final = 60
 SHORTEST_BATCH_START: Final = 60
 LEAST_SHARE: Final = 0.75
-"""Of a node's CPUs, for a job that has all of its GPUs: sites keep some back."""
+"""Of a node's CPUs, for a job with all of its GPUs: sites reserve some."""
 _GPUS: Final = re.compile(r"\bgpu(?::[^:,(]+)?:(\d+)\b")
 
-# Words that a cloud cluster leans on; a near miss of one is taken by slurmctld without a word.
+# Words that a cloud cluster depends on; slurmctld accepts a misspelled one silently.
 _WORDS: Final = {
     "SlurmctldParameters": (
         "enable_configless",
@@ -92,7 +92,10 @@ def _requeue_bugs(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
 
 
 def _has_code(words: Iterable[str], code: int) -> bool:
-    """Whether a list of codes and ranges has it; what is no number is slurmctld's to refuse."""
+    """Return whether a list of codes and ranges has the code.
+
+    Other words are ignored: slurmctld refuses them.
+    """
     for word in words:
         first, _, last = word.partition("-")
         if first.isdecimal() and (last or first).isdecimal():
@@ -232,7 +235,10 @@ def _preempt_grace(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
 
 
 def _gpu_share(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
-    """Only what a line says in CPUs and counts of GPUs is looked at."""
+    """Find partitions that give a job with all GPUs too few CPUs.
+
+    Only CPUs and counts of GPUs on the line are considered.
+    """
     everywhere = conf.parameter("JobDefaults", "DefCpuPerGPU")
     for part in conf.partitions:
         members = set(conf.expanded(part.get("Nodes")))

@@ -1,4 +1,4 @@
-"""Traps of nodes that come and go: power saving, registration, what Slurm does when it can't."""
+"""Traps for nodes that come and go: power saving, registration, failures."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from toolkit.lint.slurm_conf.parser import Line, SlurmConf
 
 WIDEST_TREE: Final = 46_340
-"""Its square still fits an int: above it, versions before 25.05.6 write past their memory."""
+"""Its square fits an int: above it, versions before 25.05.6 write past their memory."""
 SHORTEST_RESUME: Final = 120
-"""EC2 takes a minute to boot anything, and half of it is spent on finding capacity."""
+"""EC2 takes a minute to boot any instance, half of it to find capacity."""
 SHORTEST_SUSPEND: Final = 30
 LONGEST_INTERVAL: Final = 30
 
@@ -44,7 +44,11 @@ def _configless(conf: SlurmConf, _version: SlurmVersion) -> Iterable[Hit]:
 
 
 def _never_suspended(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
-    """The longest SuspendTime of a node's partitions counts, and infinite is the longest."""
+    """Find cloud nodes that are never powered down.
+
+    A node's longest SuspendTime among its partitions counts, and infinite is the
+    longest.
+    """
     base = conf.get("SuspendTime")
     fallback = -1 if base is None or base.number is None else base.number
     ends: set[str] = set()

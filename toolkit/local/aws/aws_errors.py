@@ -23,7 +23,7 @@ SERVER_CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One error answer of the EC2 or a JSON protocol."""
+    """An error answer of the EC2 or a JSON protocol."""
 
     code: str
     message: str
@@ -69,7 +69,7 @@ def refused(code: str, message: str) -> Exception:
 
 
 def code_of(error: Exception) -> tuple[str, str]:
-    """Return the AWS code and message in an exception that moto or this layer raised."""
+    """Return the AWS code and message of moto's or our exception."""
     if isinstance(error, ServerRefusal):
         return error.refusal.code, error.refusal.message
     code = getattr(error, "code", None) or getattr(error, "error_type", None)

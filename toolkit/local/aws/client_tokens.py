@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class ClientTokens:
-    """Remembers what each token was used for, for as long as the local cloud runs.
+    """Remembers the use of each token for as long as the local cloud runs.
 
-    EC2 keeps a token for at least 24 hours and answers a repetition with the
-    first answer, or refuses it once the instances of that are terminated. A
-    refused request does not use its token up.
+    EC2 keeps a token for at least 24 hours and answers a repetition with the first
+    answer. Once the instances of that answer are terminated, it refuses the repetition.
+    A refused request does not use its token up.
     """
 
     def __init__(self) -> None:
@@ -33,9 +33,9 @@ class ClientTokens:
         make: Callable[[], Any],
         ended: Callable[[Any], bool] = lambda _: False,
     ) -> Any:
-        """Return what `make` returns, or what it returned when the token was used first.
+        """Return `make`'s result, or its result at the token's first use.
 
-        `ended` says whether the instances of that are terminated.
+        `ended` returns whether the instances of that result are terminated.
         """
         token = params.get("ClientToken")
         if not token:

@@ -39,7 +39,7 @@ class Stacks:
         self._create_change_set: Any = None
 
     def install(self, patches: Patches) -> None:
-        """Put this in place of moto's stacks that are complete at once or not at all."""
+        """Replace moto's stacks, which are complete at once or not at all."""
         stacks = self
 
         def create_resources(stack: Any) -> None:
@@ -77,7 +77,7 @@ class Stacks:
             raise RuntimeError(f"moto does not see the layer's resource types {sorted(added)}")
 
     def _install_views(self, patches: Patches) -> None:
-        """Show what there is; moto makes a resource that somebody only looks at."""
+        """Show existing resources; moto would make a resource to show it."""
         shown_outputs = vars(Stack)["outputs"].fget
         describe = StackResourceDTO.__init__
 
@@ -101,7 +101,7 @@ class Stacks:
         patches.replace(StackResourceDTO, "__init__", init)
 
     def check_change_set(self, backend: Any, given: Mapping[str, Any]) -> None:
-        """Refuse a template that can't be made; replace a stack that was only reviewed."""
+        """Refuse an impossible template; replace a stack that was only reviewed."""
         check_template(Stack.parse_template(given["template"]))
         if given["change_set_type"] == "UPDATE":
             return

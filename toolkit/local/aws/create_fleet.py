@@ -89,7 +89,7 @@ class Fleets:
     def _offerings(
         self, region: str, params: Mapping[str, Any], market: str, fleet_id: str, outcome: Outcome
     ) -> list[Offering]:
-        """Return every usable offering of the request, those EC2 would try first in front."""
+        """Return the request's usable offerings in the order of EC2's attempts."""
         offerings = []
         for config in params.get("LaunchTemplateConfigs") or ():
             given = config.get("LaunchTemplateSpecification") or {}
@@ -117,7 +117,7 @@ class Fleets:
         return sorted(offerings, key=lambda one: one.price / Decimal(str(one.weight)))
 
     def _throttled(self) -> None:
-        """Refuse one offering where a drill puts errors into the answers of fleets."""
+        """Refuse one offering if a drill puts errors into fleet answers."""
         injection = self._faults.injected("CreateFleet", inside=True)
         if injection is not None:
             raise refused(injection.code, injection.message)
@@ -182,7 +182,7 @@ class Fleets:
             )
 
     def _capacity(self, offerings: Sequence[Offering], wanted: int) -> float:
-        """Return the weight these offerings could give at most, up to what is wanted."""
+        """Return the weight that these offerings could give, up to `wanted`."""
         weights = {one.pool: one.weight for one in offerings}
         counts = self._faults.available(weights, wanted)
         return sum(count * weight for count, weight in zip(counts, weights.values(), strict=True))
@@ -248,7 +248,7 @@ def _options(params: Mapping[str, Any], market: str) -> Mapping[str, Any]:
 
 
 def _groups(offerings: Sequence[Offering], options: Mapping[str, Any]) -> list[Sequence[Offering]]:
-    """Return the sets of offerings that may be launched together, the best set first."""
+    """Return sets of offerings that may launch together, the best first."""
     one_type, one_zone = request_limits.one_type(options), request_limits.one_zone(options)
     if not one_type and not one_zone:
         return [offerings]
@@ -261,7 +261,7 @@ def _groups(offerings: Sequence[Offering], options: Mapping[str, Any]) -> list[S
 
 
 def _tagged(offering: Offering, params: Mapping[str, Any], fleet_id: str) -> Offering:
-    """Return the offering with the tags of the call and the fleet's own."""
+    """Return the offering with the call's and the fleet's own tags."""
     tags = {kind: dict(values) for kind, values in offering.launch.tags.items()}
     given = tags_by_type(params.get("TagSpecifications") or ())
     for kind in ("instance", "volume"):

@@ -27,7 +27,7 @@ _ROOT_GIB = 8
 
 
 def place(backend: Any, launch: Launch) -> Launch:
-    """Return the launch with a subnet and its zone, as EC2 chooses them."""
+    """Return the launch with the subnet and zone that EC2 would choose."""
     if launch.subnet_id:
         return launch.at(
             subnet_id=launch.subnet_id,
@@ -42,8 +42,9 @@ def place(backend: Any, launch: Launch) -> Launch:
 
 
 def check(backend: Any, launch: Launch) -> None:
-    """Refuse unknown images and types as EC2 does before it looks for capacity, and tags for a
-    spot request where there is none.
+    """Refuse unknown images and types, as EC2 does before looking for capacity.
+
+    Refuse also tags for a spot request where there is none.
     """
     if launch.image_id not in backend.amis:
         message = f"The image id '[{launch.image_id}]' does not exist"
@@ -154,7 +155,7 @@ def _instance(backend: Any, region: str, launch: Launch, groups: list[Any], inde
 
 
 def _address_refusal(launch: Launch, error: Exception) -> Exception:
-    """Return what EC2 says where moto raises a bare Exception about an address."""
+    """Return EC2's error for moto's bare Exception about an address."""
     if type(error) is not Exception:
         return error
     if "in use" in str(error):

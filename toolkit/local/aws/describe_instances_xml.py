@@ -70,7 +70,10 @@ def answer(name: str, body: Mapping[str, Any]) -> Answer:
 
 
 def xml(value: Any) -> str:
-    """Return the inside of an element: members of a mapping, items of a list, else text."""
+    """Return an element's content: members, items, or text.
+
+    A mapping has members, a list has items.
+    """
     if isinstance(value, Mapping):
         return "".join(f"<{key}>{xml(one)}</{key}>" for key, one in _present(value))
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""One offering of a fleet request, and what became of all of them."""
+"""The offerings of a fleet request, and their outcome."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Offering:
-    """One override of one template: where a part of the fleet may come from."""
+    """An override of one template: a place where a part of the fleet may come from."""
 
     launch: Launch
     specification: Mapping[str, Any]  # the template, as the answer repeats it
@@ -38,7 +38,7 @@ class Offering:
 
 @dataclass(slots=True)
 class Outcome:
-    """What one fleet got and what it was refused."""
+    """The instances of a fleet, and its errors."""
 
     launched: list[tuple[Offering, Any]] = field(default_factory=list)
     errors: list[dict[str, Any]] = field(default_factory=list)

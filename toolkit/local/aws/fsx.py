@@ -33,7 +33,7 @@ class FileSystems:
         self._root = root
 
     def install(self, patches: Patches) -> None:
-        """Add the directory to moto's create and delete, the missing members to its rows."""
+        """Give moto's file systems a directory, and their rows the missing members."""
         root = self._root
         original: dict[str, Any] = {}
 

@@ -30,7 +30,7 @@ BASE_NAME = "debian-13-amd64-local"
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image as it is kept between two runs of the local cloud."""
+    """An image as it is kept between two runs of the local cloud."""
 
     id: str
     name: str
@@ -42,7 +42,7 @@ class Image:
 
 
 class Shelf(Protocol):
-    """Where images are kept."""
+    """A place where images are kept."""
 
     def images(self) -> tuple[Image, ...]:
         """Return every image that is whole."""
@@ -65,7 +65,10 @@ class Images:
         states: States,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`defer` runs slow work in a thread of its own, where `sleep` may wait."""
+        """Keep the parts; `defer` runs slow work in its own thread.
+
+        `sleep` may wait there.
+        """
         self._tables = tables
         self._shelf = shelf
         self._defer = defer
@@ -102,7 +105,7 @@ class Images:
         patches.replace(EC2Response, "deregister_image", deregister_image)
 
     def create(self, region: str, params: Mapping[str, Any]) -> str:
-        """Begin to make an image of an instance; it is pending until the disk is kept."""
+        """Begin an image of an instance; it is pending until complete."""
         backend = self._tables.ec2(region)
         life = self._tables.lives.get(str(params["InstanceId"]))
         if life is None or life.state in ("shutting-down", "terminated"):
@@ -128,7 +131,10 @@ class Images:
         return image.id
 
     def _keep(self, image: Image, life: Life, row: Any) -> None:
-        """Keep the disk. A running instance, which EC2 would reboot, is stopped and started."""
+        """Keep the disk; a running instance is stopped and started.
+
+        EC2 would reboot it.
+        """
         running = life.state in ("pending", "running")
         try:
             if running:

@@ -74,7 +74,10 @@ class States:
             patches.replace(Instance, name, property(_address(name, getattr(Instance, name).fget)))
 
     def _exist(self) -> Callable[[Any, list[str]], bool]:
-        """What moto asks before it tags; it takes any instance's id for an instance."""
+        """Return moto's check before it tags, with a stricter look at instances.
+
+        moto's own takes any instance's id for an instance.
+        """
 
         def do_resources_exist(backend: Any, ids: list[str]) -> bool:
             for instance_id in ids:
@@ -96,7 +99,10 @@ class States:
     def ask(
         self, instance_id: str, wanted: str, allowed: tuple[str, ...], reason: Reason | None
     ) -> Any:
-        """Move an instance towards a state if it may go there; returns the state before."""
+        """Move an instance towards a state; return the state before.
+
+        Refuses a change that EC2 does not allow.
+        """
         life = self.life(instance_id)
         before = copy.copy(life.instance.instance_state)
         if life.state in allowed:
@@ -110,7 +116,7 @@ class States:
         return before
 
     def finish(self, life: Life) -> None:
-        """Record that a machine is gone: the instance is terminated, its address free."""
+        """Record a machine's end: the instance is terminated, its address free."""
         instance = life.instance
         reason = life.reason or USER_SHUTDOWN
         self._moto_terminate(instance)
@@ -126,7 +132,10 @@ class States:
         self._on_end(life)
 
     def forget(self, life: Life) -> None:
-        """Drop a terminated instance from every list, as EC2 does after about an hour."""
+        """Drop a terminated instance from every list.
+
+        EC2 does so after about an hour.
+        """
         backend = life.instance.ec2_backend
         for reservation in list(backend.reservations.values()):
             if life.instance in reservation.instances:
@@ -156,7 +165,10 @@ def _address(_name: str, getter: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _get_tags(resource: Any) -> list[dict[str, str]]:
-    """Return a resource's tags by its id; moto matches a pattern with every tag there is."""
+    """Return a resource's tags by its id.
+
+    moto matches a pattern with every existing tag.
+    """
     tags = resource.ec2_backend.tags.get(resource.id) if resource.id else None
     kind = EC2_PREFIX_TO_RESOURCE.get(get_prefix(resource.id), "") if tags else ""
     return [
@@ -166,10 +178,11 @@ def _get_tags(resource: Any) -> list[dict[str, str]]:
 
 
 def _terminate_instances(response: Any) -> Any:
-    """Answer with the states as they are; moto says shutting-down of terminated ones too.
+    """Answer with the states as they are.
 
-    As EC2's reference has it: where one is protected, the call fails, and ends the instances of
-    those zones alone in which none of the given ones is protected.
+    moto returns shutting-down for terminated instances too. As EC2's reference says,
+    the call fails if one instance is protected. It then terminates only the instances
+    in zones without a protected one among the given.
     """
     ids = response._get_param("InstanceIds", [])
     response.error_on_dryrun()
@@ -200,5 +213,5 @@ def _terminate_instances(response: Any) -> Any:
 
 
 def _protected(instance: Any) -> bool:
-    """Tell whether DisableApiTermination is set; moto keeps what a request wrote as text."""
+    """Return whether DisableApiTermination is set; moto keeps a request's text."""
     return bool(truth(instance.disable_api_termination)) and instance.state in ALL_BUT_ENDED

@@ -1,4 +1,4 @@
-"""What EC2 finds wrong with instances, and plans for them: status checks, events, spot notices."""
+"""Faults that EC2 finds with instances, and its plans: status checks, events, spot notices."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def install(patches: Patches, tables: Tables) -> None:
 def _filtered(
     response: Any, lives: Iterable[Life], values: Callable[[Life, str], Sequence[str] | None]
 ) -> list[Life]:
-    """Those that match every filter; a filter that is not known here is refused."""
+    """Return the instances that match every filter.
+
+    An unknown filter is refused.
+    """
     filters: Mapping[str, Sequence[str]] = response._filters_from_querystring()  # noqa: SLF001
     found = []
     for life in lives:

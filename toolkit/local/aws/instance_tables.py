@@ -32,7 +32,7 @@ ALIVE = ("pending", "running", "stopping", "stopped")
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why an instance changed its state, as DescribeInstances tells it."""
+    """The cause of an instance's last state change, as DescribeInstances reports it."""
 
     code: str
     message: str
@@ -64,7 +64,7 @@ class Notice:
 
 @dataclass(slots=True)
 class Life:
-    """One instance: moto's row and what the local cloud knows besides."""
+    """An instance: moto's row and the local cloud's additional facts."""
 
     instance: Any
     region: str

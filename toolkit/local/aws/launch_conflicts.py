@@ -1,4 +1,4 @@
-"""What EC2 refuses of a launch because its parameters contradict each other. Pure.
+"""Refuses launches whose parameters contradict each other, as EC2 does. Pure.
 
 Sources: EC2's API reference of RunInstances, CreateFleet, SpotMarketOptions, SpotOptionsRequest and
 OnDemandOptionsRequest; "Behavior of Spot Instance interruptions"; "Launch instances using Capacity
@@ -47,7 +47,7 @@ def check_run(params: Mapping[str, Any]) -> None:
 
 
 def check_fleet(params: Mapping[str, Any]) -> None:
-    """Refuse a CreateFleet with options that an instant fleet of its market does not have."""
+    """Refuse options that an instant fleet of its market lacks."""
     for name, strategies in STRATEGIES.items():
         options = params.get(name) or {}
         strategy = options.get("AllocationStrategy")
@@ -66,7 +66,10 @@ def check_fleet(params: Mapping[str, Any]) -> None:
 
 
 def _check_pools(config: Mapping[str, Any]) -> None:
-    """A pool is an instance type in a zone; a subnet stands for its zone here."""
+    """Refuse a pool that is there twice.
+
+    A pool is an instance type in a zone; a subnet stands for its zone here.
+    """
     pools = [
         (item.get("InstanceType"), item.get("SubnetId"), item.get("AvailabilityZone"))
         for item in config.get("Overrides") or ()

@@ -1,4 +1,4 @@
-"""From a call and its launch template to one complete launch. Pure."""
+"""Merges a call and its launch template into one complete launch. Pure."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class Launch:
 
 
 def truth(value: Any) -> bool | None:
-    """Read a boolean as the API, a template or a template file's string writes it."""
+    """Return a boolean from the API's, a template's or a file's spelling."""
     if value is None or isinstance(value, bool):
         return value
     return str(value).lower() == "true"
 
 
 def merge(call: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the launch's parameters: the call's, and the template's where the call is silent.
+    """Return the launch's parameters: the call's, else the template's.
 
     Tags add up, the call's winning key by key, as EC2 does.
     """
@@ -160,7 +160,7 @@ def _check_network(params: Mapping[str, Any], nics: Sequence[Mapping[str, Any]])
 
 
 def _interfaces(params: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
-    """Return the interfaces with the primary first, in the API's spelling of their members."""
+    """Return the interfaces in the API's spelling, the primary first."""
     nics = []
     for given in params.get("NetworkInterfaces") or ():
         nic = dict(given)

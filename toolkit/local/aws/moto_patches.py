@@ -1,8 +1,8 @@
-"""Replacing moto's methods by ours, and putting them back.
+"""Replaces moto's methods by ours, and puts them back.
 
-moto keeps its tables in module-level objects and calls itself across services
-(CloudFormation runs instances on the EC2 backend, not over HTTP), so the
-only place where behaviour can be corrected for every caller is the method.
+moto keeps its tables in module-level objects and calls itself across services. For
+example, CloudFormation runs instances on the EC2 backend, not over HTTP. Therefore the
+method is the only place where behaviour can be corrected for every caller.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""What any request may hold: as many filter values, and as long a token, as EC2 takes; and how
-the options of a fleet read. What contradicts itself is in `launch_conflicts`.
+"""The limits of any request: EC2's number of filter values and length of a token.
+
+Also the reading of a fleet's options. Contradictions between parameters are in
+`launch_conflicts`.
 """
 
 from __future__ import annotations
@@ -46,12 +48,12 @@ def check_token(token: object) -> None:
 
 
 def one_type(options: Mapping[str, Any]) -> bool:
-    """Tell whether all instances of the fleet have to be of one type."""
+    """Return whether all instances of the fleet must have one type."""
     return bool(truth(options.get("SingleInstanceType")))
 
 
 def one_zone(options: Mapping[str, Any]) -> bool:
-    """Tell whether all instances of the fleet have to be in one zone."""
+    """Return whether all instances of the fleet must be in one zone."""
     return bool(truth(options.get("SingleAvailabilityZone")))
 
 

@@ -44,7 +44,10 @@ class Bucket:
     at: float
 
     def take(self, wanted: float, now: float) -> bool:
-        """Take the tokens if there are enough; a clock that went back changes nothing."""
+        """Take the tokens if there are enough; return whether there were.
+
+        A clock that went back changes nothing.
+        """
         self.tokens = min(self.size, self.tokens + max(0.0, now - self.at) * self.refill)
         self.at = now
         if self.tokens < wanted:

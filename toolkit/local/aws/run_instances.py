@@ -112,7 +112,10 @@ class Compute:
         return template.get_version(given.get("Version") or "$Default")
 
     def launch(self, region: str, launch: Launch, *, at_least: int, at_most: int) -> Any:
-        """Launch as many as the pool has, or refuse when that is less than `at_least`."""
+        """Launch as many as the pool has.
+
+        Refuses when that is less than `at_least`.
+        """
         backend = self._tables.ec2(region)
         placed = create_instances.place(backend, launch)
         create_instances.check(backend, placed)
@@ -151,7 +154,7 @@ class Compute:
         }
 
     def _install_visibility(self, patches: Patches) -> None:
-        """Leave instances out of Describe calls until they are old enough to be known."""
+        """Hide instances from Describe calls until they are old enough."""
         if self._visible_after <= 0:
             return
         tables, delay = self._tables, self._visible_after
@@ -198,7 +201,10 @@ def _no_capacity(pool: Pool) -> str:
 
 
 def plain(params: Any) -> dict[str, Any]:
-    """Return parsed parameters as plain dicts and lists; moto's own remember XML names."""
+    """Return parsed parameters as plain dicts and lists.
+
+    moto's own remember XML names.
+    """
     if hasattr(params, "original_dict"):
         params = params.original_dict()
     copied: dict[str, Any] = json.loads(json.dumps(params, default=str))

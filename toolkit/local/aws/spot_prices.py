@@ -73,7 +73,7 @@ def on_demand_price(instance_type: str) -> Decimal:
 
 @lru_cache(maxsize=16384)
 def _share(instance_type: str, zone: str, period: int) -> Decimal:
-    """Return which share of the on-demand price spot costs: 28 % to 48 %."""
+    """Return spot's share of the on-demand price: 28 % to 48 %."""
     base = hashlib.sha256(f"{instance_type}/{zone}".encode()).digest()[0]
     drift = hashlib.sha256(f"{instance_type}/{zone}/{period}".encode()).digest()[0]
     return (Decimal(28) + Decimal(base) * 16 / 255 + Decimal(drift) * 4 / 255) / 100

@@ -1,4 +1,4 @@
-"""One SendCommand, and its course on each instance."""
+"""A SendCommand, and its course on each instance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DEFAULT_TIMEOUT = 3600  # seconds; the document's executionTimeout
 
 @dataclass(slots=True)
 class Invocation:
-    """One command on one instance."""
+    """A command on one instance."""
 
     instance_id: str
     status: str = "Pending"
@@ -26,7 +26,7 @@ class Invocation:
 
 @dataclass(slots=True)
 class Command:
-    """One SendCommand."""
+    """A SendCommand."""
 
     id: str
     region: str

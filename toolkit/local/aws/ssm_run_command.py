@@ -51,7 +51,7 @@ class Commands:
         self._lock = threading.Lock()
 
     def install(self, patches: Patches) -> None:
-        """Put this in place of moto's commands that always succeed and never run."""
+        """Replace moto's commands, which always succeed and never run."""
         commands = self
         owner = SimpleSystemManagerResponse
 

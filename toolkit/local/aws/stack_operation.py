@@ -46,7 +46,7 @@ class StackFailed(Exception):  # noqa: N818 - what happened, as CloudFormation c
 
 
 class StackRun:
-    """One operation on one stack."""
+    """An operation on one stack."""
 
     def __init__(
         self, tables: Tables, stack: Any, sleep: Callable[[float], None] = time.sleep
@@ -75,7 +75,10 @@ class StackRun:
         self._settle("CREATE_COMPLETE")
 
     def update(self, old: Mapping[str, Any], diff: Mapping[str, list[str]]) -> None:
-        """Add and change, then remove what is gone. A failure leaves the stack UPDATE_FAILED."""
+        """Add and change resources, then remove the old ones.
+
+        A failure leaves the stack UPDATE_FAILED.
+        """
         names = order(self._stack.template_dict)
         try:
             for name in names:
@@ -163,7 +166,10 @@ class StackRun:
         self._replace(name, old)
 
     def _replace(self, name: str, old: Mapping[str, Any]) -> None:
-        """Delete and make again; the template may give a name that can exist only once."""
+        """Delete a resource and make it again.
+
+        The template may give a name that can exist only once.
+        """
         self._delete_one(name, old)
         self._make_one(name, str(old["Type"]))
 

@@ -1,4 +1,4 @@
-"""Which resource of a CloudFormation template needs which: the order to make them in. Pure."""
+"""The order in which to make a CloudFormation template's resources. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ PSEUDO = "AWS::"
 
 
 def references(value: Any, local: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Return every name that a part of a template refers to; `local` are Sub's own variables."""
+    """Yield every name that a part of a template refers to.
+
+    `local` are Sub's own variables.
+    """
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _of_function(str(key), inner, local)
@@ -38,9 +41,9 @@ def _of_function(key: str, inner: Any, local: frozenset[str]) -> Iterator[str]:
 
 
 def order(template: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the resources so that each comes after those it needs, else as written.
+    """Return the resources, each after those that it needs.
 
-    Raises ValueError for a circle.
+    The order is otherwise the template's. Raises ValueError for a circle.
     """
     resources: Mapping[str, Any] = template["Resources"]
     needs = {
@@ -67,7 +70,7 @@ def _visit(
 
 
 def unresolved(template: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names the resources refer to that are neither resource nor parameter."""
+    """Return referenced names that are neither resource nor parameter."""
     known = {*template["Resources"], *(template.get("Parameters") or {})}
     found = dict.fromkeys(references(template["Resources"]))
     return tuple(one for one in found if one not in known and not one.startswith(PSEUDO))

@@ -15,7 +15,10 @@ from toolkit.local.machines.layout import Layout
 
 
 def main() -> int:
-    """Build it where the host can; 1 when there is none afterwards, or the host lacks something."""
+    """Build the base image if the host can; 0 when it exists.
+
+    1 when there is none afterwards, or the host lacks something.
+    """
     layout = Layout.from_environment()
     if sys.argv[1:]:
         problems = preflight.check(layout, port=int(sys.argv[1]))

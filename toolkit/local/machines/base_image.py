@@ -64,10 +64,10 @@ class BaseBuilder:
         return base_image_recipe.image_id(self.host, self.interpreter)
 
     def build(self, report: Callable[[str, str], None]) -> Image:
-        """Return the base image, building it if it is not in the store yet.
+        """Return the base image, built if it isn't in the store.
 
         `report(phase, detail)` is called several times a second while it builds. Raises
-        BaseBuildFailed with the phase and the end of what was printed.
+        BaseBuildFailed with the phase and the end of the output.
         """
         with contextlib.suppress(ImageMissing):
             found = self.store.get(self.image_id)
@@ -141,7 +141,7 @@ class BaseBuilder:
             self._in_tree(work, "packages", ["/usr/sbin/update-ca-certificates"], report)
 
     def _prepare(self, tree: Path) -> None:
-        """Put our files, and for the time of the build the host's access to the mirrors."""
+        """Put our files, and for the build the host's mirror access."""
         for name, (body, mode) in base_image_recipe.files().items():
             _put(tree, name, body, mode)
         for name, body in self.host.local_cas.items():
@@ -220,7 +220,11 @@ def _put(tree: Path, name: str, body: bytes, mode: int) -> None:
 
 
 def _finish(tree: Path) -> None:
-    """Switch off what costs time, remove what was for the build, make every boot a later one."""
+    """Make the tree final.
+
+    Switch off slow units, remove the build's own files, and make every boot a later
+    one.
+    """
     for unit in base_image_recipe.MASKED_UNITS:
         link = tree / "etc/systemd/system" / unit
         link.unlink(missing_ok=True)

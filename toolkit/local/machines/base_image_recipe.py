@@ -1,4 +1,4 @@
-"""What a base tree consists of: packages, files, units switched off. All of it is in the digest."""
+"""The content of a base tree: packages, files, units switched off. The digest covers all."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ _FILES = {  # target in the tree -> (our file, mode)
 
 
 def files() -> dict[str, tuple[bytes, int]]:
-    """Return our own files for the tree: (content, mode) by path relative to its root."""
+    """Return our own files by path: (content, mode).
+
+    Paths are relative to the tree's root.
+    """
     place = resources.files("toolkit.local.machines") / "tree"
     return {
         target: ((place / source).read_bytes(), mode) for target, (source, mode) in _FILES.items()
@@ -78,7 +81,7 @@ def sources(host: Inheritance) -> str:
 
 
 def digest(host: Inheritance, interpreter: Interpreter) -> str:
-    """Return a name for everything that goes into the tree, but for the packages' versions."""
+    """Return a hash of the tree's input, without the packages' versions."""
     parts = {
         "version": _VERSION,
         "packages": [*FIRST_PACKAGES, *PACKAGES, *LIBRARIES],
@@ -92,7 +95,10 @@ def digest(host: Inheritance, interpreter: Interpreter) -> str:
 
 
 def image_id(host: Inheritance, interpreter: Interpreter) -> str:
-    """Return the image id a base of this recipe has; the same recipe, the same id."""
+    """Return the image id of a base with this recipe.
+
+    The same recipe has the same id.
+    """
     return f"ami-{digest(host, interpreter)[:17]}"
 
 

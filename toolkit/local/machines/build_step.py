@@ -1,4 +1,4 @@
-"""One step of a build: a launched command whose lines are news and whose last lines are kept."""
+"""A step of a build: a command whose lines are progress; its last lines are kept."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class Stage:
         return "\n".join(self.lines)
 
     def run(self, on_line: Callable[[str], None]) -> int:
-        """Run to the end and return the exit code, calling `on_line` for each line."""
+        """Run to the end and return the exit code.
+
+        Calls `on_line` for each line.
+        """
         argv = [sys.executable, "-I", "-S", enter_machine.__file__, str(self.plan)]
         with subprocess.Popen(
             argv,

@@ -1,8 +1,11 @@
-"""A control group for each machine: so that two systemds do not share one tree, and to find
-every process of a machine again after a kill -9 of whoever started it.
+"""A control group for each machine.
 
-The groups lie beside the caller's, at `<hierarchy>/<name>/<machine>`, in each hierarchy systemd
-uses to track processes: cgroup v2, and `name=systemd` where the host still mounts v1.
+Two systemds then do not share one tree. All processes of a machine are found again
+after its launcher got a kill -9.
+
+The groups are beside the caller's, at `<hierarchy>/<name>/<machine>`. They are in each
+hierarchy that systemd tracks processes by: cgroup v2, and `name=systemd` where the host
+still mounts v1.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ _MOUNTINFO = Path("/proc/self/mountinfo")
 
 
 def hierarchies(mountinfo: str | None = None) -> tuple[Path, ...]:
-    """Return the mount points of the tracking hierarchies of this host, v2 last."""
+    """Return the mount points of the host's tracking hierarchies, v2 last."""
     text = _MOUNTINFO.read_text() if mountinfo is None else mountinfo
     found: dict[Path, bool] = {}
     for line in text.splitlines():
@@ -74,7 +77,7 @@ class Groups:
         return tuple(sorted(found))
 
     def kill(self, machine: str, *, patience: float = 5.0) -> bool:
-        """End every process of the machine with SIGKILL; True when none is left."""
+        """End the machine's processes with SIGKILL; True when none is left."""
         deadline = time.monotonic() + patience
         while members := self.members(machine):
             for pid in members:
@@ -103,7 +106,10 @@ class Groups:
         return found
 
     def _delegate(self, *path: Path) -> None:
-        """Pass on the controllers we were given (v2 only); the root of the tree is the host's."""
+        """Pass on our own controllers (v2 only).
+
+        The root of the tree is the host's.
+        """
         for directory in path:
             with contextlib.suppress(OSError):
                 offered = (directory / "cgroup.controllers").read_text().split()
@@ -113,7 +119,10 @@ class Groups:
 
 
 def _make_directories(group: Path) -> None:
-    """Create the group, once more if its parent was removed by the end of another machine."""
+    """Create the group; try again if its parent was removed.
+
+    The end of another machine may remove it.
+    """
     for _ in range(20):
         with contextlib.suppress(FileNotFoundError):
             group.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ _MOUNTINFO = Path("/proc/self/mountinfo")
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What was found and removed; all empty where there was nothing left."""
+    """The remains that were found and removed; empty if there were none."""
 
     machines: tuple[str, ...]
     namespaces: tuple[str, ...]
@@ -39,10 +39,11 @@ class Removed:
 
 
 def everything(layout: Layout, host: Host | None = None) -> Removed:
-    """End all machines and builds of the state directory; images, consoles and cache stay.
+    """End all machines and builds of the state directory.
 
-    Needs no record in memory: the control groups, /proc, the namespaces' names and the
-    directories say what there is. The local cloud's daemon must not be running.
+    Images, consoles and cache stay. It needs no record in memory: the control groups,
+    /proc, the namespaces' names and the directories show what exists. The local cloud's
+    daemon must not be running.
     """
     host = host or RealHost()
     groups = Groups.on_this_host(layout.name)

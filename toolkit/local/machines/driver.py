@@ -1,9 +1,9 @@
-"""What a machine driver promises: a Linux machine behind each instance id.
+"""The contract of a machine driver: a Linux machine behind each instance id.
 
-The local cloud speaks only this protocol. `NspawnDriver` boots a system
-container, `NoneDriver` remembers and does nothing else. Every method is
-synchronous, safe to call from several threads for different instances, and may
-be repeated: doing it twice is the same as doing it once.
+The local cloud uses only this protocol. `NspawnDriver` boots a system container,
+`NoneDriver` remembers and does nothing else. Every method is synchronous. It is safe to
+call from several threads for different instances, and may be repeated: twice has the
+same effect as once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _VPC_ID = re.compile(r"vpc(-[0-9a-f]{8,17})?")
 
 
 class MachineState(enum.Enum):
-    """What is left of an instance on this host."""
+    """The remains of an instance on this host."""
 
     ABSENT = "absent"  # no disk, no process
     STARTING = "starting"  # the launcher runs, the machine's PID 1 is not there yet
@@ -61,7 +61,7 @@ class MachineSpec:
     user_data: bytes = b""
 
     def __post_init__(self) -> None:
-        """Refuse what could not be a path, an interface or an environment safely."""
+        """Refuse an unsafe path, interface or environment."""
         _must_match("instance id", self.instance_id, _INSTANCE_ID)
         _must_match("hostname", self.hostname, _HOSTNAME)
         _must_match("image id", self.image_id, _IMAGE_ID)
@@ -92,32 +92,42 @@ class Driver(Protocol):
     def start(
         self, spec: MachineSpec, *, on_network: Callable[[Path | None], None] | None = None
     ) -> None:
-        """Boot the machine; returns once its process runs. A running one is left alone.
+        """Boot the machine; returns once its process runs.
 
-        `on_network` is called with the path of the machine's network namespace
-        (None: the host's) after it exists and before anything runs in it, so
-        that a metadata service can listen there before the machine asks.
+        A running machine is left alone. `on_network` is called with the path of the
+        machine's network namespace (None: the host's), after it exists and before
+        anything runs in it. A metadata service can then listen there before the machine
+        asks.
         """
 
     def state(self, instance_id: str) -> MachineState:
         """Say what there is of the machine, read afresh."""
 
     def stop(self, instance_id: str, *, grace: float) -> None:
-        """Ask the machine to power off, end it after `grace` seconds, keep its disk."""
+        """Ask the machine to power off; keep its disk.
+
+        It is killed after `grace` seconds.
+        """
 
     def delete(self, instance_id: str) -> None:
-        """End the machine at once and remove disk and network; the console log stays."""
+        """End the machine and remove disk and network.
+
+        The console log stays.
+        """
 
     def execute(
         self, instance_id: str, argv: Sequence[str], *, timeout: float, stdin: bytes = b""
     ) -> Completed:
-        """Run a command as root inside the machine; MachineError if it is not running."""
+        """Run a command as root inside the machine.
+
+        Raises MachineError if it is not running.
+        """
 
     def console(self, instance_id: str) -> bytes:
-        """Return what the machine wrote on its console, also after it was deleted."""
+        """Return the machine's console output, also after it was deleted."""
 
     def sockets(self, instance_id: str) -> Path | None:
-        """Return the network namespace to open listening sockets in; None is the host's."""
+        """Return the namespace to listen in; None is the host's."""
 
     def snapshot(self, instance_id: str, image_id: str) -> None:
         """Keep a stopped machine's disk as an image; MachineError while it runs."""
@@ -132,12 +142,18 @@ def _must_match(what: str, value: str, pattern: re.Pattern[str]) -> None:
 
 
 def check_instance_id(instance_id: str) -> str:
-    """Return the id if it is one, so that it may be part of a path."""
+    """Return the id if it is valid, hence safe in paths.
+
+    Raises MachineError.
+    """
     _must_match("instance id", instance_id, _INSTANCE_ID)
     return instance_id
 
 
 def check_image_id(image_id: str) -> str:
-    """Return the id if it is one, so that it may be part of a path."""
+    """Return the id if it is valid, hence safe in paths.
+
+    Raises MachineError.
+    """
     _must_match("image id", image_id, _IMAGE_ID)
     return image_id

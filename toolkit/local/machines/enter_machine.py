@@ -2,8 +2,8 @@
 
 Called as `python -I -S enter_machine.py PLAN`, with the path of a JSON file:
     argv     what to run
-    env      the environment to run it with, whole
-    cgroups  the machine's control groups, an absolute path each
+    env      its whole environment
+    cgroups  the absolute paths of the machine's control groups
     overlay  null, or {"lower": [newest, …, oldest], "upper", "work", "root"}
     parent   true: become the command, and end when the caller ends
              false: stay as its parent, and run it again when it asks for a reboot
@@ -40,7 +40,10 @@ def check(result: int, what: str) -> None:
 
 
 def private_mounts() -> None:
-    """Enter a mount namespace that sees the host's unmounts and shows it nothing."""
+    """Enter a mount namespace that the host does not see.
+
+    It sees the host's unmounts.
+    """
     check(_libc.unshare(CLONE_NEWNS), "unshare the mount namespace")
     # Slave, not private: a network namespace deleted on the host must go away here too.
     check(_libc.mount(b"none", b"/", None, MS_REC | MS_SLAVE, None), "make / a slave mount")
@@ -58,7 +61,10 @@ def escape(path: str) -> str:
 
 
 def mount_overlay(lower: list[str], upper: str, work: str, root: str) -> None:
-    """Mount the stack on `root`, without fsync: a local machine need not survive a host crash."""
+    """Mount the stack on `root`, without fsync.
+
+    A local machine need not survive a host crash.
+    """
     shutil.rmtree(Path(work) / "work" / "incompat", ignore_errors=True)  # of the last volatile run
     options = (
         f"lowerdir={':'.join(escape(layer) for layer in lower)},"
@@ -71,7 +77,10 @@ def mount_overlay(lower: list[str], upper: str, work: str, root: str) -> None:
 
 
 def join(groups: list[str], part: str) -> None:
-    """Move to a part of each group: cgroup v2 wants processes in the leaves alone."""
+    """Move this process to a part of each group.
+
+    cgroup v2 allows processes in the leaves only.
+    """
     for group in groups:
         leaf = Path(group) / part
         leaf.mkdir(exist_ok=True)
@@ -79,7 +88,7 @@ def join(groups: list[str], part: str) -> None:
 
 
 def run_once(argv: list[str], env: dict[str, str], groups: list[str]) -> int:
-    """Run the command to its end in a group of its own and return its exit code."""
+    """Run the command in its own group; return its exit code."""
     pid = os.fork()
     if pid == 0:
         try:

@@ -22,7 +22,7 @@ _LOOK = 1.0  # seconds
 
 
 class Host(Protocol):
-    """What the machines need of the host's command line."""
+    """The host's command line, as the machines need it."""
 
     def run(
         self,
@@ -32,7 +32,10 @@ class Host(Protocol):
         timeout: float = 30,
         env: Mapping[str, str] | None = None,
     ) -> Completed:
-        """Run to the end or to the timeout (returncode 124); never raises for an exit code."""
+        """Run to the end or to the timeout (returncode 124).
+
+        Never raises for an exit code.
+        """
 
 
 class RealHost:
@@ -46,7 +49,10 @@ class RealHost:
         timeout: float = 30,
         env: Mapping[str, str] | None = None,
     ) -> Completed:
-        """Collect output in files: a background child holding a pipe must not hang the caller."""
+        """Run a command, collecting its output in files.
+
+        A background child that holds a pipe must not hang the caller.
+        """
         with (
             tempfile.TemporaryFile() as source,
             tempfile.TemporaryFile() as out,
@@ -97,7 +103,10 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def must(host: Host, argv: Sequence[str], *, timeout: float = 30) -> bytes:
-    """Run a command that has to succeed and return its output; CommandFailed if it did not."""
+    """Run a command and return its output.
+
+    Raises CommandFailed if it did not succeed.
+    """
     done = host.run(argv, timeout=timeout)
     if done.returncode != 0:
         said = done.stderr[-_SHOWN:].decode(errors="replace").strip()

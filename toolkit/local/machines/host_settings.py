@@ -1,4 +1,4 @@
-"""What machines inherit from the host: apt's mirror, proxies and trust, pip's indexes, names.
+"""Settings that machines inherit: apt's mirror, proxies and trust, pip's indexes, names.
 
 Everything is read from one `root` (the host's `/`), so that a test can show another host.
 Secrets (apt's auth.conf) are kept apart from the rest: they go to builders only and never
@@ -51,7 +51,10 @@ class Inheritance:
 
 
 def read(root: Path, environment: Mapping[str, str], apt_dump: str, home: Path) -> Inheritance:
-    """Collect what the host has; `apt_dump` is what `apt-config dump` printed, or empty."""
+    """Collect the host's settings.
+
+    `apt_dump` is the output of `apt-config dump`, or empty.
+    """
     mirror, security = mirrors(root)
     pip = pip_settings(root, environment, home)
     return Inheritance(
@@ -75,7 +78,7 @@ def of_this_host(host: Host) -> Inheritance:
 
 
 def mirrors(root: Path) -> tuple[str, str]:
-    """Return the (main, security) mirrors a Debian host uses; Debian's own on any other host."""
+    """Return the Debian host's (main, security) mirrors, else Debian's own."""
     os_release = dict(
         line.split("=", 1)
         for line in _read(root / "etc/os-release").decode(errors="replace").splitlines()
@@ -96,7 +99,10 @@ def mirrors(root: Path) -> tuple[str, str]:
 
 
 def apt_options(dump: str) -> tuple[tuple[str, str], ...]:
-    """Return the (key, value) pairs of `apt-config dump` that a machine on this network needs."""
+    """Return the apt options that a machine on this network needs.
+
+    They are (key, value) pairs of `apt-config dump`.
+    """
     found = []
     for line in dump.splitlines():
         match = _APT_LINE.fullmatch(line.strip())
@@ -108,7 +114,7 @@ def apt_options(dump: str) -> tuple[tuple[str, str], ...]:
 def pip_settings(
     root: Path, environment: Mapping[str, str], home: Path
 ) -> tuple[tuple[str, str], ...]:
-    """Return pip's [global] settings that say where packages come from; later files win."""
+    """Return pip's [global] settings on package sources; later files win."""
     files = [root / "etc/pip.conf", home / ".pip/pip.conf", home / ".config/pip/pip.conf"]
     if environment.get("PIP_CONFIG_FILE"):
         files.append(Path(environment["PIP_CONFIG_FILE"]))
@@ -134,7 +140,7 @@ def pip_settings(
 
 
 def pip_directories(settings: Iterable[tuple[str, str]]) -> tuple[Path, ...]:
-    """Return the host directories that pip's settings name, so that builders can see them."""
+    """Return the host directories in pip's settings; builders must see them."""
     found: set[Path] = set()
     for key, value in settings:
         if key not in {"index-url", "extra-index-url", "find-links"}:

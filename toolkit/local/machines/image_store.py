@@ -36,14 +36,14 @@ _DROPPED = ".dropped"
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image: `parent` None is a base; `attributes` belong to whoever registers images."""
+    """An image on disk."""
 
     id: str
     name: str
-    parent: str | None
+    parent: str | None  # None for a base
     created: float
     hidden: bool = False  # deregistered, kept because something still stands on it
-    attributes: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str] = field(default_factory=dict)  # belong to the registry of images
 
 
 class ImageStore:
@@ -69,7 +69,10 @@ class ImageStore:
         return image
 
     def list(self) -> tuple[Image, ...]:
-        """Return every image that is not hidden, oldest first; the library's among them."""
+        """Return every image that is not hidden, oldest first.
+
+        The library's images are among them.
+        """
         own = self._all()
         lent = [_read_meta(self._library.directory(each)) for each in self._offered()]  # type: ignore[union-attr]  # as above
         found = [*own, *(image for image in lent if image and image.id not in _ids(own))]
@@ -84,7 +87,10 @@ class ImageStore:
         return tuple(each.id for each in self._chain(image_id))
 
     def adopt(self, image: Image, tree: Path) -> None:
-        """Move a finished tree (same filesystem) into the store; an image already there stays."""
+        """Move a finished tree (same filesystem) into the store.
+
+        An existing image stays.
+        """
         with self._lock:
             target = self._directory(image.id)
             if target.exists():
@@ -98,10 +104,10 @@ class ImageStore:
             partial.rename(target)
 
     def take(self, image: Image, tree: Path) -> None:
-        """Make an image of a machine's upper directory (same filesystem), which is moved away.
+        """Move a machine's upper directory (same filesystem) into an image.
 
-        What the machine had is then the image's, so the machine goes on on top of it. Moving takes
-        no time where copying takes as long as the machine has files.
+        The machine's changes are then the image's, so the machine continues on top of
+        it. Moving takes no time; copying takes as long as the machine has files.
         """
         scratch = self._root / f"{_PARTIAL}{check_image_id(image.id)}-taken"
         shutil.rmtree(scratch, ignore_errors=True)
@@ -110,7 +116,7 @@ class ImageStore:
         self.adopt(image, scratch)
 
     def annotate(self, image_id: str, *, name: str, attributes: Mapping[str, str]) -> None:
-        """Write what the API knows of the image beside it, so that it survives a restart."""
+        """Write the API's facts of the image; they survive a restart."""
         with self._lock:
             image = replace(self.get(image_id), name=name, attributes=dict(attributes))
             _write_meta(self._directory(image_id), image)
@@ -123,7 +129,10 @@ class ImageStore:
                 library.add(self._directory(each))
 
     def remove(self, image_id: str, *, in_use: Collection[str] = ()) -> None:
-        """Deregister: the files go once no image and no machine (`in_use`) stands on them."""
+        """Deregister an image.
+
+        Its files are deleted once no image and no machine (`in_use`) stands on them.
+        """
         with self._lock:
             with contextlib.suppress(ImageMissing):
                 _write_meta(self._directory(image_id), replace(self.get(image_id), hidden=True))
@@ -213,7 +222,7 @@ def _write_meta(directory: Path, image: Image) -> None:
 
 
 def _forget_identity(tree: Path) -> None:
-    """Drop what must differ between machines of one image, and what nobody wants to copy."""
+    """Drop a machine's identity, and files that nobody wants to copy."""
     for name in ("etc/machine-id", "var/lib/dbus/machine-id"):
         machine_id = _inside(tree, name)
         if machine_id is not None and machine_id.is_file():
@@ -229,7 +238,10 @@ def _forget_identity(tree: Path) -> None:
 
 
 def _inside(tree: Path, name: str) -> Path | None:
-    """Return the path unless a link on the way could lead out: the machine's root wrote this."""
+    """Return the path unless a link on it could lead out.
+
+    The machine's root wrote the tree.
+    """
     path = tree
     for part in name.split("/"):
         path /= part

@@ -1,4 +1,4 @@
-"""Where everything of one local cloud lies on disk, and the name it goes by on the host."""
+"""The paths of one local cloud on disk, and its name on the host."""
 
 from __future__ import annotations
 
@@ -27,27 +27,30 @@ class Layout:
 
     @property
     def name(self) -> str:
-        """A short name of this state directory for namespaces and cgroups: `tkl-` and six hex."""
+        """Return a short name for namespaces and cgroups: `tkl-` and six hex."""
         return "tkl-" + hashlib.sha256(os.fsencode(self.state)).hexdigest()[:6]
 
     @property
     def instances(self) -> Path:
-        """One directory an instance: its disk and its plan."""
+        """Return the folder of instances, a directory each: disk and plan."""
         return self.state / "instances"
 
     @property
     def images(self) -> Path:
-        """One directory an image."""
+        """Return the folder of images, a directory each."""
         return self.state / "images"
 
     @property
     def consoles(self) -> Path:
-        """One log an instance, kept after the instance is gone."""
+        """Return the folder of console logs, kept after the instance is gone."""
         return self.state / "console"
 
     @property
     def shared(self) -> Path:
-        """What all local clouds beside this one share: images, and what was downloaded for them."""
+        """Return the folder that neighbouring local clouds share.
+
+        It has images, and downloads for them.
+        """
         return self.state.parent / "toolkit-shared"
 
     @property
@@ -62,12 +65,12 @@ class Layout:
 
     @property
     def filesystems(self) -> Path:
-        """One directory a shared filesystem (FSx)."""
+        """Return the folder of shared file systems (FSx), a directory each."""
         return self.state / "fsx"
 
     @property
     def run(self) -> Path:
-        """What concerns this boot of the host only."""
+        """Return the folder for this boot of the host only."""
         return self.state / "run"
 
     def instance(self, instance_id: str) -> Path:
@@ -79,7 +82,10 @@ class Layout:
         return self.consoles / f"{check_instance_id(instance_id)}.log"
 
     def make(self) -> None:
-        """Create what is missing, readable by root alone: disks hold other people's files."""
+        """Create missing folders, readable by root alone.
+
+        Disks hold other people's files.
+        """
         self.state.mkdir(parents=True, exist_ok=True)
         self.shared.mkdir(mode=0o700, exist_ok=True)
         for directory in (

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a machine was made from, for whoever takes it over after a restart."""
+    """A machine's origin, for a daemon that takes it over after a restart."""
 
     image_id: str
     environment: dict[str, str] = field(default_factory=dict)
@@ -42,11 +42,14 @@ class Disk:
 
     @property
     def upper(self) -> Path:
-        """What the machine changed."""
+        """Return the directory of the machine's changes."""
         return self.home / "upper"
 
     def prepare(self, spec: MachineSpec, images: ImageStore, host: Inheritance) -> Overlay:
-        """Make the disk if there is none, write the seed afresh, return the stack to mount."""
+        """Make a missing disk, write the seed, return the stack.
+
+        The seed is written afresh; the stack is to be mounted.
+        """
         known = self.record()
         record = Record(
             known.image_id if known else spec.image_id, seed_files.environment(spec, host)
@@ -61,7 +64,10 @@ class Disk:
         return Overlay(lower, self.upper, self.home / "work", self.home / "root")
 
     def stand_on(self, image_id: str) -> None:
-        """Go on, with nothing changed yet, on top of an image that was made of this disk."""
+        """Continue on top of an image that was made of this disk.
+
+        Nothing is changed yet.
+        """
         record = self.must_record()
         self.write("machine.json", asdict(Record(image_id, record.environment)))
         shutil.rmtree(self.home / "work", ignore_errors=True)

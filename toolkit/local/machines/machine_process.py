@@ -28,7 +28,10 @@ class Launcher:
 
     @classmethod
     def spawn(cls, plan: Path, log: Path) -> Launcher:
-        """Start enter_machine.py with the plan, in a session of its own, writing to the log."""
+        """Start enter_machine.py with the plan, in its own session.
+
+        It writes to the log.
+        """
         argv = [sys.executable, "-I", "-S", enter_machine.__file__, str(plan)]
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         files = [
@@ -40,7 +43,10 @@ class Launcher:
         return cls(pid)
 
     def ended(self, *, within: float = 0.0) -> bool:
-        """Say whether it has ended, waiting up to `within` seconds; reaps it if so."""
+        """Return whether it has ended, waiting up to `within` seconds.
+
+        Reaps it then.
+        """
         deadline = time.monotonic() + within
         while True:
             try:

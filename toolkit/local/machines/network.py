@@ -84,7 +84,7 @@ class Network:
         return tuple(name for name in names if name.startswith("i-"))
 
     def remove_all(self) -> None:
-        """Remove every namespace, and the mount that `ip netns` made if it was made for us."""
+        """Remove every namespace, and `ip netns`'s mount if it is ours."""
         with self._alone():
             for name in self.namespaces():
                 must(self.host, ["ip", "netns", "del", name])
@@ -134,7 +134,7 @@ class Network:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep out every other local cloud of this host; not to be nested."""
+        """Keep out this host's other local clouds; not to be nested."""
         self.mark.parent.mkdir(parents=True, exist_ok=True)
         with _SHARED, self.mark.with_suffix(".lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""How a machine is started: the systemd-nspawn command line and the launcher's plan, pure."""
+"""The start of a machine: the systemd-nspawn command line and the launcher's plan. Pure."""
 
 from __future__ import annotations
 
@@ -75,7 +75,10 @@ def boot_argv(
     read_only: Sequence[Path],
     environment: Mapping[str, str],
 ) -> list[str]:
-    """Return the command that boots the machine; `namespace` None is the host's network."""
+    """Return the command that boots the machine.
+
+    `namespace` None is the host's network.
+    """
     short = spec.hostname.partition(".")[0]
     argv = [
         "systemd-nspawn",
@@ -100,7 +103,10 @@ def boot_argv(
 
 
 def run_argv(root: Path, binds: Mapping[Path, Path], argv: Sequence[str]) -> list[str]:
-    """Return the command that runs one program in a tree that is not booted, on the host's net."""
+    """Return the command that runs a program in an unbooted tree.
+
+    It uses the host's network.
+    """
     return [
         "systemd-nspawn",
         *_QUIET,
@@ -116,7 +122,10 @@ def run_argv(root: Path, binds: Mapping[Path, Path], argv: Sequence[str]) -> lis
 
 
 def enter_argv(pid: int, environment: Mapping[str, str], argv: Sequence[str]) -> list[str]:
-    """Return the command that runs a program inside the machine whose PID 1 is `pid`."""
+    """Return the command that runs a program inside a machine.
+
+    `pid` is the machine's PID 1.
+    """
     inside = {
         "PATH": _HOST_ENVIRONMENT["PATH"],
         "HOME": "/root",

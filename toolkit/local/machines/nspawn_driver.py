@@ -100,7 +100,10 @@ class NspawnDriver:
     def execute(
         self, instance_id: str, argv: Sequence[str], *, timeout: float, stdin: bytes = b""
     ) -> Completed:
-        """Run a command in all namespaces of the machine's PID 1, with a clean environment."""
+        """Run a command in all namespaces of the machine's PID 1.
+
+        Its environment is clean.
+        """
         init = self._init(check_instance_id(instance_id))
         if init is None:
             raise NotRunning(f"{instance_id} is {self.state(instance_id).value}, not running")
@@ -126,7 +129,10 @@ class NspawnDriver:
         return path if path.exists() else None
 
     def snapshot(self, instance_id: str, image_id: str) -> None:
-        """Make what the machine changed an image over its own; the machine goes on on top of it."""
+        """Make the machine's changes an image over its own.
+
+        The machine continues on top of it.
+        """
         with self._lock(check_instance_id(instance_id)):
             if self._groups.members(instance_id):
                 raise MachineError(f"{instance_id} runs: stop it before making an image of it")
@@ -137,7 +143,7 @@ class NspawnDriver:
             disk.stand_on(image_id)
 
     def list(self) -> tuple[str, ...]:
-        """Return every instance with a disk, a namespace or a process of ours."""
+        """Return every instance with our disk, namespace or process."""
         instances = self._layout.instances
         found = {entry.name for entry in instances.iterdir() if entry.name.startswith("i-")}
         found.update(self._network.instances())
@@ -190,7 +196,10 @@ class NspawnDriver:
             time.sleep(_TICK)
 
     def _end(self, instance_id: str) -> None:
-        """Kill PID 1 first, so that systemd-nspawn can leave on its own, then the rest."""
+        """Kill PID 1 first, then the rest.
+
+        systemd-nspawn can then leave on its own.
+        """
         init = self._init(instance_id)
         if init is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -218,7 +227,7 @@ class NspawnDriver:
 
     @contextlib.contextmanager
     def _lock(self, instance_id: str) -> Iterator[None]:
-        """One at a time for each instance: threads by a lock, processes by a file."""
+        """Lock an instance: threads by a lock, processes by a file."""
         self._layout.run.mkdir(exist_ok=True)  # a clean-up may have been here since
         with self._locks_lock:
             lock = self._locks.setdefault(check_instance_id(instance_id), threading.RLock())

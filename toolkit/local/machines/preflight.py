@@ -1,7 +1,7 @@
-"""What this host must have for machines to run, found out before anything is changed.
+"""The requirements of machines on this host, checked before anything is changed.
 
-Every check tries the real thing where that leaves nothing behind: an overlay in a mount
-namespace of its own, a bridge and a cable in a network namespace of their own.
+Every check tries the real operation if it leaves nothing behind. The overlay is tried
+in its own mount namespace, a bridge and a cable in their own network namespace.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _CAPABILITIES = {  # those a machine cannot do without; CAP_SYS_RESOURCE is not 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that stands in the way: what is needed, what there is, what to do."""
+    """An obstacle: the requirement, the actual state, and advice."""
 
     what: str
     found: str
@@ -75,7 +75,7 @@ class Preflight:
     interpreter: Interpreter = field(default_factory=Interpreter.of_this_process)
 
     def problems(self) -> list[Problem]:
-        """Return everything that is wrong, all at once; empty when machines can run."""
+        """Return all problems at once; empty when machines can run."""
         found = [*self._rights(), *self._commands(), *self._room(), *self._python(), *self._port()]
         if not found:  # the trials need root and the commands, and would only repeat the above
             found = [*self._overlay(), *self._networks(), *self._groups()]
@@ -160,7 +160,7 @@ class Preflight:
                 )
 
     def _overlay(self) -> Iterable[Problem]:
-        """Mount a volatile overlay where machines' disks will be, as the launcher does it."""
+        """Mount a volatile overlay at the machines' disks, like the launcher."""
         place = self.layout.state
         while not place.exists():
             place = place.parent
@@ -217,5 +217,5 @@ class Preflight:
 
 
 def check(layout: Layout, *, port: int | None = None) -> list[Problem]:
-    """Return what stands in the way of running machines on this host; see Preflight."""
+    """Return this host's obstacles to running machines; see Preflight."""
     return Preflight(layout, port).problems()

@@ -44,7 +44,7 @@ class Interpreter:
 
     @classmethod
     def of_this_process(cls) -> Interpreter:
-        """Describe the interpreter we run on, through a virtual environment if need be."""
+        """Describe our interpreter, also through a virtual environment."""
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         prefix = Path(sys.base_prefix)
         places = (
@@ -95,7 +95,7 @@ class Interpreter:
         )
 
     def _copy_shared_library(self, root: Path) -> None:
-        """Copy libpython where it is one file of this installation, and tell the loader."""
+        """Copy this installation's libpython, if any, and inform the loader."""
         found = sorted((self.prefix / "lib").glob(f"libpython{self.version}*.so*"))
         if self.debian or not found:
             return

@@ -1,7 +1,7 @@
-"""The files a machine gets from its host, as a layer of their own between image and disk.
+"""The files that a machine gets from its host, a layer between image and disk.
 
-Because they are not on the machine's own disk, an image made of that disk does not contain
-them: neither names and addresses, nor a builder's proxies and passwords.
+They are not on the machine's own disk, so an image made of that disk does not contain
+them. It has neither names and addresses, nor a builder's proxies and passwords.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 
 @dataclass(frozen=True, slots=True)
 class SeedFile:
-    """One file: its content and who may read it."""
+    """A file of the seed."""
 
     content: bytes
     mode: int = 0o644
 
 
 def environment(spec: MachineSpec, host: Inheritance) -> dict[str, str]:
-    """Return what every service and command of the machine has in its environment."""
+    """Return the environment of the machine's services and commands."""
     found: dict[str, str] = {}
     if spec.host_network and host.proxies:
         found.update(host.proxies)
@@ -60,7 +60,7 @@ def files(spec: MachineSpec, host: Inheritance) -> dict[str, SeedFile]:
 
 
 def write(layer: Path, content: Mapping[str, SeedFile]) -> None:
-    """Write the layer afresh, its directories as an ordinary root tree has them."""
+    """Write the layer afresh, with the directories of a root tree."""
     shutil.rmtree(layer, ignore_errors=True)
     layer.mkdir()
     layer.chmod(0o755)
@@ -108,7 +108,10 @@ def _etc_environment(variables: Mapping[str, str]) -> bytes:
 
 
 def _manager(variables: Mapping[str, str]) -> bytes:
-    """Return a drop-in: systemd starts services with a clean environment but for this."""
+    """Return a drop-in with the environment of systemd's services.
+
+    They have a clean environment otherwise.
+    """
     words = []
     for name, value in sorted(variables.items()):
         quoted = value.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")

@@ -32,7 +32,10 @@ class Library:
 
     @contextlib.contextmanager
     def locked(self, name: str) -> Iterator[None]:
-        """Keep other clouds' processes from the same work; it ends with this process."""
+        """Keep other clouds' processes from the same work.
+
+        The lock ends with this process.
+        """
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.root / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         try:
@@ -57,7 +60,10 @@ class Library:
             os.close(descriptor)
 
     def reaches(self, directory: Path) -> bool:
-        """Say whether a file here can be linked into the directory: a mount is a border."""
+        """Return whether a file here can be linked into the directory.
+
+        Links can't cross a mount.
+        """
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=self.root, prefix=_PARTIAL) as probe:
             link = directory / Path(probe.name).name
@@ -77,7 +83,10 @@ class Library:
         return self.root / check_image_id(image_id)
 
     def add(self, directory: Path) -> None:
-        """Take in an image's directory of the same filesystem; one that is here stays."""
+        """Add an image's directory of the same filesystem.
+
+        An existing image stays.
+        """
         with self.locked("adding"):
             for partial in self.root.glob(f"{_PARTIAL}*"):
                 shutil.rmtree(partial, ignore_errors=True)
@@ -93,7 +102,10 @@ class Library:
 
 
 def linked(source: Path, target: Path) -> None:
-    """Make a tree of links to the same files, whole or not at all; a target that is there stays."""
+    """Make a tree of links to the same files.
+
+    It appears whole or not at all; an existing target stays.
+    """
     if target.exists():
         return
     # Of this call's own: two threads, or two stores of one directory, may lend the same image.
