@@ -20,7 +20,7 @@ _LONGEST_PAUSE = 8.0  # seconds between tries of a save that can't be later
 class Saver:
     """A schedule of saves: every so many steps, or as often as pays off.
 
-    A save that fails costs a warning. Three functions are called with the outcome.
+    A save that fails costs a warning. Three functions are called on the way.
 
     `sync` is called first, on all ranks. It puts on disk the records that no checkpoint may be
     ahead of. If it can't, it raises CheckpointFailed on all ranks.
@@ -118,8 +118,8 @@ class Saver:
         """Save, in the background unless it is the attempt's `last` save.
 
         Returns the problem, or "". For the `last` save, "" means that a checkpoint of `step` is
-        committed. It also means that there are no `parts` yet: then the earlier checkpoints stay
-        the newest.
+        committed. Before there are `parts` it only means that the earlier checkpoints stay the
+        newest.
 
         Raises Superseded when the run is another attempt's, also when there is nothing to save.
         """
