@@ -183,9 +183,9 @@ class Partition(Section):
 
     pools: Annotated[tuple[PoolName, ...], Field(min_length=1)]
     policy: Annotated[str, Field(pattern=types.POLICY)] = "as-listed"
-    """The offerings that its jobs may use, and their order: as the pools list them,
-    spot only, spot first, on demand only, the cheapest first, or spot only until the
-    job has waited (`on-demand-after 10m`).
+    """The offerings that its jobs may use, and their order: as listed, spot only, spot
+    first, on demand only, or the cheapest first. `on-demand-after 10m`: spot only until
+    the job has waited that long.
     """
     default: bool = False
     max_time: Annotated[str, Field(pattern=types.MAX_TIME)] = "infinite"
