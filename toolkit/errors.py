@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 class ToolkitError(Exception):
     """An error for a person to read; its text is complete without a traceback."""
 
-    reason: ClassVar[str] = "failed"  # A stable slug, for scripts and tests
-    exit_code: ClassVar[int] = 1  # Of the `toolkit` command
+    reason: ClassVar[str] = "failed"  # a stable slug, for scripts and tests
+    exit_code: ClassVar[int] = 1  # of the `toolkit` command
 
     def __init__(self, message: str, *, next_step: str = "") -> None:
         super().__init__(message)

@@ -2,7 +2,8 @@
 
 reconcile writes one object for each instance. DescribeInstances adds the instances that
 reconcile has not seen yet, and for an hour the ones that ended since. If the two differ
-on an end, the one that knows an end wins; a reclaim counts if EC2 itself reports it.
+on an end, the one that knows an end wins. EC2's own report of a reclaim wins over the
+recorded cause.
 """
 
 from __future__ import annotations

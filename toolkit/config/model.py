@@ -60,7 +60,7 @@ class Network(Section):
 
     cidr: IPv4Network
     zones: Annotated[dict[ZoneName, IPv4Network], Field(min_length=1)]
-    nat_subnet: IPv4Network | None = None  # Only with it there is a NAT gateway
+    nat_subnet: IPv4Network | None = None  # a NAT gateway exists only with it
 
     @property
     def head_zone(self) -> str:
@@ -183,9 +183,9 @@ class Partition(Section):
 
     pools: Annotated[tuple[PoolName, ...], Field(min_length=1)]
     policy: Annotated[str, Field(pattern=types.POLICY)] = "as-listed"
-    """The offerings that its jobs may use, and their order: as the pools list them,
-    spot only, spot first, on demand only, the cheapest first, or spot only until the
-    job has waited (`on-demand-after 10m`).
+    """The offerings that its jobs may use, and their order: as listed, spot only, spot
+    first, on demand only, or the cheapest first. `on-demand-after 10m`: spot only until
+    the job has waited that long.
     """
     default: bool = False
     max_time: Annotated[str, Field(pattern=types.MAX_TIME)] = "infinite"
@@ -201,7 +201,7 @@ class Account(Section):
     name: AccountName
     fairshare: Annotated[int, Field(ge=0, le=1_000_000)] = 1
     parent: AccountName = "root"
-    users: tuple[UserName, ...] = ()  # Members besides the users whose default account it is
+    users: tuple[UserName, ...] = ()  # members besides the users whose default account it is
 
 
 class User(Section):

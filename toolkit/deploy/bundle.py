@@ -1,6 +1,6 @@
 """The bundle: one zip with everything that an instance needs to set itself up.
 
-The same files give the same bytes, so the hash of the zip is the version of the
+The same files give the same bytes, so the hash of the files is the version of the
 cluster.
 """
 

@@ -226,7 +226,7 @@ def _pools_of(sheet: HeadReport, refusal: Mapping[str, Any]) -> Sequence[Standin
 def _asked_first(sheet: HeadReport, at: float) -> str:
     """Return the offering that resume requests first if all are unavailable.
 
-    Then it does not wait for their times to pass.
+    resume then does not wait until they are available again.
     """
     asked = {item.offering for item in tries(sheet.decisions)}
     back = [item for item in sheet.setbacks if item.key in asked and item.until > at]

@@ -7,7 +7,11 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """An error loses jobs, nodes or work; a warning loses time or logs, or will do so later."""
+    """A finding's severity.
+
+    An error loses jobs, nodes or work. A warning loses time or logs, or is a trap for
+    later.
+    """
 
     ERROR = "error"
     WARNING = "warning"

@@ -36,12 +36,15 @@ class StateFiles:
 
     @property
     def lock(self) -> Path:
-        """Held as long as the daemon lives, however it ends."""
+        """Return the path of the lock held while the daemon lives.
+
+        It is released however the daemon ends.
+        """
         return self.root / "daemon.lock"
 
     @property
     def record(self) -> Path:
-        """The daemon's pid and options."""
+        """Return the path of the daemon's pid and options."""
         return self.root / "daemon.json"
 
     @property

@@ -23,7 +23,7 @@ class Option:
     name: str
     since: SlurmVersion = OLDEST
     removed: SlurmVersion | None = None
-    why: str = ""  # what a person should know about it
+    why: str = ""  # advice for a person
 
     def supported_by(self, version: SlurmVersion) -> bool:
         """Return whether this version knows the option and uses it."""

@@ -92,8 +92,8 @@ def _for_gpus(config: ClusterConfig) -> list[str]:
 def _site_facts(config: ClusterConfig, bucket: str) -> dict[str, Any]:
     """Return training.json, by the names that `toolkit.training` reads.
 
-    Values that are not set are left out. Region and endpoint are always there: they are
-    for any bucket, the cluster's or a user's.
+    Values that are not set are left out. Region and endpoint are for any bucket, the
+    cluster's or a user's.
     """
     found = {
         "aws_region": config.aws.region,

@@ -85,10 +85,10 @@ def derived(
 ) -> Derived:
     """Return `build(input_folders, output_folder, params)`'s dataset, building it if necessary.
 
-    `code` is what the result depends on besides data and parameters: files and folders.
-    The default is the file that defines `build`. Builders of the same key build once at
-    a time: with an S3 store once on each node, and the first result counts. A failed
-    build leaves nothing.
+    `code` is the code that the result depends on: files and folders. The default is the
+    file that defines `build`. Concurrent builders of one key build it once. With an S3
+    store that is once on each node, and the first result counts. A failed build leaves
+    nothing.
 
     If the job is asked to stop while it waits for another builder or for the inputs,
     the script exits and the job is requeued.

@@ -19,8 +19,8 @@ class Description:
     names: tuple[str, ...]
     files: int
     size: int
-    made: tuple[Derivation, ...]  # how it was made, and how its inputs were, nearest first
-    used_by: tuple[Derivation, ...]  # what was made from it directly
+    made: tuple[Derivation, ...]  # its derivation, and its inputs' ones, nearest first
+    used_by: tuple[Derivation, ...]  # derivations that use it directly
 
 
 @dataclass(frozen=True, slots=True)

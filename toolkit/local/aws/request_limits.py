@@ -58,10 +58,10 @@ def one_zone(options: Mapping[str, Any]) -> bool:
 
 
 def by_priority(options: Mapping[str, Any]) -> bool:
-    """Tell whether the caller's order of offerings decides."""
+    """Return whether the caller's order of offerings decides."""
     return options.get("AllocationStrategy") in (_SPOT_PRIORITIES, _ON_DEMAND_PRIORITIES)
 
 
 def diversified(options: Mapping[str, Any]) -> bool:
-    """Tell whether every offering gets an equal part."""
+    """Return whether every offering gets an equal part."""
     return options.get("AllocationStrategy") == _DIVERSIFIED

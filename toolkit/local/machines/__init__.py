@@ -1,1 +1,5 @@
-"""Machines for the local cloud: drivers, images, networks, and what the host must have."""
+"""Machines for the local cloud: drivers, images, networks, and checks of the host.
+
+Belongs here: everything that touches the host's processes, mounts, network and disks.
+Does not: AWS and moto (`local.aws`).
+"""

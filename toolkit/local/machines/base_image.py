@@ -60,7 +60,7 @@ class BaseBuilder:
 
     @property
     def image_id(self) -> str:
-        """The id the base has or will have."""
+        """Return the id that the base has or will have."""
         return base_image_recipe.image_id(self.host, self.interpreter)
 
     def build(self, report: Callable[[str, str], None]) -> Image:
@@ -222,8 +222,8 @@ def _put(tree: Path, name: str, body: bytes, mode: int) -> None:
 def _finish(tree: Path) -> None:
     """Make the tree final.
 
-    Switch off slow units, remove the build's own files, and make every boot a later
-    one.
+    Switch off slow units, remove the build's own files, and let no boot count as the
+    first.
     """
     for unit in base_image_recipe.MASKED_UNITS:
         link = tree / "etc/systemd/system" / unit

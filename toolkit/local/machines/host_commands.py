@@ -78,7 +78,7 @@ class RealHost:
 
 
 def _wait(process: subprocess.Popen[bytes], timeout: float) -> int:
-    """The exit code, or TIMED_OUT once the whole group has been killed.
+    """Return the exit code, or TIMED_OUT once the whole group was killed.
 
     nsenter stops itself when its child is stopped, and systemd stops everything in a machine for a
     moment before it shuts down. What it wakes afterwards is in the machine alone.

@@ -55,12 +55,12 @@ class Layout:
 
     @property
     def library(self) -> Path:
-        """The images that are shared."""
+        """Return the folder of the shared images."""
         return self.shared / "images"
 
     @property
     def cache(self) -> Path:
-        """Downloaded packages; safe to delete at any time."""
+        """Return the folder of downloaded packages; safe to delete at any time."""
         return self.shared / "cache"
 
     @property
