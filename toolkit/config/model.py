@@ -60,7 +60,8 @@ class Network(Section):
 
     cidr: IPv4Network
     zones: Annotated[dict[ZoneName, IPv4Network], Field(min_length=1)]
-    nat_subnet: IPv4Network | None = None  # a NAT gateway exists only with it
+    nat_subnet: IPv4Network | None = None
+    """A NAT gateway exists only with it."""
 
     @property
     def head_zone(self) -> str:
@@ -201,7 +202,8 @@ class Account(Section):
     name: AccountName
     fairshare: Annotated[int, Field(ge=0, le=1_000_000)] = 1
     parent: AccountName = "root"
-    users: tuple[UserName, ...] = ()  # members besides the users whose default account it is
+    users: tuple[UserName, ...] = ()
+    """Members besides the users whose default account it is."""
 
 
 class User(Section):

@@ -4,6 +4,11 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
-    """A frozen, strict section: unknown keys and values of another type are mistakes."""
+    """A frozen, strict section: unknown keys and values of another type are mistakes.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    The string below a field is its description in `toolkit config schema`.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
+    )

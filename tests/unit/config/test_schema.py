@@ -14,3 +14,9 @@ def test_the_schema_says_what_must_be_there():
     """Required keys are the ones without a sound default."""
     required = {"cluster", "aws", "network", "pools", "partitions"}
     assert set(json_schema()["required"]) == required
+
+
+def test_the_schema_says_of_a_field_what_stands_below_it():
+    """An editor shows it beside the key."""
+    network = json_schema()["$defs"]["Network"]["properties"]
+    assert network["nat_subnet"]["description"] == "A NAT gateway exists only with it."
