@@ -143,10 +143,8 @@ def test_a_disk_survives_a_reboot_and_a_stop(driver, make_spec):
             done = driver.execute(spec.instance_id, ["sh", "-c", init_started], timeout=PATIENCE)
         except NotRunning:  # between two boots
             return False
-        if done.returncode < 0:  # begun before the machine went down, and ended with it
-            return False
-        assert done.returncode == 0, done
-        return done.stdout.decode().strip() != first
+        # Begun before the machine went down, it ends with it, or finds no first process to join.
+        return done.returncode == 0 and done.stdout.decode().strip() != first
 
     until("the reboot", rebooted)
     assert sh(driver, spec, "cat /kept") == "kept"
