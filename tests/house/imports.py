@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 import grimp
@@ -18,34 +19,20 @@ def graph_of(*packages: str) -> ImportGraph:
 
 
 def circles(imports: Mapping[str, Iterable[str]]) -> list[frozenset[str]]:
-    """Return the groups of modules that import each other, by Tarjan's algorithm.
+    """Return circles of modules that import each other; none share a module.
 
     `imports` has for each module what it imports.
     """
-    index: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    stack: list[str] = []
     groups: list[frozenset[str]] = []
-
-    def visit(module: str) -> None:
-        index[module] = lowest[module] = len(index)
-        stack.append(module)
-        for other in imports.get(module, ()):
-            if other not in index:
-                visit(other)
-            if other in stack:
-                lowest[module] = min(lowest[module], lowest[other])
-        if lowest[module] == index[module]:
-            start = stack.index(module)
-            group = frozenset(stack[start:])
-            del stack[start:]
-            if len(group) > 1:
-                groups.append(group)
-
-    for module in imports:
-        if module not in index:
-            visit(module)
-    return groups
+    remaining = dict(imports)
+    while True:
+        try:
+            TopologicalSorter(remaining).prepare()
+        except CycleError as error:
+            groups.append(frozenset(error.args[1]))
+            remaining = {one: set(other) - groups[-1] for one, other in remaining.items()}
+        else:
+            return groups
 
 
 def imports_of(graph: ImportGraph) -> dict[str, frozenset[str]]:
