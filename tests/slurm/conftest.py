@@ -92,16 +92,16 @@ class Cluster:
         deadline = time.monotonic() + 120
         asks = "squeue" in argv or {"scontrol", "show"} <= set(argv)
         while True:
+            failed = None
             try:
                 done = self.head.output(argv, timeout=timeout)
-            except HeadCommandFailed as failed:
-                unheard = UNREACHED in failed.stdout + failed.stderr
-                if not (asks and unheard) or time.monotonic() > deadline:
-                    raise
-            else:  # `scontrol show job --json` exits 0 where it did not reach slurmctld
-                unheard = UNREACHED in done.stderr
-                if not (asks and unheard) or time.monotonic() > deadline:
-                    return done.stdout
+                complaint = done.stderr  # `scontrol show job --json` exits 0 where it heard nothing
+            except HeadCommandFailed as error:
+                failed, complaint = error, error.stdout + error.stderr
+            if not (asks and UNREACHED in complaint) or time.monotonic() > deadline:
+                if failed is not None:
+                    raise failed
+                return done.stdout
             time.sleep(1)
 
     def as_user(self, *argv: str) -> str:
