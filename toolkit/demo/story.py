@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from slurmplugins.cloud import tags
 from toolkit.config import load
@@ -15,6 +14,8 @@ from toolkit.deploy.head import Head
 from toolkit.deploy.session import Clients
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from toolkit.demo.commands import ToolkitCommand
 
 USER = "ada"
@@ -27,7 +28,7 @@ INTERRUPT_AFTER_STEP = 40  # late enough that a restart from zero would be visib
 LEAST_ACCURACY = 0.95
 POLL_SECONDS = 1.0
 
-Check = Callable[[], str | None]
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -192,15 +193,12 @@ class Story:
 
         Asks again while slurmctld is away: scontrol then lists no job, and exits 0.
         """
-        listed: list[dict[str, Any]] = []
 
-        def known() -> str | None:
+        def known() -> dict[str, Any] | None:
             text = self.head.run(["scontrol", "show", "job", self.job, "--json"])
-            listed[:] = json.loads(text)["jobs"]
-            return "known" if listed else None
+            return next(iter(json.loads(text)["jobs"]), None)
 
-        self._wait(known, 60, f"slurmctld did not tell of job {self.job}")
-        return listed[0]
+        return self._wait(known, 60, f"slurmctld did not tell of job {self.job}")
 
     def _allocated_nodes(self) -> list[str]:
         names = self.head.run(["scontrol", "show", "hostnames", self._job()["nodes"]])
@@ -281,9 +279,10 @@ class Story:
             ["sh", "-c", 'tail -n "$1" -- "$2" 2>/dev/null || true', "tail", str(lines), path]
         )
 
-    def _wait(self, check: Check, seconds: float, what: str) -> None:
+    def _wait(self, check: Callable[[], T | None], seconds: float, what: str) -> T:
+        """Return the first answer of the check. Raises PhaseFailed after `seconds`."""
         deadline = self.clock() + seconds
-        while check() is None:
+        while (answer := check()) is None:
             if self.clock() > deadline:
                 raise PhaseFailed(
                     f"{what} within {seconds:.0f} s",
@@ -292,3 +291,4 @@ class Story:
                     evidence=self._tail("/var/log/slurm/slurmctld.log"),
                 )
             self.sleep(POLL_SECONDS)
+        return answer
