@@ -19,6 +19,7 @@ TRAINED = {
     "pipeline": ("--epochs", "40", "--hidden", "64"),
     "deepspeed": ("--epochs", "40", "--hidden", "64", "--stage", "3", "--offload"),
 }
+STEPS = 5  # before the interruption
 # With the token and with another; nothing while nobody listens.
 ASK = """
 import sys, urllib.error, urllib.request
@@ -65,10 +66,17 @@ def taken(cluster):
     """All at the same time, and each loses a machine."""
     jobs = {name: submit(cluster, *TYPED, *script(name), *words) for name, words in TRAINED.items()}
     notebook = submit(cluster, f"{JOBSCRIPTS}/interactive.sbatch")
-    found = {}
-    for name, job in jobs.items():
-        found[name] = Taken(job, job.trained(5))
-        toolkit("local", "interrupt", job.nodes()[-1], "--notice", "120")
+    found: dict[str, Taken] = {}
+
+    def all_interrupted() -> bool:
+        """Interrupt each job soon after it trains: another's boot may last until its end."""
+        for name, job in jobs.items():
+            if name not in found and (reached := job.steps()) >= STEPS:
+                found[name] = Taken(job, reached)
+                toolkit("local", "interrupt", job.nodes()[-1], "--notice", "120")
+        return found.keys() == jobs.keys()
+
+    until("all jobs training", all_interrupted)
     assert until("the notebook", lambda: answers(cluster, notebook, 1)) == "200 403"
     toolkit("local", "interrupt", notebook.nodes()[0], "--notice", "120")
     return {**found, "interactive": Taken(notebook, 0)}

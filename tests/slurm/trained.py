@@ -17,6 +17,7 @@ TORCHRUN = "/shared/jobscripts/torchrun.sbatch"
 DIGITS = "/shared/jobscripts/digits/train.py"
 SCRIPTS = Path(__file__).parent / "scripts"
 PYTHON = ("env", "PYTHONPATH=/shared/lib", "/shared/env/bin/python")
+SAVE_EVERY = 20  # steps between two periodic checkpoints of slow.py
 # Of the pool `farm`, whose nodes have no GPU: a rank a node, and no other job beside it.
 ON_FARM = ("--partition=batch", "--gpus-per-node=0", "--exclusive")
 OVER = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"})
@@ -130,4 +131,5 @@ def submit(cluster: Cluster, *argv: str, before: tuple[str, ...] = ()) -> Traine
 def slow(cluster: Cluster, *argv: str, epochs: int = 1000) -> Trained:
     """Submit training that takes a second an epoch and leaves the machine to others."""
     script = cluster.write(f"{HOME}/slow.py", (SCRIPTS / "slow.py").read_text())
-    return submit(cluster, *argv, TORCHRUN, script, f"--epochs={epochs}")
+    options = (f"--epochs={epochs}", f"--save-every={SAVE_EVERY}")
+    return submit(cluster, *argv, TORCHRUN, script, *options)

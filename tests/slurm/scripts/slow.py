@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 ORDER = SampleOrder(size=40, global_batch=4, seed=0)  # ten steps an epoch
 INPUTS = torch.linspace(-1, 1, ORDER.size).reshape(-1, 1)
 PAUSE = 0.1  # seconds a step
-SAVE_EVERY = 20  # steps
 
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, required=True)
+    parser.add_argument("--save-every", type=int, default=20, help="steps")
     return parser
 
 
@@ -56,7 +56,7 @@ def epochs(
 def main() -> None:
     args = arguments().parse_args()
     torch.set_num_threads(1)
-    with Run(params=vars(args), seed=0, checkpoint_every=SAVE_EVERY) as run:
+    with Run(params=vars(args), seed=0, checkpoint_every=args.save_every) as run:
         for _ in epochs(run, torch.nn.Linear(1, 1), args.epochs):
             pass
 

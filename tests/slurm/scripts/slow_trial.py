@@ -44,10 +44,10 @@ def main() -> None:
     stays = chosen and current().restart_count == 0
     with SweepTrial(space, direction="minimize") as trial:
         params = {"epochs": args.epochs, **trial.params}
-        with Run(params=params, seed=0, world=trial.world, checkpoint_every=slow.SAVE_EVERY) as run:
+        with Run(params=params, seed=0, world=trial.world, checkpoint_every=args.save_every) as run:
             model = torch.nn.Linear(1, 1)
             for epoch in slow.epochs(run, model, args.epochs, rate=params["rate"], pause=PAUSE):
-                if stays and run.step_count == slow.SAVE_EVERY:
+                if stays and run.step_count == args.save_every:
                     stay(run)
                 if trial.report(slow.loss_of(model).item(), epoch) and not stays:
                     break
